@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
@@ -21,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/leasefile"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -174,7 +174,7 @@ func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }
 // Lease coordinates runs that change this cluster, no matter on which machine they run. It is a
 // VM without disks in Proxmox or, if all machines are external, a file on the first server of
 // the file, /var/lib/homelab-NAME.lease.
-func (c *Cluster) Lease() lease.Store {
+func (c *Cluster) Lease() converge.LeaseStore {
 	if c.Proxmox == nil {
 		first := c.spec.Servers()[0].Name
 		return &leasefile.File{Root: c.nodes.Root(first), Machine: first, Path: leasefile.Folder + "/homelab-" + c.spec.Name + ".lease"}

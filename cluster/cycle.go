@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -46,8 +45,8 @@ func (c *machines) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*pr
 	return &converge.Resource[*proxmox.VM]{
 		ID:      "cycle/" + n.Name,
 		Observe: func(context.Context) (*proxmox.VM, error) { return vm, nil },
-		Diff: func(vm *proxmox.VM) drift.Diff {
-			return drift.Diff{{Path: "power", Have: vm.String(), Want: "drained, stopped and started", Effect: drift.Restart}}
+		Diff: func(vm *proxmox.VM) converge.Diff {
+			return converge.Diff{{Path: "power", Have: vm.String(), Want: "drained, stopped and started", Effect: converge.Restart}}
 		},
 		Costs: c.costsOfCycle(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
@@ -78,8 +77,8 @@ func (c *site) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error
 }
 
 // costsOfCycle is the cost of switching a node off and on.
-func (c *machines) costsOfCycle(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, _ *proxmox.VM, _ drift.Diff) []converge.Cost {
+func (c *machines) costsOfCycle(n spec.Node) func(context.Context, *proxmox.VM, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ *proxmox.VM, _ converge.Diff) []converge.Cost {
 		return c.members.Stops(ctx, "drained, stopped and started", n.Name)
 	}
 }

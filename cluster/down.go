@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -82,11 +81,11 @@ func (c *holdings) destroyStep(seen proxmox.Summary, duplicate bool) *converge.R
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
 			return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), seen)
 		},
-		Diff: func(vm *proxmox.VM) drift.Diff {
+		Diff: func(vm *proxmox.VM) converge.Diff {
 			if vm == nil {
 				return nil
 			}
-			return drift.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
+			return converge.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
 		},
 		Costs: c.costsOfMachine(seen.Name, ""),
 		Apply: c.seeds.DestroyVM,
@@ -113,10 +112,10 @@ func (c *holdings) filesStep() *converge.Resource[[]string] {
 			}
 			return have, nil
 		},
-		Diff: func(have []string) drift.Diff {
-			var d drift.Diff
+		Diff: func(have []string) converge.Diff {
+			var d converge.Diff
 			for _, path := range have {
-				d = append(d, drift.Unwanted(path)...)
+				d = append(d, converge.Unwanted(path)...)
 			}
 			return d
 		},
@@ -133,8 +132,8 @@ func (c *holdings) filesStep() *converge.Resource[[]string] {
 }
 
 // costsOfMachine is what is lost with one machine.
-func (c *site) costsOfMachine(name, why string) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
+func (c *site) costsOfMachine(name, why string) func(context.Context, *proxmox.VM, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, vm *proxmox.VM, _ converge.Diff) []converge.Cost {
 		return []converge.Cost{c.destroys(ctx, name, why, vm, nil)}
 	}
 }

@@ -5,10 +5,9 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -48,13 +47,13 @@ func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
 			pods, err := client.Drainable(ctx, n.Name)
 			return drained{node, pods}, err
 		},
-		Diff: func(have drained) drift.Diff {
-			var d drift.Diff
+		Diff: func(have drained) converge.Diff {
+			var d converge.Diff
 			if !have.node.Cordoned {
-				d = append(d, drift.Field{Path: "scheduling", Have: "allowed", Want: "cordoned", Effect: drift.Update})
+				d = append(d, converge.Field{Path: "scheduling", Have: "allowed", Want: "cordoned", Effect: converge.Update})
 			}
 			if have.pods > 0 {
-				d = append(d, drift.Field{Path: "pods", Have: fmt.Sprint(have.pods), Want: "evicted", Effect: drift.Update})
+				d = append(d, converge.Field{Path: "pods", Have: fmt.Sprint(have.pods), Want: "evicted", Effect: converge.Update})
 			}
 			return d
 		},
@@ -82,11 +81,11 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 			}
 			return have, err
 		},
-		Diff: func(have *kube.Node) drift.Diff {
+		Diff: func(have *kube.Node) converge.Diff {
 			if !have.Cordoned {
 				return nil
 			}
-			return drift.Diff{{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: drift.Update}}
+			return converge.Diff{{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: converge.Update}}
 		},
 		Apply: func(ctx context.Context, _ *kube.Node) error {
 			client, err := c.members.Kube(ctx)
@@ -100,8 +99,8 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 }
 
 // costsOfDrain is the work that ends when a node is drained.
-func (c *machines) costsOfDrain(n spec.Node) func(context.Context, drained, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, have drained, _ drift.Diff) []converge.Cost {
+func (c *machines) costsOfDrain(n spec.Node) func(context.Context, drained, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, have drained, _ converge.Diff) []converge.Cost {
 		if have.pods == 0 {
 			return nil
 		}

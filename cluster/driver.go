@@ -7,13 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/k3s"
@@ -46,7 +44,7 @@ func (c *machines) driverStep(n spec.Node) *converge.Resource[driverSeen] {
 			}
 			return driverSeen{seen, want}, err
 		},
-		Diff: func(s driverSeen) drift.Diff {
+		Diff: func(s driverSeen) converge.Diff {
 			d := append(s.want.Diff(s.DriverState), nvidia.Toolkit{}.Diff(s.DriverState)...)
 			if s.Loaded != "" {
 				d = append(d, nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)...)
@@ -85,8 +83,8 @@ const (
 )
 
 // costsOfDriver is the cost of another driver on a joined node: a restart loads it.
-func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverSeen, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, s driverSeen, _ drift.Diff) []converge.Cost {
+func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverSeen, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, s driverSeen, _ converge.Diff) []converge.Cost {
 		if !s.upgrades() {
 			if stillDivided(n, s.DriverState).Empty() {
 				return nil
@@ -151,9 +149,9 @@ func retold(ctx context.Context) func(converge.Event) {
 	return func(e converge.Event) {
 		switch {
 		case e.Message != "":
-			progress.Say(ctx, "%s: %s", e.Step, e.Message)
+			converge.Say(ctx, "%s: %s", e.Step, e.Message)
 		case e.Kind == converge.Changed:
-			progress.Say(ctx, "%s: done", e.Step)
+			converge.Say(ctx, "%s: done", e.Step)
 		}
 	}
 }

@@ -7,22 +7,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // remaining is the part of a driver that is not installed yet, without packages on hold.
-func (s driverSeen) remaining() drift.Diff {
-	return slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f drift.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
+func (s driverSeen) remaining() converge.Diff {
+	return slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f converge.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
 }
 
 // failed reports whether the driver was tried and did not load. If a driver is loaded, the
@@ -34,10 +32,10 @@ func (s driverSeen) failed() bool { return s.Loaded == "" && len(s.Log) > 0 }
 func (s driverSeen) mayLoad() bool {
 	missing := s.remaining()
 	if s.Loaded != "" { // modules for another kernel than the running one are built without it
-		missing = slices.DeleteFunc(missing, func(f drift.Field) bool { return strings.HasPrefix(f.Path, nvidia.ModulePath) })
+		missing = slices.DeleteFunc(missing, func(f converge.Field) bool { return strings.HasPrefix(f.Path, nvidia.ModulePath) })
 	}
 	if missing.Empty() {
-		return !s.failed() && s.want.Diff(s.DriverState).Effect() == drift.Restart // otherwise a restart does not help
+		return !s.failed() && s.want.Diff(s.DriverState).Effect() == converge.Restart // otherwise a restart does not help
 	}
 	return true
 }
@@ -80,7 +78,7 @@ func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen)
 		if err := install(ctx); err != nil {
 			return err
 		}
-		progress.Say(ctx, "restarting %s with driver %s", n.Name, s.want)
+		converge.Say(ctx, "restarting %s with driver %s", n.Name, s.want)
 		if err := c.restart(ctx, n); err != nil {
 			return err
 		}
@@ -118,11 +116,11 @@ func (c *machines) loadDriver(ctx context.Context, n spec.Node, before driverSee
 	}
 	// Modules of another mode may have the version that is loaded. Only a restart shows whether
 	// they load.
-	switched := slices.ContainsFunc(before.remaining(), func(f drift.Field) bool { return f.Path == nvidia.FieldMode })
-	if !switched && before.want.Diff(now).Effect() != drift.Restart {
+	switched := slices.ContainsFunc(before.remaining(), func(f converge.Field) bool { return f.Path == nvidia.FieldMode })
+	if !switched && before.want.Diff(now).Effect() != converge.Restart {
 		return nil
 	}
-	progress.Say(ctx, "restarting %s to load the driver", n.Name)
+	converge.Say(ctx, "restarting %s to load the driver", n.Name)
 	if err := c.restart(ctx, n); err != nil {
 		return err
 	}
@@ -147,17 +145,17 @@ func (c *site) restart(ctx context.Context, n spec.Node) error {
 // waitDriver waits until a restarted node has all of its cards up, and its driver needs no
 // further restart. The caller must have the turn: if a driver does not load anywhere, or a card
 // does not come up, only one node fails.
-func (c *machines) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia.DriverState) drift.Diff) error {
+func (c *machines) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidia.DriverState) converge.Diff) error {
 	if err := c.nodes.WaitBooted(ctx, n); err != nil {
 		return err
 	}
-	rule := wait.Rule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
+	rule := converge.WaitRule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		s, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 		if err != nil {
 			return "", err
 		}
-		if d := wrong(s); d.Effect() == drift.Restart {
+		if d := wrong(s); d.Effect() == converge.Restart {
 			return d.String(), nil
 		}
 		return nvidia.DiffGPUs(s, n.GPUs.Count).String(), nil
@@ -172,7 +170,7 @@ func (c *machines) moreCards(ctx context.Context, n spec.Node, do func() error) 
 	if err := do(); err != nil || unseen != nil || len(before.GPUs()) == 0 {
 		return err
 	}
-	return c.waitDriver(ctx, n, func(nvidia.DriverState) drift.Diff { return nil })
+	return c.waitDriver(ctx, n, func(nvidia.DriverState) converge.Diff { return nil })
 }
 
 // words say what a node goes down for.

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 )
@@ -23,17 +21,17 @@ func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverSeen
 			seen, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 			return driverSeen{DriverState: seen}, err
 		},
-		Diff: func(s driverSeen) drift.Diff {
+		Diff: func(s driverSeen) converge.Diff {
 			const note = "the machine is external: install it there"
 			d := nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)
 			if s.Loaded == "" {
-				d = drift.Diff{{Path: "driver", Have: "not loaded", Want: "a driver of NVIDIA's", Effect: drift.Create, Note: note}}
+				d = converge.Diff{{Path: "driver", Have: "not loaded", Want: "a driver of NVIDIA's", Effect: converge.Create, Note: note}}
 			}
 			if s.Runtime == "" {
-				d = append(d, drift.Field{Path: "toolkit", Have: "none", Want: "nvidia-container-runtime", Effect: drift.Create, Note: note})
+				d = append(d, converge.Field{Path: "toolkit", Have: "none", Want: "nvidia-container-runtime", Effect: converge.Create, Note: note})
 			}
 			for _, f := range stillDivided(n, s.DriverState) {
-				f.Effect, f.Note = drift.Create, "the machine is external: switch the MIG mode off there, or write sharing: {strategy: mig, …}"
+				f.Effect, f.Note = converge.Create, "the machine is external: switch the MIG mode off there, or write sharing: {strategy: mig, …}"
 				d = append(d, f)
 			}
 			return d
@@ -53,16 +51,16 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			}
 			var others *members.OthersK3sError
 			if errors.As(err, &others) {
-				progress.Say(ctx, "left alone: %s", others)
+				converge.Say(ctx, "left alone: %s", others)
 				return k3s.State{}, nil
 			}
 			return have, err
 		},
-		Diff: func(have k3s.State) drift.Diff {
+		Diff: func(have k3s.State) converge.Diff {
 			if have.Cluster == "" && have.Role == k3s.RoleNone { // the binary may belong to another owner
 				return nil
 			}
-			return drift.Unwanted("K3s on the external machine " + n.Name)
+			return converge.Unwanted("K3s on the external machine " + n.Name)
 		},
 		Costs: c.costsOfRelease(n),
 		Apply: func(ctx context.Context, _ k3s.State) error {
@@ -80,8 +78,8 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 type OthersK3sError = members.OthersK3sError
 
 // costsOfRelease is what is lost with K3s on an external machine.
-func (c *machines) costsOfRelease(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, _ k3s.State, _ drift.Diff) []converge.Cost {
+func (c *machines) costsOfRelease(n spec.Node) func(context.Context, k3s.State, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ k3s.State, _ converge.Diff) []converge.Cost {
 		return []converge.Cost{c.uninstallCost(ctx, n)}
 	}
 }

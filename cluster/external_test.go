@@ -14,9 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -183,23 +182,25 @@ func TestLeaseWithoutProxmox(t *testing.T) {
 		keys := filepath.Join(t.TempDir(), "known_hosts")
 		meet(t, keys, "10.0.0.40", a)
 		spec := parse(t, strangers)
-		claim := func(who string) lease.Claim {
-			return lease.Claim{What: "cluster strangers", Holder: who, Purpose: "cluster:up"}
+		claim := func(who string) converge.LeaseClaim {
+			return converge.LeaseClaim{What: "cluster strangers", Holder: who, Purpose: "cluster:up"}
 		}
-		_, l, err := lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("teacher"), func(lease.Held) error { return nil })
+		_, l, err := converge.AcquireLease(t.Context(), w.bare(t, spec, keys).Lease(), claim("teacher"), func(converge.LeaseHolder) error { return nil })
 		require.NoError(t, err)
 		assert.Contains(t, content(t, a, "/var/lib/homelab-strangers.lease"), "holder: teacher\n")
 		time.Sleep(10 * time.Minute)
 		require.NoError(t, l.Check(t.Context()))
 
-		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("student1"), func(h lease.Held) error { return &lease.HeldError{What: "cluster strangers", Held: h} })
+		_, _, err = converge.AcquireLease(t.Context(), w.bare(t, spec, keys).Lease(), claim("student1"), func(h converge.LeaseHolder) error {
+			return &converge.LeaseHeldError{What: "cluster strangers", LeaseHolder: h}
+		})
 		require.ErrorContains(t, err, "teacher since ")
 		require.NoError(t, l.Release(t.Context()))
 		assert.False(t, a.Disk().Exists("/var/lib/homelab-strangers.lease"))
 
 		a.Kill()
 		begin := time.Now()
-		_, _, err = lease.Acquire(t.Context(), w.bare(t, spec, keys).Lease(), claim("student1"), nil)
+		_, _, err = converge.AcquireLease(t.Context(), w.bare(t, spec, keys).Lease(), claim("student1"), nil)
 		require.ErrorContains(t, err, "cannot reach 10.0.0.40:22")
 		assert.InDelta(t, 10, time.Since(begin).Minutes(), 1)
 	})

@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 )
 

@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/kube"
@@ -36,7 +34,7 @@ func (c *cards) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment] {
 			}
 			return a, errors.Join(a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards), refuseExchange(n.Name, a), c.refuseLater(n, a))
 		},
-		Diff:  func(a *placement.Allotment) drift.Diff { return c.diffMapping(n, a) },
+		Diff:  func(a *placement.Allotment) converge.Diff { return c.diffMapping(n, a) },
 		Costs: c.costsOfCards(n),
 		Apply: func(ctx context.Context, a *placement.Allotment) error {
 			if len(n.GPUs.Mapping) > 0 {
@@ -104,13 +102,13 @@ func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allo
 	if err != nil {
 		return nil, err
 	}
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (nodes.BootTime + members.ReadyTime),
 		Late: n.Name + " did not get its cards",
 	}
 	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		if err := run.Of[members.Unhealthy](ctx).Refuses(n.Name); err != nil {
-			return "", wait.Permanent(err)
+			return "", converge.Permanent(err)
 		}
 		if a, err = c.allot(ctx, n.Host); err != nil {
 			return "", err
@@ -118,7 +116,7 @@ func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allo
 		others := a.Holders(n.Name)
 		for _, other := range others {
 			if err := errors.Join(a.Shares[other].Err, refuseExchange(other, a)); err != nil {
-				return "", wait.Permanent(fmt.Errorf("%s keeps its cards: %w", other, err))
+				return "", converge.Permanent(fmt.Errorf("%s keeps its cards: %w", other, err))
 			}
 		}
 		if len(others) == 0 {
@@ -280,22 +278,22 @@ func (c *site) holding(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
 }
 
 // diffMapping is the difference between a node's mapping and the wanted one.
-func (c *cards) diffMapping(n spec.Node, a *placement.Allotment) drift.Diff {
+func (c *cards) diffMapping(n spec.Node, a *placement.Allotment) converge.Diff {
 	if len(n.GPUs.Mapping) > 0 {
 		return diffNamed(n, a.Mappings)
 	}
 	share := a.Shares[n.Name]
 	m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name))
 	if m == nil {
-		return drift.Diff{{Want: "mapping of " + placement.GPUs(n.GPUs.Count), Effect: drift.Create, Note: share.Why}}
+		return converge.Diff{{Want: "mapping of " + placement.GPUs(n.GPUs.Count), Effect: converge.Create, Note: share.Why}}
 	}
-	var d drift.Diff
+	var d converge.Diff
 	if len(m.Problems) > 0 {
-		d = append(d, drift.Field{Path: "mapping", Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Restart})
+		d = append(d, converge.Field{Path: "mapping", Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: converge.Restart})
 	}
 	for _, dev := range m.Devices {
 		if whole := dev.Address.Function < 0; dev.Host == n.Host && whole != n.GPUs.AllFunctions.IsOn() {
-			d = append(d, drift.Compare("functions", functions(whole), functions(n.GPUs.AllFunctions.IsOn()), drift.Restart)...)
+			d = append(d, converge.Compare("functions", functions(whole), functions(n.GPUs.AllFunctions.IsOn()), converge.Restart)...)
 			break
 		}
 	}
@@ -304,7 +302,7 @@ func (c *cards) diffMapping(n spec.Node, a *placement.Allotment) drift.Diff {
 		want = append(want, g.Address.Whole().String())
 	}
 	slices.Sort(want)
-	cards := drift.Compare("cards", strings.Join(placement.Addresses(m, n.Host), " "), strings.Join(want, " "), drift.Restart)
+	cards := converge.Compare("cards", strings.Join(placement.Addresses(m, n.Host), " "), strings.Join(want, " "), converge.Restart)
 	for i := range cards {
 		cards[i].Note = share.Why
 	}
@@ -319,14 +317,14 @@ func functions(all bool) string {
 }
 
 // diffNamed checks mappings that belong to another owner.
-func diffNamed(n spec.Node, all []pci.MappingState) drift.Diff {
-	var d drift.Diff
+func diffNamed(n spec.Node, all []pci.MappingState) converge.Diff {
+	var d converge.Diff
 	for _, id := range n.GPUs.Mapping {
 		switch m := placement.Mapping(all, id); {
 		case m == nil:
-			d = append(d, drift.Field{Path: id, Want: "a resource mapping", Effect: drift.Create})
+			d = append(d, converge.Field{Path: id, Want: "a resource mapping", Effect: converge.Create})
 		case len(m.Problems) > 0:
-			d = append(d, drift.Field{Path: id, Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: drift.Create})
+			d = append(d, converge.Field{Path: id, Have: strings.Join(m.Problems, "; "), Want: "the hardware that is there", Effect: converge.Create})
 		}
 	}
 	return d
@@ -366,8 +364,8 @@ func releases(vm *proxmox.VM, mapping string) bool {
 }
 
 // costsOfCards is the cost of moving cards: a restart of the node.
-func (c *cards) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, a *placement.Allotment, _ drift.Diff) []converge.Cost {
+func (c *cards) costsOfCards(n spec.Node) func(context.Context, *placement.Allotment, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, a *placement.Allotment, _ converge.Diff) []converge.Cost {
 		if len(n.GPUs.Mapping) > 0 {
 			return nil // refused
 		}

@@ -6,10 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
 
@@ -47,11 +45,11 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 			warnings := slices.Concat(report.Of(preflight.Warning), left, strays)
 			c.warnings.keep(warnings, report.Notes())
 			for _, f := range warnings {
-				progress.Say(ctx, "warning: %s", f)
+				converge.Say(ctx, "warning: %s", f)
 			}
 			return report, nil
 		},
-		Diff: func(*preflight.Report) drift.Diff { return nil },
+		Diff: func(*preflight.Report) converge.Diff { return nil },
 	}
 }
 
@@ -112,6 +110,6 @@ func (c *holdings) beginStep() converge.Step {
 		Observe: func(context.Context) (struct{}, error) {
 			return struct{}{}, converge.Permanent(artifacts.Check(c.spec))
 		},
-		Diff: func(struct{}) drift.Diff { return nil },
+		Diff: func(struct{}) converge.Diff { return nil },
 	}
 }

@@ -13,13 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/offer"
@@ -198,7 +197,7 @@ func (e effects) ofPlatform(c *Cluster) {
 }
 
 // first is what a step would do where there is nothing yet.
-func first[T any](step *converge.Resource[T]) drift.Diff {
+func first[T any](step *converge.Resource[T]) converge.Diff {
 	var nothing T
 	return step.Diff(nothing)
 }

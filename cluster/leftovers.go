@@ -9,13 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -50,8 +48,8 @@ func (c *holdings) leftoversStep() *converge.Resource[unneeded] {
 	}
 }
 
-func diffRests(all []templates.Rest) drift.Diff {
-	var d drift.Diff
+func diffRests(all []templates.Rest) converge.Diff {
+	var d converge.Diff
 	for _, r := range all {
 		d = append(d, r.Diff()...)
 	}
@@ -164,7 +162,7 @@ func (c *holdings) hungOn(ctx context.Context, template proxmox.Summary, nothing
 	clones, err := c.Proxmox.Templates.LinkedClones(ctx, &template)
 	clones = slices.DeleteFunc(clones, func(vmid int) bool { return !others[vmid] })
 	if len(clones) > 0 {
-		progress.Say(ctx, "%s (VM %d) stays: disks of VM %d, which this cluster does not own, are linked clones of it", template.Name, template.VMID, clones[0])
+		converge.Say(ctx, "%s (VM %d) stays: disks of VM %d, which this cluster does not own, are linked clones of it", template.Name, template.VMID, clones[0])
 	}
 	return len(clones) > 0, err
 }
@@ -223,7 +221,7 @@ func (c *holdings) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool,
 
 // costsOfLeftovers are the parts that the file no longer names. ISOs, mappings and
 // templates of earlier files hold no data.
-func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Diff) []converge.Cost {
+func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range u.parts {
 		if _, held := u.held[r.Part]; held {
@@ -245,7 +243,7 @@ func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ drift.Dif
 }
 
 // costsOfRests are the templates that are removed with a cluster: the next one bakes its own.
-func costsOfRests(_ context.Context, all []templates.Rest, _ drift.Diff) []converge.Cost {
+func costsOfRests(_ context.Context, all []templates.Rest, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
 		for _, t := range r.Templates {
@@ -288,13 +286,13 @@ func (c *holdings) leftOver(ctx context.Context) (u unneeded, err error) {
 	return u, nil
 }
 
-func (u unneeded) diff() drift.Diff {
-	var d drift.Diff
+func (u unneeded) diff() converge.Diff {
+	var d converge.Diff
 	for _, p := range u.parts {
 		d = append(d, p.Diff()...)
 	}
 	for _, p := range u.given {
-		d = append(d, drift.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: drift.Update, Note: "it is kept"})
+		d = append(d, converge.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: converge.Update, Note: "it is kept"})
 	}
 	return append(d, diffRests(u.rests)...)
 }

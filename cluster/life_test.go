@@ -16,9 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -99,7 +98,7 @@ func TestPlanOfAnotherFirstBoot(t *testing.T) {
 				seen = append(seen, it.Step)
 			case "vm/server1":
 				assert.Equal(t, converge.Change, it.Verdict)
-				assert.Equal(t, drift.Replace, it.Diff.Effect(), "%s", it.Diff)
+				assert.Equal(t, converge.Replace, it.Diff.Effect(), "%s", it.Diff)
 				seen = append(seen, it.Step)
 			}
 		}

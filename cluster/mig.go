@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -28,8 +25,8 @@ func (c *machines) migStep(n spec.Node) *converge.Resource[mig.State] {
 	step := &converge.Resource[mig.State]{
 		ID:      "mig/" + n.Name,
 		Observe: func(ctx context.Context) (mig.State, error) { return mig.Observe(ctx, c.nodes.Root(n.Name)) },
-		Diff:    func(s mig.State) drift.Diff { return s.Diff(want) },
-		Costs: func(ctx context.Context, s mig.State, _ drift.Diff) []converge.Cost {
+		Diff:    func(s mig.State) converge.Diff { return s.Diff(want) },
+		Costs: func(ctx context.Context, s mig.State, _ converge.Diff) []converge.Cost {
 			if s.DiffGPUs(want).Empty() {
 				return nil // only what the next boot does changes
 			}
@@ -46,7 +43,7 @@ func (c *machines) migStep(n spec.Node) *converge.Resource[mig.State] {
 		Hint:   "journalctl -u homelab-mig on " + n.Name + " says what nvidia-smi answered",
 	}
 	if n.External {
-		step.Diff = func(s mig.State) drift.Diff { return byHand(s.DiffGPUs(want)) }
+		step.Diff = func(s mig.State) converge.Diff { return byHand(s.DiffGPUs(want)) }
 		step.Costs, step.Apply = nil, nil
 		step.Hint = "nvidia-smi -i 0 -mig 1 switches a GPU's MIG mode on, and nvidia-smi mig -i 0 -cgi 3g.20gb,3g.20gb -C divides it"
 	}
@@ -81,9 +78,9 @@ func dividable(n spec.Node, cards []pci.GPU) error {
 }
 
 // byHand says that the owner of an external machine divides its GPUs.
-func byHand(d drift.Diff) drift.Diff {
+func byHand(d converge.Diff) converge.Diff {
 	for i := range d {
-		d[i].Effect, d[i].Note = drift.Create, "the machine is external: divide its GPUs there, and at its every boot"
+		d[i].Effect, d[i].Note = converge.Create, "the machine is external: divide its GPUs there, and at its every boot"
 	}
 	return d
 }
@@ -109,16 +106,16 @@ func (c *machines) costsOfDividing(ctx context.Context, n spec.Node) []converge.
 }
 
 // stillDivided says which GPUs of a node are divided although the file wants them whole.
-func stillDivided(n spec.Node, s nvidia.DriverState) drift.Diff {
-	var d drift.Diff
+func stillDivided(n spec.Node, s nvidia.DriverState) converge.Diff {
+	var d converge.Diff
 	if len(offer.Layouts(n)) > 0 {
 		return nil // migStep
 	}
 	for _, g := range s.GPUs() {
 		if g.MIG || g.MIGPending {
-			d = append(d, drift.Field{
+			d = append(d, converge.Field{
 				Path: fmt.Sprintf("GPU %d", g.Index), Have: fmt.Sprintf("in MIG mode, with %d instances", len(g.Instances)),
-				Want: "whole", Effect: drift.Restart,
+				Want: "whole", Effect: converge.Restart,
 			})
 		}
 	}
@@ -139,7 +136,7 @@ func (c *machines) divide(ctx context.Context, n spec.Node, want []mig.Layout) e
 	if err != nil {
 		return noLayout(err)
 	}
-	progress.Say(ctx, "dividing the GPUs of %s", n.Name)
+	converge.Say(ctx, "dividing the GPUs of %s", n.Name)
 	if err := c.redivide(ctx, n, want); err != nil {
 		return err
 	}
@@ -188,7 +185,7 @@ func (c *machines) cycleDivided(ctx context.Context, n spec.Node, want []mig.Lay
 	if err := c.nodes.WaitBooted(ctx, n); err != nil {
 		return err
 	}
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll,
 		Late: "the GPUs of " + n.Name + " are not divided as in the file",
 		Hint: "journalctl -u homelab-mig there says what nvidia-smi answered; " +

@@ -3,10 +3,9 @@ package cluster
 import (
 	"context"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -28,10 +27,10 @@ func (c *machines) offer(up *converge.Graph, api *converge.Ref) *converge.Ref {
 
 // pluginStep keeps homelab's device plugin as in the file. If the cluster had the GPU operator, it
 // goes first.
-func (c *machines) pluginStep() *converge.Resource[drift.Diff] {
+func (c *machines) pluginStep() *converge.Resource[converge.Diff] {
 	step := c.members.PluginStep()
 	observe, apply := step.Observe, step.Apply
-	step.Observe = func(ctx context.Context) (drift.Diff, error) {
+	step.Observe = func(ctx context.Context) (converge.Diff, error) {
 		d, err := observe(ctx)
 		if err != nil || d.Empty() { // a plugin that is complete came after the operator had gone
 			return d, err
@@ -42,7 +41,7 @@ func (c *machines) pluginStep() *converge.Resource[drift.Diff] {
 		}
 		return d, err
 	}
-	step.Apply = func(ctx context.Context, d drift.Diff) error {
+	step.Apply = func(ctx context.Context, d converge.Diff) error {
 		old, err := c.parts.RecordOf(ctx, addon.GPUOperatorName)
 		if err == nil && old != nil {
 			err = c.parts.RetirePart(ctx, *old)

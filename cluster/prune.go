@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -73,11 +72,11 @@ func (c *holdings) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
 		Observe: func(ctx context.Context) (*proxmox.VM, error) { // several hosts may have templates of one name
 			return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), proxmox.Summary{VMID: t.VMID, Name: t.Name})
 		},
-		Diff: func(vm *proxmox.VM) drift.Diff {
+		Diff: func(vm *proxmox.VM) converge.Diff {
 			if vm == nil {
 				return nil
 			}
-			return drift.Unwanted(fmt.Sprintf("template %d, %s, no VM uses it", vm.VMID, t.State))
+			return converge.Unwanted(fmt.Sprintf("template %d, %s, no VM uses it", vm.VMID, t.State))
 		},
 		Costs: costsOfTemplate,
 		Apply: c.seeds.DestroyVM,
@@ -143,7 +142,7 @@ func (c *holdings) unneededOn(ctx context.Context, host string, seen map[string]
 }
 
 // costsOfFiles are files that nothing needs, for a user who has asked only for their removal.
-func costsOfFiles(_ context.Context, all []templates.Rest, _ drift.Diff) []converge.Cost {
+func costsOfFiles(_ context.Context, all []templates.Rest, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
 		for _, v := range r.Volumes {
@@ -154,6 +153,6 @@ func costsOfFiles(_ context.Context, all []templates.Rest, _ drift.Diff) []conve
 }
 
 // costsOfTemplate is what is lost with a template without linked clones.
-func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ drift.Diff) []converge.Cost {
+func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ converge.Diff) []converge.Cost {
 	return []converge.Cost{{Machine: vm.Name, Sort: "template", Thing: vm.Identity(), Kind: converge.Destroys, Why: "a template that no VM uses"}}
 }

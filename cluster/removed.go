@@ -9,11 +9,9 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -39,10 +37,10 @@ func (c *holdings) removedStep() *converge.Resource[[]proxmox.Summary] {
 			}
 			return gone, err
 		},
-		Diff: func(vms []proxmox.Summary) drift.Diff {
-			var d drift.Diff
+		Diff: func(vms []proxmox.Summary) converge.Diff {
+			var d converge.Diff
 			for _, vm := range vms {
-				d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host), Effect: drift.Remove, Note: "no longer in the file"})
+				d = append(d, converge.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host), Effect: converge.Remove, Note: "no longer in the file"})
 			}
 			return d
 		},
@@ -105,12 +103,12 @@ func (c *holdings) retire(ctx context.Context, vm proxmox.Summary) error {
 	if err := converge.Confirm(ctx); err != nil { // its server may have taken a while to leave
 		return err
 	}
-	progress.Say(ctx, "destroying %s", vm.Name)
+	converge.Say(ctx, "destroying %s", vm.Name)
 	return c.templates.Remove(ctx, vm)
 }
 
 // costsOfRemoval is the data that is lost with machines that are no longer in the file.
-func (c *holdings) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ drift.Diff) []converge.Cost {
+func (c *holdings) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, s := range gone {
 		vm, err := c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), s)

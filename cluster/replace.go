@@ -7,12 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -139,11 +138,11 @@ func (c *machines) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*k
 			}
 			return have, err
 		},
-		Diff: func(have *kube.Node) drift.Diff {
+		Diff: func(have *kube.Node) converge.Diff {
 			if have == nil {
 				return nil
 			}
-			return drift.Diff{{Path: "node", Have: "of the old machine", Effect: drift.Remove, Note: note}}
+			return converge.Diff{{Path: "node", Have: "of the old machine", Effect: converge.Remove, Note: note}}
 		},
 		Costs: c.costsOfRetiring(n, vm),
 		Apply: func(ctx context.Context, have *kube.Node) error {
@@ -200,11 +199,11 @@ func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resour
 			}
 			return have, err
 		},
-		Diff: func(have *proxmox.VM) drift.Diff {
+		Diff: func(have *proxmox.VM) converge.Diff {
 			if have == nil {
 				return nil
 			}
-			return drift.Unwanted(fmt.Sprintf("%s, with its disks", have))
+			return converge.Unwanted(fmt.Sprintf("%s, with its disks", have))
 		},
 		Costs: c.costsOfMachine(n.Name, "its machine is recreated"),
 		Apply: func(ctx context.Context, have *proxmox.VM) error {
@@ -227,8 +226,8 @@ func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resour
 
 // costsOfRetiring is the cost of deleting a node from Kubernetes. The step that destroys its
 // machine lists the data on it.
-func (c *machines) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, _ *kube.Node, _ drift.Diff) []converge.Cost {
+func (c *machines) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ *kube.Node, _ converge.Diff) []converge.Cost {
 		switch {
 		case n.External:
 			return []converge.Cost{c.uninstallCost(ctx, n)}

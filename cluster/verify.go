@@ -3,8 +3,8 @@ package cluster
 import (
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/internal/verification"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Verification is a running or finished proof that every GPU computes.

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -46,10 +45,10 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			// We must not take over a copy that has this name, and create no VM beside it.
 			return nil, converge.Permanent(c.Proxmox.VMs.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
-		Diff: func(vm *proxmox.VM) drift.Diff {
+		Diff: func(vm *proxmox.VM) converge.Diff {
 			to, err := want("")
 			if err != nil {
-				return drift.Missing(err.Error())
+				return converge.Missing(err.Error())
 			}
 			return c.seeds.KeepBoot(n, to, vm).Diff(vm)
 		},
@@ -84,13 +83,13 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 		if err := c.hosts.Flush(); err != nil { // even a run that is killed must not leave the old keys
 			return err
 		}
-	case diff.Effect() == drift.Replace && n.Role == spec.FileServer:
+	case diff.Effect() == converge.Replace && n.Role == spec.FileServer:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replaced(diff)))
-	case diff.Effect() == drift.Replace:
+	case diff.Effect() == converge.Replace:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  homelab node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), printable.Word(n.Name)))
-	case diff.Effect() == drift.Restart && vm.Running:
+	case diff.Effect() == converge.Restart && vm.Running:
 		return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 			if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
@@ -110,15 +109,15 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 }
 
 // replaced returns the fields of a diff that require a replacement.
-func replaced(d drift.Diff) drift.Diff {
-	return slices.DeleteFunc(slices.Clone(d), func(f drift.Field) bool { return f.Effect != drift.Replace })
+func replaced(d converge.Diff) converge.Diff {
+	return slices.DeleteFunc(slices.Clone(d), func(f converge.Field) bool { return f.Effect != converge.Replace })
 }
 
 // summary names the fields of a diff that require a restart.
-func summary(d drift.Diff) string {
+func summary(d converge.Diff) string {
 	var paths []string
 	for _, f := range d {
-		if f.Effect == drift.Restart && !slices.Contains(paths, f.Path) {
+		if f.Effect == converge.Restart && !slices.Contains(paths, f.Path) {
 			paths = append(paths, f.Path)
 		}
 	}
@@ -126,13 +125,13 @@ func summary(d drift.Diff) string {
 }
 
 // costsOfVM is the cost of changing a running VM: its restart, or the removal of a disk.
-func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, vm *proxmox.VM, d drift.Diff) []converge.Cost {
-		if vm == nil || !vm.Running || d.Effect() > drift.Restart { // there is no VM, or the change is refused
+func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, vm *proxmox.VM, d converge.Diff) []converge.Cost {
+		if vm == nil || !vm.Running || d.Effect() > converge.Restart { // there is no VM, or the change is refused
 			return nil
 		}
 		var out []converge.Cost
-		if d.Effect() == drift.Restart {
+		if d.Effect() == converge.Restart {
 			out = c.members.Stops(ctx, summary(d), n.Name)
 		}
 		for _, f := range d {
@@ -236,7 +235,7 @@ func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string)
 func (c *machines) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
 	var reasons []string
 	for _, f := range to.Diff(vm) {
-		if f.Effect == drift.Replace {
+		if f.Effect == converge.Replace {
 			reasons = append(reasons, f.String())
 		}
 	}

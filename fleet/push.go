@@ -12,8 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/storage/memory"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Repo is our folder in a Git repository, and its differences from a Tree.
@@ -31,10 +30,10 @@ type Repo struct {
 
 // Diff says what a push would change. Foreign changes are differences that a push does not
 // fix; their note says why.
-func (s *Repo) Diff() drift.Diff {
+func (s *Repo) Diff() converge.Diff {
 	d := diffOf(s.Changes)
 	for _, f := range s.Foreign {
-		d = append(d, drift.Field{Path: f.Path, Have: f.Why, Want: "as rendered", Effect: drift.Update, Note: "a push stops here"})
+		d = append(d, converge.Field{Path: f.Path, Have: f.Why, Want: "as rendered", Effect: converge.Update, Note: "a push stops here"})
 	}
 	return d
 }
@@ -55,7 +54,7 @@ func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) 
 	if err != nil {
 		return nil, err
 	}
-	progress.Say(ctx, "reading branch %s of %s", r.branch(), p.text)
+	converge.Say(ctx, "reading branch %s of %s", r.branch(), p.text)
 	t, store, err := fetch(ctx, r.wire(p), r.branch(), r.Create)
 	if err != nil {
 		return nil, err
@@ -135,7 +134,7 @@ func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*P
 		var refused *refusal
 		if errors.As(err, &refused) {
 			if _, kind := explainRefusal(refused); errors.Is(kind, ErrMoved) {
-				progress.Say(ctx, "somebody pushed to %s in the meantime: checking again", r.branch())
+				converge.Say(ctx, "somebody pushed to %s in the meantime: checking again", r.branch())
 				continue
 			}
 		}
@@ -206,7 +205,7 @@ func (r Remote) commitAndSend(ctx context.Context, p place, s *Repo, changes []C
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	progress.Say(ctx, "pushing %.12s to branch %s", hash, r.branch())
+	converge.Say(ctx, "pushing %.12s to branch %s", hash, r.branch())
 	err = send(ctx, r.wire(p), r.branch(), s.tip.commit, hash, objects, s.store)
 	if err == nil || ctx.Err() != nil || !errors.Is(r.explain(p, "", err), ErrLost) {
 		return hash, err

@@ -10,7 +10,7 @@ import (
 
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -164,36 +164,36 @@ func repoWrong(repo *api.GitRepo) []string {
 }
 
 // Diff says what is still missing until everything of the wanted commit is deployed.
-func (s *State) Diff() drift.Diff {
+func (s *State) Diff() converge.Diff {
 	d := s.repoDiff()
 	for _, b := range s.Bundles {
 		d = append(d, b.diff()...)
 	}
 	if d.Empty() && len(s.Bundles) == 0 {
-		return drift.Diff{{Path: "gitrepo/" + s.Name, Have: "no bundles", Want: "some", Effect: drift.Update,
+		return converge.Diff{{Path: "gitrepo/" + s.Name, Have: "no bundles", Want: "some", Effect: converge.Update,
 			Note: "there is no fleet.yaml below its paths, or Fleet is still processing it"}}
 	}
 	return d
 }
 
-func (s *State) repoDiff() drift.Diff {
+func (s *State) repoDiff() converge.Diff {
 	path := "gitrepo/" + s.Name
 	if !s.There {
-		return drift.Missing("GitRepo " + s.Name).Under(path)
+		return converge.Missing("GitRepo " + s.Name).Under(path)
 	}
-	var d drift.Diff
+	var d converge.Diff
 	if s.Want != "" && s.Want != s.Commit {
-		d = append(d, drift.Field{Path: path + "/commit", Have: cmp.Or(short(s.Commit), "none"), Want: short(s.Want), Effect: drift.Update})
+		d = append(d, converge.Field{Path: path + "/commit", Have: cmp.Or(short(s.Commit), "none"), Want: short(s.Want), Effect: converge.Update})
 	}
 	for _, why := range s.Wrong {
-		d = append(d, drift.Field{Path: path, Have: why, Want: StateReady, Effect: drift.Update})
+		d = append(d, converge.Field{Path: path, Have: why, Want: StateReady, Effect: converge.Update})
 	}
 	return d
 }
 
 // Part says what is still missing until a part of the platform is deployed: problems of the
 // repository as a whole, and of the part's bundles.
-func (s *State) Part(part string) drift.Diff {
+func (s *State) Part(part string) converge.Diff {
 	d := s.repoDiff()
 	found := false
 	for _, b := range s.Bundles {
@@ -203,18 +203,18 @@ func (s *State) Part(part string) drift.Diff {
 		}
 	}
 	if !found && d.Empty() {
-		return drift.Missing("a bundle of " + part + " in Git").Under("bundle/" + part)
+		return converge.Missing("a bundle of " + part + " in Git").Under("bundle/" + part)
 	}
 	return d
 }
 
 func short(commit string) string { return commit[:min(12, len(commit))] }
 
-func (b BundleState) diff() drift.Diff {
+func (b BundleState) diff() converge.Diff {
 	if b.State == StateReady {
 		return nil
 	}
-	f := drift.Field{Path: "bundle/" + b.Name, Have: b.State, Want: StateReady, Effect: drift.Update}
+	f := converge.Field{Path: "bundle/" + b.Name, Have: b.State, Want: StateReady, Effect: converge.Update}
 	if b.Cluster != "" && b.Cluster != localCluster {
 		f.Path += "@" + b.Cluster
 	}
@@ -223,5 +223,5 @@ func (b BundleState) diff() drift.Diff {
 		why = append(why, o.String())
 	}
 	f.Note = strings.Join(why, "; ")
-	return drift.Diff{f}
+	return converge.Diff{f}
 }

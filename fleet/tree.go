@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing/fstest"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Tree is a folder: the contents of its files by their paths, which are relative, with
@@ -153,15 +153,15 @@ func what(is, should bool) string {
 }
 
 // diffOf returns changes as differences.
-func diffOf(changes []Change) drift.Diff {
-	var out drift.Diff
+func diffOf(changes []Change) converge.Diff {
+	var out converge.Diff
 	for _, c := range changes {
-		f := drift.Field{Path: c.Path, Want: c.What, Effect: drift.Update}
+		f := converge.Field{Path: c.Path, Want: c.What, Effect: converge.Update}
 		switch c.What {
 		case Added:
-			f.Effect = drift.Create
+			f.Effect = converge.Create
 		case Removed:
-			f.Have, f.Want, f.Effect = "there", "", drift.Remove
+			f.Have, f.Want, f.Effect = "there", "", converge.Remove
 		}
 		out = append(out, f)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -59,7 +59,7 @@ func unanswered(err error) error {
 	case errors.As(err, &cert), errors.As(err, &name) && name.IsNotFound:
 		return err
 	case errors.As(err, &op), errors.As(err, &late) && late.Timeout(), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return wait.Passing(err)
+		return converge.Passing(err)
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/net/websocket"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 //go:embed files/look.py
@@ -81,8 +81,8 @@ func (s Sight) against(check Check) error {
 
 // look runs code in the user's server. It retries if it gets no answer.
 func (v *verifier) look(ctx context.Context, check Check) (saw Sight, err error) {
-	rule := wait.Rule{What: "running code in its server", Limit: v.o.Run, Late: "the code in its server did not end", Strict: true}
-	err = wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
+	rule := converge.WaitRule{What: "running code in its server", Limit: v.o.Run, Late: "the code in its server did not end", Strict: true}
+	err = converge.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
 		saw, err = v.lookOnce(ctx, check)
 		return "", err
 	})
@@ -276,7 +276,7 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 		// The library does not return the status; the server's API, which is asked first, has
 		// just answered.
 		if err = unanswered(err); errors.Is(err, websocket.ErrBadStatus) {
-			err = wait.Passing(err)
+			err = converge.Passing(err)
 		}
 		return nil, orCause(ctx, fmt.Errorf("websocket %s: %w", path, err))
 	}

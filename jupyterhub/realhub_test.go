@@ -28,7 +28,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -195,7 +195,7 @@ func (h *realHub) users(t *testing.T) []string {
 func heard(ctx context.Context) (context.Context, func() string) {
 	var mu sync.Mutex
 	var said []string
-	ctx = progress.With(ctx, func(u progress.Update) {
+	ctx = converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
 		mu.Lock()
 		defer mu.Unlock()
 		said = append(said, u.String())
@@ -273,7 +273,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 
 	t.Run("killed while it waits", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		ctx = progress.With(ctx, func(u progress.Update) {
+		ctx = converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
 			if strings.Contains(u.String(), "profile endless: ") {
 				cancel()
 			}

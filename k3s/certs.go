@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -75,7 +75,7 @@ func RotateCertificates(ctx context.Context, r remote.Runner, role Role) error {
 	if role != RoleServer && role != RoleAgent {
 		return errors.New("rotate k3s' certificates: there is no K3s on this machine")
 	}
-	progress.Say(ctx, "rotating the certificates of k3s %s", role)
+	converge.Say(ctx, "rotating the certificates of k3s %s", role)
 	if err := remote.Run(ctx, r, "sh", "-c", rotateScript, "rotate.sh", role.Unit()); err != nil {
 		return fmt.Errorf("rotate k3s' certificates: %w", err)
 	}

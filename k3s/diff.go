@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -107,16 +107,16 @@ func (p plan) digest() string {
 var atRegistration = []string{"node-label", "node-taint"}
 
 // keyEffect says what a changed key needs to take effect.
-func keyEffect(key string) drift.Effect {
+func keyEffect(key string) converge.Effect {
 	if slices.Contains(atRegistration, key) {
-		return drift.Update
+		return converge.Update
 	}
-	return drift.Restart
+	return converge.Restart
 }
 
 // Diff says how the machine differs from s. An invalid s differs in everything:
 // [Server.Check] says why.
-func (s Server) Diff(have State) drift.Diff {
+func (s Server) Diff(have State) converge.Diff {
 	p, err := s.plan()
 	if err != nil {
 		return invalid(err)
@@ -126,7 +126,7 @@ func (s Server) Diff(have State) drift.Diff {
 
 // Diff says how the machine differs from a. An invalid a differs in everything:
 // [Agent.Check] says why.
-func (a Agent) Diff(have State) drift.Diff {
+func (a Agent) Diff(have State) converge.Diff {
 	p, err := a.plan()
 	if err != nil {
 		return invalid(err)
@@ -134,45 +134,45 @@ func (a Agent) Diff(have State) drift.Diff {
 	return p.diff(have)
 }
 
-func invalid(err error) drift.Diff {
-	return drift.Diff{{Path: "spec", Want: err.Error(), Effect: drift.Create, Note: "not valid"}}
+func invalid(err error) converge.Diff {
+	return converge.Diff{{Path: "spec", Want: err.Error(), Effect: converge.Create, Note: "not valid"}}
 }
 
-func (p plan) diff(have State) drift.Diff {
+func (p plan) diff(have State) converge.Diff {
 	if have.Role == RoleNone && have.Config == nil {
-		d := drift.Missing(p.summary)
+		d := converge.Missing(p.summary)
 		if have.Version != "" && have.Version != p.version {
 			d = append(d, p.versionDiff(have)...)
 		}
 		return d
 	}
-	var d drift.Diff
+	var d converge.Diff
 	if have.Role != RoleNone && have.Role != p.role {
-		d = append(d, drift.Field{Path: "role", Have: string(have.Role), Want: string(p.role), Effect: drift.Replace,
+		d = append(d, converge.Field{Path: "role", Have: string(have.Role), Want: string(p.role), Effect: converge.Replace,
 			Note: "drain it, delete its Node, remove K3s, and let it join again"})
 	}
 	d = append(d, p.versionDiff(have)...)
 	d = append(d, diffKeys(have.Config, p.keys)...)
 	if have.Role == p.role && have.Unit != "" && strings.TrimSpace(have.Unit) != strings.TrimSpace(p.unit()) {
-		d = append(d, drift.Field{Path: "unit", Have: "another text", Want: p.role.Unit() + ".service of this version", Effect: drift.Restart})
+		d = append(d, converge.Field{Path: "unit", Have: "another text", Want: p.role.Unit() + ".service of this version", Effect: converge.Restart})
 	}
 	if _, joins := p.keys["token-file"]; joins && have.TokenMode != "600" {
-		d = append(d, drift.Field{Path: "token-file", Have: mode(have.TokenMode), Want: mode("600"), Effect: drift.Restart})
+		d = append(d, converge.Field{Path: "token-file", Have: mode(have.TokenMode), Want: mode("600"), Effect: converge.Restart})
 	}
 	d = append(d, diffManifests(have.Manifests, p.manifests)...)
 	d = append(d, p.registriesDiff(have)...)
 	d = append(d, p.s3Diff(have)...)
-	if d.Effect() < drift.Restart && have.Running() && have.Applied != p.digest() {
-		d = append(d, drift.Field{Path: "running", Have: "as before the last change", Want: "as configured", Effect: drift.Restart})
+	if d.Effect() < converge.Restart && have.Running() && have.Applied != p.digest() {
+		d = append(d, converge.Field{Path: "running", Have: "as before the last change", Want: "as configured", Effect: converge.Restart})
 	}
 	return append(d, p.activeDiff(have)...)
 }
 
-func (p plan) versionDiff(have State) drift.Diff {
+func (p plan) versionDiff(have State) converge.Diff {
 	if have.Version == "" {
-		return drift.Diff{{Path: "version", Want: p.version, Effect: drift.Create}}
+		return converge.Diff{{Path: "version", Want: p.version, Effect: converge.Create}}
 	}
-	d := drift.Compare("version", have.Version, p.version, drift.Restart)
+	d := converge.Compare("version", have.Version, p.version, converge.Restart)
 	if err := CheckUpgrade(have.Version, p.version); err != nil { // so they differ
 		d[0].Note = err.Error()
 	}
@@ -180,37 +180,37 @@ func (p plan) versionDiff(have State) drift.Diff {
 }
 
 // activeDiff says whether the unit runs. The note has the reason from its journal.
-func (p plan) activeDiff(have State) drift.Diff {
-	var d drift.Diff
+func (p plan) activeDiff(have State) converge.Diff {
+	var d converge.Diff
 	if !have.Running() {
-		f := drift.Field{Path: "state", Have: have.Active, Want: "active", Effect: drift.Create}
+		f := converge.Field{Path: "state", Have: have.Active, Want: "active", Effect: converge.Create}
 		if diagnosis, ok := have.Diagnosis(); ok {
 			f.Note = diagnosis.String()
 		}
 		d = append(d, f)
 	}
 	if have.Role == p.role && !have.Enabled {
-		d = append(d, drift.Field{Path: "enabled", Have: "no", Want: "yes", Effect: drift.Update, Note: "it would not start at boot"})
+		d = append(d, converge.Field{Path: "enabled", Have: "no", Want: "yes", Effect: converge.Update, Note: "it would not start at boot"})
 	}
 	return d
 }
 
 // diffKeys compares the contents of config.yaml, not its form: order and quotes do not count.
-func diffKeys(have, want map[string]any) drift.Diff {
+func diffKeys(have, want map[string]any) converge.Diff {
 	if have == nil {
-		return drift.Diff{{Path: "config", Want: configFile, Effect: drift.Restart}}
+		return converge.Diff{{Path: "config", Want: configFile, Effect: converge.Restart}}
 	}
-	var d drift.Diff
+	var d converge.Diff
 	for _, key := range sortedKeys(want) {
 		h, w := show(have, key), show(want, key)
 		if slices.Contains(atRegistration, key) {
 			h, w = without(h, w), without(w, h)
 		}
-		d = append(d, drift.Compare("config/"+key, h, w, keyEffect(key))...)
+		d = append(d, converge.Compare("config/"+key, h, w, keyEffect(key))...)
 	}
 	for _, key := range sortedKeys(have) {
 		if _, asked := want[key]; !asked {
-			d = append(d, drift.Field{Path: "config/" + key, Have: show(have, key), Effect: keyEffect(key)})
+			d = append(d, converge.Field{Path: "config/" + key, Have: show(have, key), Effect: keyEffect(key)})
 		}
 	}
 	return d
@@ -267,13 +267,13 @@ func plain(v any) string {
 	return plain(there)
 }
 
-func diffManifests(have map[string]string, want map[string][]byte) drift.Diff {
-	var d drift.Diff
+func diffManifests(have map[string]string, want map[string][]byte) converge.Diff {
+	var d converge.Diff
 	for _, name := range sortedKeys(want) {
 		sum := sha256.Sum256(want[name])
 		w := hex.EncodeToString(sum[:])
 		if h := have[name]; h != w {
-			d = append(d, drift.Field{Path: "manifest/" + name, Have: short(h), Want: short(w), Effect: drift.Update})
+			d = append(d, converge.Field{Path: "manifest/" + name, Have: short(h), Want: short(w), Effect: converge.Update})
 		}
 	}
 	return d

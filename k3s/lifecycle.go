@@ -5,7 +5,7 @@ import (
 	_ "embed" // the script below
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -51,7 +51,7 @@ func upgrade(ctx context.Context, r remote.Runner, release Release) error {
 // Remove removes K3s with all its data from the machine. The caller first drains the node and
 // deletes it from the cluster.
 func Remove(ctx context.Context, r remote.Runner) error {
-	progress.Say(ctx, "removing k3s")
+	converge.Say(ctx, "removing k3s")
 	if err := remote.Run(ctx, r, "sh", "-c", removeScript, "remove.sh"); err != nil {
 		return fmt.Errorf("remove k3s: %w", err)
 	}

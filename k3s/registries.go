@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -125,8 +125,8 @@ func (p plan) registriesSum() string {
 
 // registriesDiff compares digests and shows none, because a short password could be guessed
 // from its digest.
-func (p plan) registriesDiff(have State) drift.Diff {
-	f := drift.Field{Path: "registries.yaml", Effect: drift.Restart}
+func (p plan) registriesDiff(have State) converge.Diff {
+	f := converge.Field{Path: "registries.yaml", Effect: converge.Restart}
 	switch want := !p.registries.IsZero(); {
 	case have.Registries == p.registriesSum(), !want && have.Registries == "":
 		return nil
@@ -137,5 +137,5 @@ func (p plan) registriesDiff(have State) drift.Diff {
 	default:
 		f.Have, f.Want = "other contents", "as configured"
 	}
-	return drift.Diff{f}
+	return converge.Diff{f}
 }

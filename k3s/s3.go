@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -89,11 +89,11 @@ func (p plan) s3Sum() string {
 func (p plan) wantsS3() bool { return p.keys["etcd-s3"] == true }
 
 // s3Diff compares digests, as that of registries.yaml does, and shows none.
-func (p plan) s3Diff(have State) drift.Diff {
+func (p plan) s3Diff(have State) converge.Diff {
 	if p.role != RoleServer {
 		return nil
 	}
-	f := drift.Field{Path: "s3 keys", Effect: drift.Restart}
+	f := converge.Field{Path: "s3 keys", Effect: converge.Restart}
 	switch {
 	case !p.wantsS3() && have.S3 == "", have.S3 == p.s3Sum() && (have.S3Mode == "600" || !p.wantsS3()):
 		return nil
@@ -106,5 +106,5 @@ func (p plan) s3Diff(have State) drift.Diff {
 	default:
 		f.Have, f.Want = "other keys", "as configured"
 	}
-	return drift.Diff{f}
+	return converge.Diff{f}
 }

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -96,7 +95,7 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	if err := write(ctx, r, p, token, have); err != nil {
 		return err
 	}
-	if have.Running() && have.Enabled && d.Effect() < drift.Restart {
+	if have.Running() && have.Enabled && d.Effect() < converge.Restart {
 		return nil // K3s reads the written files by itself, or at its next start
 	}
 	verb := "start"
@@ -104,10 +103,10 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	// wrong token or setting that is fixed now. It reads its token at its start only.
 	stuck, _ := have.Diagnosis()
 	newToken := p.role == RoleAgent && !token.IsZero()
-	if d.Effect() == drift.Restart || have.Active == "activating" && (have.Applied != p.digest() || newToken) || stuck.Fatal {
+	if d.Effect() == converge.Restart || have.Active == "activating" && (have.Applied != p.digest() || newToken) || stuck.Fatal {
 		verb = "restart"
 	}
-	progress.Say(ctx, "%sing k3s %s", verb, p.role)
+	converge.Say(ctx, "%sing k3s %s", verb, p.role)
 	args := []string{"sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest()}
 	if newToken {
 		args = append(args, "again")

@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -58,7 +57,7 @@ func TestChangesAreSeenAndMade(t *testing.T) {
 	// A manifest is picked up by K3s itself.
 	require.NoError(t, os.Remove(m.path("units/calls")))
 	s.Manifests[k3s.KubeVIPManifest] = []byte("other")
-	assert.Equal(t, drift.Update, s.Diff(m.observe()).Effect())
+	assert.Equal(t, converge.Update, s.Diff(m.observe()).Effect())
 	assert.Contains(t, s.Diff(m.observe()).String(), "manifest/kube-vip.yaml: ")
 
 	// Cut short between writing the configuration and the restart.
@@ -126,7 +125,7 @@ func TestLabelsAndTaintsRestartNothing(t *testing.T) {
 	a.Labels, a.Taints = map[string]string{"pool": "cpu"}, nil
 	d := a.Diff(m.observe())
 	assert.Equal(t, "config/node-label: pool=gpu → pool=cpu; config/node-taint: nvidia.com/gpu=present:NoSchedule → (none)", d.String())
-	assert.Equal(t, drift.Update, d.Effect())
+	assert.Equal(t, converge.Update, d.Effect())
 	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
 	assert.Empty(t, a.Diff(m.observe()).String())
 	assert.Contains(t, m.read("etc/rancher/k3s/config.yaml"), "pool=cpu")
@@ -167,7 +166,7 @@ func TestRoleConfusion(t *testing.T) {
 	require.ErrorIs(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: agent()}), k3s.ErrRole)
 	m.write("etc/systemd/system/k3s-agent.service", "x")
 	assert.Equal(t, k3s.RoleBoth, m.observe().Role)
-	assert.Equal(t, drift.Replace, firstServer(t).Diff(m.observe()).Effect())
+	assert.Equal(t, converge.Replace, firstServer(t).Diff(m.observe()).Effect())
 }
 
 func TestJoinServerNeedsACluster(t *testing.T) {
@@ -222,7 +221,7 @@ func TestWait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				var said []string
-				ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.Message) })
+				ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { mu.Lock(); defer mu.Unlock(); said = append(said, u.Message) })
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
 				look := 0

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -23,11 +22,11 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 	if role != RoleServer && role != RoleAgent {
 		return s, fmt.Errorf("k3s: no machine runs as %q: wait for %s or %s", role, RoleServer, RoleAgent)
 	}
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: fmt.Sprintf("k3s %s is not running yet", role), Poll: interval,
-		Say: func(seen string) { progress.Say(ctx, "waiting for k3s %s: %s", role, seen) },
+		Say: func(seen string) { converge.Say(ctx, "waiting for k3s %s: %s", role, seen) },
 	}
-	err := wait.Until(ctx, rule, func(ctx context.Context) (missing string, err error) {
+	err := converge.Until(ctx, rule, func(ctx context.Context) (missing string, err error) {
 		// A machine that cannot be observed may be restarting; the caller's deadline limits
 		// how long that may take.
 		now, err := Observe(ctx, r)
@@ -38,10 +37,10 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 			return "", nil
 		}
 		if s.Role != role {
-			return "", wait.Permanent(fmt.Errorf("%w: waiting for a k3s %s, found %q", ErrRole, role, s.Role))
+			return "", converge.Permanent(fmt.Errorf("%w: waiting for a k3s %s, found %q", ErrRole, role, s.Role))
 		}
 		missing, err = waitsFor(s)
-		return missing, wait.Permanent(err)
+		return missing, converge.Permanent(err)
 	})
 	return s, err
 }

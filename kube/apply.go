@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Manager is the field manager under which this package applies objects. Fields that it set
@@ -67,17 +67,17 @@ func (c *Client) Apply(ctx context.Context, objs ...runtime.Object) ([]Change, e
 
 // Diff says how the cluster differs from objs: it asks the API server for a server-side apply
 // as a dry run.
-func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, error) {
-	diffs := make([]drift.Diff, len(objs))
+func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (converge.Diff, error) {
+	diffs := make([]converge.Diff, len(objs))
 	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
 		s, err := c.look(ctx, u)
 		var noKind *NoKindError
 		switch {
 		case errors.As(err, &noKind):
-			diffs[i] = drift.Diff{{Path: refOf(u).path(), Want: "new", Effect: drift.Create, Note: err.Error()}}
+			diffs[i] = converge.Diff{{Path: refOf(u).path(), Want: "new", Effect: converge.Create, Note: err.Error()}}
 			return nil
 		case errors.Is(err, ErrInvalid) && s.live != nil:
-			diffs[i] = drift.Diff{{Path: s.ref.path(), Have: "live object", Want: "wanted object", Effect: drift.Replace, Note: reason(err)}}
+			diffs[i] = converge.Diff{{Path: s.ref.path(), Have: "live object", Want: "wanted object", Effect: converge.Replace, Note: reason(err)}}
 			return nil
 		case err != nil:
 			return about("compare", u, err)
@@ -85,7 +85,7 @@ func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (drift.Diff, 
 		diffs[i] = s.diff()
 		return nil
 	})
-	var all drift.Diff
+	var all converge.Diff
 	for _, d := range diffs {
 		all = append(all, d...)
 	}

@@ -21,8 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
@@ -190,8 +189,8 @@ func (c *api) do(ctx context.Context, r request, out any) error {
 		if err == nil || after == 0 || try == maxBusy {
 			return explain(r.doing, err)
 		}
-		progress.Say(ctx, "the API server is busy: asking again in %s", after)
-		if wait.Pause(ctx, after) != nil {
+		converge.Say(ctx, "the API server is busy: asking again in %s", after)
+		if converge.Pause(ctx, after) != nil {
 			return explain(r.doing, errors.Join(err, ctx.Err()))
 		}
 	}
@@ -279,6 +278,6 @@ func retryAfter(resp *http.Response) time.Duration {
 func warn(ctx context.Context, h http.Header) {
 	warnings, _ := utilnet.ParseWarningHeaders(h.Values("Warning"))
 	for _, w := range warnings {
-		progress.Say(ctx, "the API server warns: %s", w.Text)
+		converge.Say(ctx, "the API server warns: %s", w.Text)
 	}
 }

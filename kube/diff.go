@@ -8,22 +8,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
 // diff lists what applying would change.
-func (s seen) diff() drift.Diff {
+func (s seen) diff() converge.Diff {
 	if s.live == nil {
-		return drift.Missing("new").Under(s.ref.path())
+		return converge.Missing("new").Under(s.ref.path())
 	}
 	if s.same() {
 		return nil
 	}
-	var d drift.Diff
+	var d converge.Diff
 	fields(&d, "", lasting(s.live), lasting(s.after))
 	if len(d) == 0 {
-		d = drift.Diff{{Path: "fields", Have: "another's", Want: "ours", Effect: drift.Update, Note: "the values are right; from now on this field manager owns them"}}
+		d = converge.Diff{{Path: "fields", Have: "another's", Want: "ours", Effect: converge.Update, Note: "the values are right; from now on this field manager owns them"}}
 	}
 	if s.ref.Kind == "Secret" {
 		mask(d)
@@ -32,7 +32,7 @@ func (s seen) diff() drift.Diff {
 }
 
 // mask hides values: those of a Secret, and of annotations, which may repeat them.
-func mask(d drift.Diff) {
+func mask(d converge.Diff) {
 	for i := range d {
 		if d[i].Have != "" {
 			d[i].Have = secret.Mask
@@ -44,7 +44,7 @@ func mask(d drift.Diff) {
 }
 
 // fields appends a field for every leaf in which have and want differ.
-func fields(d *drift.Diff, path string, have, want any) {
+func fields(d *converge.Diff, path string, have, want any) {
 	if reflect.DeepEqual(have, want) {
 		return
 	}
@@ -69,7 +69,7 @@ func fields(d *drift.Diff, path string, have, want any) {
 		fields(d, path, hn, wn)
 		return
 	}
-	*d = append(*d, drift.Field{Path: path, Have: show(have), Want: show(want), Effect: drift.Update})
+	*d = append(*d, converge.Field{Path: path, Have: show(have), Want: show(want), Effect: converge.Update})
 }
 
 // named turns a list of named things, such as containers, into a mapping.

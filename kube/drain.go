@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Drain configures how a node is emptied.
@@ -78,7 +78,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	asked := map[types.UID]bool{}
 	ask := func(pods []corev1.Pod) error { return d.ask(ctx, pods, asked) } // not bound to the time for the pods
 	first := true
-	err := wait.Until(ctx, wait.Rule{What: "draining " + name, Limit: d.Timeout, Strict: true}, func(ctx context.Context) (string, error) {
+	err := converge.Until(ctx, converge.WaitRule{What: "draining " + name, Limit: d.Timeout, Strict: true}, func(ctx context.Context) (string, error) {
 		pods, err := c.pods(ctx, "drain node "+name, "", onNode(name))
 		if err != nil {
 			return "", err
@@ -93,7 +93,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 			first = false
 		}
 		if refused = ask(pods); refused != nil {
-			return "", wait.Permanent(refused)
+			return "", converge.Permanent(refused)
 		}
 		still, err := c.evictAll(ctx, pods, d)
 		if err != nil {
@@ -107,7 +107,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	if refused != nil {
 		return refused
 	}
-	var over *wait.Error
+	var over *converge.WaitError
 	if !errors.As(err, &over) || len(waiting) == 0 {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -84,7 +84,7 @@ func TestDrainHonoursBudgets(t *testing.T) {
 
 		var mu sync.Mutex
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.Message) })
+		ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { mu.Lock(); defer mu.Unlock(); said = append(said, u.Message) })
 		began := time.Now()
 		err = w.Drain(ctx, "wk1", kube.Drain{Timeout: 30 * time.Second})
 		assert.WithinDuration(t, began.Add(30*time.Second), time.Now(), 3*time.Second)

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // TestReasonIsReadable has the API server repeat a whole object, as it does.
@@ -29,10 +29,10 @@ func TestMissingRightsAreForGood(t *testing.T) {
 	status := func(code int32, message string) error {
 		return explain("list the nodes", &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: message}})
 	}
-	assert.True(t, wait.IsPermanent(status(403, `nodes is forbidden: User "x" cannot list resource "nodes"`)))
-	assert.False(t, wait.IsPermanent(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
-	assert.False(t, wait.IsPermanent(status(404, "gone")))
-	assert.True(t, wait.IsPassing(status(503, "apiserver not ready")))
-	assert.True(t, wait.IsPassing(status(409, "the object has been modified; please apply your changes to the latest version and try again")))
-	assert.True(t, wait.IsPassing(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
+	assert.True(t, converge.IsPermanent(status(403, `nodes is forbidden: User "x" cannot list resource "nodes"`)))
+	assert.False(t, converge.IsPermanent(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
+	assert.False(t, converge.IsPermanent(status(404, "gone")))
+	assert.True(t, converge.IsPassing(status(503, "apiserver not ready")))
+	assert.True(t, converge.IsPassing(status(409, "the object has been modified; please apply your changes to the latest version and try again")))
+	assert.True(t, converge.IsPassing(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/faults"
 	"github.com/cps-gpu/homelab/kube"
 )
@@ -147,7 +147,7 @@ func reading(t *testing.T) map[string]verb {
 	objs := decode(t, few)
 	there := applied(few, 0)
 	return map[string]verb{
-		"diff": {before: there, do: ask(func(ctx context.Context, c *kube.Client) (drift.Diff, error) { return c.Diff(ctx, objs...) })},
+		"diff": {before: there, do: ask(func(ctx context.Context, c *kube.Client) (converge.Diff, error) { return c.Diff(ctx, objs...) })},
 		"ready": {before: there, do: ask(func(ctx context.Context, c *kube.Client) (bool, error) {
 			_, ok, err := c.Ready(ctx, objs[2])
 			return ok, err

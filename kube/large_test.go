@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -28,7 +28,7 @@ func TestAnswersHaveABound(t *testing.T) {
 		_, err = c.Version(t.Context())
 		require.ErrorContains(t, err, "ask the API server's version: the API server's answer: "+want)
 		assert.NotErrorIs(t, err, kube.ErrUnreachable)
-		assert.True(t, wait.IsPermanent(err))
+		assert.True(t, converge.IsPermanent(err))
 		assert.Less(t, sent.n, 70<<20)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Annotations in which a node remembers what [Client.Mark] set, so that it can be
@@ -86,15 +86,15 @@ func keeper(label string) string {
 
 // Diff says how n differs from m. Labels and taints that are neither in m nor ours are
 // ignored.
-func (m Marks) Diff(n Node) drift.Diff {
-	var d drift.Diff
+func (m Marks) Diff(n Node) converge.Diff {
+	var d converge.Diff
 	var taken []string // what is there already, by another's hand
 	add := func(path, have string, there bool, want string, owned bool) {
 		switch {
 		case !there:
-			d = append(d, drift.Field{Path: path, Want: quoted(want), Effect: drift.Update})
+			d = append(d, converge.Field{Path: path, Want: quoted(want), Effect: converge.Update})
 		case have != want:
-			d = append(d, drift.Field{Path: path, Have: quoted(have), Want: quoted(want), Effect: drift.Update})
+			d = append(d, converge.Field{Path: path, Have: quoted(have), Want: quoted(want), Effect: converge.Update})
 		case !owned:
 			taken = append(taken, path)
 		}
@@ -105,7 +105,7 @@ func (m Marks) Diff(n Node) drift.Diff {
 	}
 	for _, k := range n.OwnedLabels {
 		if _, asked := m.Labels[k]; !asked {
-			d = append(d, drift.Field{Path: "label/" + k, Have: quoted(n.Labels[k]), Effect: drift.Update})
+			d = append(d, converge.Field{Path: "label/" + k, Have: quoted(n.Labels[k]), Effect: converge.Update})
 		}
 	}
 	have := byID(n.Taints)
@@ -116,11 +116,11 @@ func (m Marks) Diff(n Node) drift.Diff {
 	}
 	for _, id := range n.OwnedTaints {
 		if _, asked := want[id]; !asked {
-			d = append(d, drift.Field{Path: "taint/" + strings.TrimSuffix(id, ":"+id[strings.LastIndexByte(id, ':')+1:]), Have: idText(have, id), Effect: drift.Update})
+			d = append(d, converge.Field{Path: "taint/" + strings.TrimSuffix(id, ":"+id[strings.LastIndexByte(id, ':')+1:]), Have: idText(have, id), Effect: converge.Update})
 		}
 	}
 	if len(taken) > 0 {
-		d = append(d, drift.Field{Want: strings.Join(taken, ", "), Effect: drift.Update, Note: "exists already; owned from now on"})
+		d = append(d, converge.Field{Want: strings.Join(taken, ", "), Effect: converge.Update, Note: "exists already; owned from now on"})
 	}
 	return d
 }

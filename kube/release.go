@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // This file has what package kube/helm needs in addition to [Client.Apply]: single steps,
@@ -92,8 +92,8 @@ func (c *Client) Adopt(ctx context.Context, live *unstructured.Unstructured, fro
 
 // Differs lists the fields in which two states of an object differ, except those that change
 // by themselves: its status and versions. Values of Secrets are masked.
-func Differs(before, after *unstructured.Unstructured) drift.Diff {
-	var d drift.Diff
+func Differs(before, after *unstructured.Unstructured) converge.Diff {
+	var d converge.Diff
 	fields(&d, "", lasting(before), lasting(after))
 	if before.GetKind() == "Secret" {
 		mask(d)

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // DiffPackages says which packages are missing or not held, and whether the modules are built.
 // On a machine without a GPU, such as one in which a template is made, nothing more can be
 // checked.
-func (r Recipe) DiffPackages(s DriverState) drift.Diff {
+func (r Recipe) DiffPackages(s DriverState) converge.Diff {
 	return append(r.diffInstalled(s), r.diffBuilt(s)...)
 }
 
@@ -24,54 +24,54 @@ const ModulePath = "module/"
 
 // diffInstalled compares only packages. Another source or flavour of the modules is a
 // difference of its own, because packages are removed.
-func (r Recipe) diffInstalled(s DriverState) drift.Diff {
-	var d drift.Diff
+func (r Recipe) diffInstalled(s DriverState) converge.Diff {
+	var d converge.Diff
 	others := r.others(s)
 	note := "packages to remove: " + strings.Join(others, ", ")
 	switch {
 	case slices.ContainsFunc(others, r.otherMode):
-		d = append(d, drift.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.mode(), Effect: drift.Restart, Note: note})
+		d = append(d, converge.Field{Path: FieldMode, Have: mode(!r.Build), Want: r.mode(), Effect: converge.Restart, Note: note})
 	case len(others) > 0: // the loaded one may be different
-		d = append(d, drift.Field{Path: "flavour", Have: flavourOf(r.Flavour != Open), Want: string(r.Flavour), Note: note})
+		d = append(d, converge.Field{Path: "flavour", Have: flavourOf(r.Flavour != Open), Want: string(r.Flavour), Note: note})
 	}
 	return append(d, packages(r.Packages(), r.holdsOn(s), s)...)
 }
 
 // Diff returns the differences between the wanted and the present driver: its packages, and
 // what is loaded.
-func (r Recipe) Diff(s DriverState) drift.Diff {
+func (r Recipe) Diff(s DriverState) converge.Diff {
 	diff := append(r.DiffPackages(s), r.diffFabric(s)...)
 	if s.mismatchNVML() {
-		return append(diff, drift.Field{
-			Path: "driver", Have: "module " + s.Loaded, Want: "module and libraries of one version", Effect: drift.Restart,
+		return append(diff, converge.Field{
+			Path: "driver", Have: "module " + s.Loaded, Want: "module and libraries of one version", Effect: converge.Restart,
 			Note: "a driver was installed over the one that is loaded, and no program can use a GPU until the machine restarts: drain the node, restart it, and hold kernel and driver",
 		})
 	}
 	if s.Loaded == "" {
-		return append(diff, drift.Field{Path: "driver", Have: "not loaded", Want: r.String(), Effect: drift.Restart, Note: whyNotLoaded(s)})
+		return append(diff, converge.Field{Path: "driver", Have: "not loaded", Want: r.String(), Effect: converge.Restart, Note: whyNotLoaded(s)})
 	}
 	if branch, _, _ := strings.Cut(s.Loaded, "."); branch != fmt.Sprint(r.Branch) {
-		return append(diff, drift.Field{Path: "driver", Have: s.Loaded, Want: r.String(), Effect: drift.Restart, Note: "the installed driver loads at the next boot"})
+		return append(diff, converge.Field{Path: "driver", Have: s.Loaded, Want: r.String(), Effect: converge.Restart, Note: "the installed driver loads at the next boot"})
 	}
 	if open := r.Flavour == Open; s.LoadedOpen != open {
-		return append(diff, drift.Field{Path: "driver", Have: flavourOf(s.LoadedOpen) + " modules", Want: flavourOf(open) + " modules", Effect: drift.Restart, Note: "the installed driver loads at the next boot"})
+		return append(diff, converge.Field{Path: "driver", Have: flavourOf(s.LoadedOpen) + " modules", Want: flavourOf(open) + " modules", Effect: converge.Restart, Note: "the installed driver loads at the next boot"})
 	}
 	return diff
 }
 
 // DiffGPUs says whether the driver has brought up as many GPUs as the machine has.
-func DiffGPUs(s DriverState, want int) drift.Diff {
+func DiffGPUs(s DriverState, want int) converge.Diff {
 	if len(s.GPUs()) == want {
 		return nil
 	}
-	return drift.Diff{{
-		Path: "gpus", Have: fmt.Sprint(len(s.GPUs())), Want: fmt.Sprint(want), Effect: drift.Restart, Note: whyNotLoaded(s),
+	return converge.Diff{{
+		Path: "gpus", Have: fmt.Sprint(len(s.GPUs())), Want: fmt.Sprint(want), Effect: converge.Restart, Note: whyNotLoaded(s),
 	}}
 }
 
 // diffPackages says which of the toolkit's packages are missing, of another
 // version, or not held.
-func (t Toolkit) diffPackages(s DriverState) drift.Diff {
+func (t Toolkit) diffPackages(s DriverState) converge.Diff {
 	return packages(t.packages(), t.holds(), s)
 }
 
@@ -82,20 +82,20 @@ func (t Toolkit) Stale(s DriverState) bool {
 
 // Diff returns the differences between the wanted and the present toolkit: its packages, and
 // whether K3s has found it. The latter is not checked until K3s has started once.
-func (t Toolkit) Diff(s DriverState) drift.Diff {
+func (t Toolkit) Diff(s DriverState) converge.Diff {
 	diff := t.diffPackages(s)
 	if s.Containerd.Template != "" {
-		diff = append(diff, drift.Field{
-			Path: "containerd", Have: s.Containerd.Template, Effect: drift.Restart,
+		diff = append(diff, converge.Field{
+			Path: "containerd", Have: s.Containerd.Template, Effect: converge.Restart,
 			Note: "the template overrides what K3s detects: remove the file and restart K3s",
 		})
 	}
 	if s.Runtime == "" {
-		return append(diff, drift.Field{Path: "runtime", Have: "no nvidia-container-runtime", Want: "nvidia-container-runtime in PATH", Effect: drift.Create, Note: "install " + t.holds()[0]})
+		return append(diff, converge.Field{Path: "runtime", Have: "no nvidia-container-runtime", Want: "nvidia-container-runtime in PATH", Effect: converge.Create, Note: "install " + t.holds()[0]})
 	}
 	if s.Containerd.Configured && !s.Containerd.NVIDIA {
-		diff = append(diff, drift.Field{
-			Path: "containerd", Have: "no runtime nvidia", Want: "runtime nvidia", Effect: drift.Restart,
+		diff = append(diff, converge.Field{
+			Path: "containerd", Have: "no runtime nvidia", Want: "runtime nvidia", Effect: converge.Restart,
 			Note: "the toolkit was installed after K3s had started, and K3s detects it only at start: restart k3s-agent (or k3s, on a server)",
 		})
 	}
@@ -105,22 +105,22 @@ func (t Toolkit) Diff(s DriverState) drift.Diff {
 // holdPath begins the paths of packages that may change by themselves.
 const holdPath = "hold/"
 
-func packages(want, holds []string, s DriverState) drift.Diff {
-	var diff drift.Diff
+func packages(want, holds []string, s DriverState) converge.Diff {
+	var diff converge.Diff
 	for _, p := range want {
 		name := bare(p)
 		have, ok := s.Packages[name]
 		_, version, pinned := strings.Cut(p, "=")
 		switch {
 		case !ok:
-			diff = append(diff, drift.Field{Path: "package/" + name, Want: "installed", Effect: drift.Create})
+			diff = append(diff, converge.Field{Path: "package/" + name, Want: "installed", Effect: converge.Create})
 		case pinned && have != version:
-			diff = append(diff, drift.Field{Path: "package/" + name, Have: have, Want: version, Effect: drift.Restart})
+			diff = append(diff, converge.Field{Path: "package/" + name, Have: have, Want: version, Effect: converge.Restart})
 		}
 	}
 	for _, name := range holds {
 		if !slices.Contains(s.Held, name) {
-			diff = append(diff, drift.Field{Path: holdPath + name, Have: "may change by itself", Want: "held"})
+			diff = append(diff, converge.Field{Path: holdPath + name, Have: "may change by itself", Want: "held"})
 		}
 	}
 	return diff

@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -92,9 +91,9 @@ func newer(a, b string) bool {
 }
 
 // diffBuilt says whether the kernel that starts next would have no module.
-func (r Recipe) diffBuilt(s DriverState) drift.Diff {
+func (r Recipe) diffBuilt(s DriverState) converge.Diff {
 	if kernel := s.nextKernel(); r.Build && !s.builtFor(kernel) {
-		return drift.Diff{{Path: ModulePath + kernel, Have: "not built", Want: "built by DKMS", Effect: drift.Create, Note: cure(s.BuildLog)}}
+		return converge.Diff{{Path: ModulePath + kernel, Have: "not built", Want: "built by DKMS", Effect: converge.Create, Note: cure(s.BuildLog)}}
 	}
 	return nil
 }
@@ -112,7 +111,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 				"  archives keep the newest kernels only: upgrade the machine's kernel and restart it", kernel, err)
 		}
 	}
-	progress.Say(ctx, "building NVIDIA's modules for kernel %s", kernel)
+	converge.Say(ctx, "building NVIDIA's modules for kernel %s", kernel)
 	if !s.sourced() {
 		again := slices.DeleteFunc(r.Packages(), func(name string) bool { return !dkmsPackage.MatchString(name) })
 		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
@@ -122,7 +121,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 			return err
 		}
 	}
-	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: progress.Lines(ctx)})
+	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: converge.Lines(ctx)})
 	if err != nil {
 		return explained(ctx, on, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -75,22 +75,22 @@ func (f Fabric) kind() FabricKind {
 
 // diffFabric says whether the fabric manager runs and is of the driver's version, on a machine
 // whose GPUs are connected by switches.
-func (r Recipe) diffFabric(s DriverState) drift.Diff {
+func (r Recipe) diffFabric(s DriverState) converge.Diff {
 	if r.Fabric == "" {
 		return nil
 	}
-	var d drift.Diff
+	var d converge.Diff
 	manager := r.fabricPackages()[0]
 	have, there := s.Packages[manager]
 	if version, _, _ := strings.Cut(have[strings.IndexByte(have, ':')+1:], "-"); there && s.Loaded != "" && version != s.Loaded {
-		d = append(d, drift.Field{Path: "fabricmanager", Have: version, Want: s.Loaded,
+		d = append(d, converge.Field{Path: "fabricmanager", Have: version, Want: s.Loaded,
 			Note: fmt.Sprintf("the fabric manager must be of the driver's version: apt-get install %s=%s* there, or upgrade the driver", manager, s.Loaded)})
 	}
 	switch {
 	case !s.Fabric.Enabled:
-		d = append(d, drift.Field{Path: "fabricmanager", Have: "not enabled", Want: "enabled", Effect: drift.Create})
+		d = append(d, converge.Field{Path: "fabricmanager", Have: "not enabled", Want: "enabled", Effect: converge.Create})
 	case s.Loaded != "" && !s.Fabric.Active:
-		d = append(d, drift.Field{Path: "fabricmanager", Have: "stopped", Want: "running", Effect: drift.Create,
+		d = append(d, converge.Field{Path: "fabricmanager", Have: "stopped", Want: "running", Effect: converge.Create,
 			Note: fmt.Sprintf("the GPUs are connected by switches, and no program can use them without it (system not yet initialized): journalctl -u %s there says why it stopped", fabricService)})
 	}
 	return d

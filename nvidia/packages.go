@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -64,7 +63,7 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	if t.diffPackages(state).Empty() {
 		return nil
 	}
-	progress.Say(ctx, "installing NVIDIA container toolkit %s", t.version())
+	converge.Say(ctx, "installing NVIDIA container toolkit %s", t.version())
 	err = remote.Run(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", "--create-dirs", "--output", toolkitKeyring, toolkitKeyURL)
 	if err != nil {
 		return fmt.Errorf("fetch the key of NVIDIA's package repository: %w", err)
@@ -100,7 +99,7 @@ func apt(args ...string) []string {
 func add(ctx context.Context, r remote.Runner, packages []string, lists string, options ...string) error {
 	var said remote.Tail
 	args := slices.Concat(apt("install", "--yes", "--no-install-recommends", "--allow-change-held-packages"), options, packages)
-	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(progress.Lines(ctx), &said)}); err != nil {
+	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(converge.Lines(ctx), &said)}); err != nil {
 		return why(err, said.String(), lists)
 	}
 	return nil
@@ -134,7 +133,7 @@ const (
 func readLists(ctx context.Context, r remote.Runner) (string, error) {
 	var said remote.Tail
 	var err error
-	over := wait.Until(ctx, wait.Rule{What: "waiting for another apt-get", Limit: listsTime, Poll: listsPoll}, func(context.Context) (string, error) {
+	over := converge.Until(ctx, converge.WaitRule{What: "waiting for another apt-get", Limit: listsTime, Poll: listsPoll}, func(context.Context) (string, error) {
 		said = remote.Tail{}
 		err = r.Run(ctx, remote.Cmd{Args: apt("update"), Stderr: &said})
 		var exit *remote.ExitError

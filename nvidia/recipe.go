@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -186,7 +185,7 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 			return err
 		}
 	default:
-		progress.Say(ctx, "installing NVIDIA driver %s", d)
+		converge.Say(ctx, "installing NVIDIA driver %s", d)
 		if err := d.install(ctx, r, state); err != nil {
 			return fmt.Errorf("install NVIDIA driver %s: %w", d, explained(ctx, r, err))
 		}
@@ -198,8 +197,8 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 }
 
 // onlyHolds reports whether packages may change by themselves, and nothing else is wrong.
-func onlyHolds(d drift.Diff) bool {
-	return !slices.ContainsFunc(d, func(f drift.Field) bool { return !strings.HasPrefix(f.Path, holdPath) })
+func onlyHolds(d converge.Diff) bool {
+	return !slices.ContainsFunc(d, func(f converge.Field) bool { return !strings.HasPrefix(f.Path, holdPath) })
 }
 
 // FetchDriver downloads what [InstallDriver] would install, and changes nothing else: what does not
@@ -210,7 +209,7 @@ func FetchDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	if err != nil || onlyHolds(d.diffInstalled(state)) || d.source() != nil {
 		return err
 	}
-	progress.Say(ctx, "downloading NVIDIA driver %s", d)
+	converge.Say(ctx, "downloading NVIDIA driver %s", d)
 	lists, err := readLists(ctx, r)
 	if err == nil {
 		err = d.available(ctx, r, state)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -43,12 +43,12 @@ func ObserveOperatorRuntime(ctx context.Context, r remote.Runner) (OperatorRunti
 
 // Diff says what is missing until containers see GPUs. K3s looks for the runtime only at its start
 // (k3s-io/k3s, pkg/agent/containerd/runtimes.go).
-func (s OperatorRuntime) Diff() drift.Diff {
+func (s OperatorRuntime) Diff() converge.Diff {
 	switch {
 	case !s.Installed:
-		return drift.Diff{{Path: "runtime", Have: "missing", Want: "installed by the GPU operator", Effect: drift.Create}}
+		return converge.Diff{{Path: "runtime", Have: "missing", Want: "installed by the GPU operator", Effect: converge.Create}}
 	case !s.Found:
-		return drift.Diff{{Path: "runtime", Have: "not found by K3s", Want: "found", Effect: drift.Update,
+		return converge.Diff{{Path: "runtime", Have: "not found by K3s", Want: "found", Effect: converge.Update,
 			Note: "K3s looks for it at its start, so it starts again; pods keep running"}}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -86,7 +86,7 @@ func TestRulesAreProxmoxs(t *testing.T) {
 				require.Equal(t, http.StatusOK, status, "%s", body)
 				after := entryOf(t, root, sim, vm, sample.key)
 				waits := after.Pending != nil || after.Delete != 0
-				assert.Equal(t, rule.Effect == drift.Restart && !sample.anyway, waits, "before %+v, after %+v", before, after)
+				assert.Equal(t, rule.Effect == converge.Restart && !sample.anyway, waits, "before %+v, after %+v", before, after)
 				if !waits {
 					assert.NotEqual(t, before, after)
 				}

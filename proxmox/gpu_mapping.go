@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/pci"
@@ -200,7 +200,7 @@ func (c *PCIClient) writeMapping(ctx context.Context, m pci.Mapping, allowed fun
 			return err
 		}
 	}
-	progress.Say(ctx, "mapping %s: %s", m.ID, m.Count())
+	converge.Say(ctx, "mapping %s: %s", m.ID, m.Count())
 	lines := make([]string, len(m.Devices)) // in the caller's order, which is the order of allocation
 	for i, d := range m.Devices {
 		lines[i] = d.Line()

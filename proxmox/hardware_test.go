@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -58,7 +58,7 @@ func TestHardwareThatIsMissing(t *testing.T) {
 		spec.SecureBoot = &on
 		vm, err = c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
-		assert.Equal(t, drift.Replace, spec.Diff(vm).Effect())
+		assert.Equal(t, converge.Replace, spec.Diff(vm).Effect())
 		assert.Contains(t, spec.Diff(vm).String(), "secure boot: off → on (needs a replacement)")
 		vm.BIOS = "seabios"
 		assert.Contains(t, spec.Diff(vm).String(), "firmware: seabios → ovmf (needs a replacement)")

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
@@ -126,9 +126,9 @@ func (c *StorageClient) Fetch(ctx context.Context, host, storage string, image I
 		return "", err
 	}
 	if id != "" {
-		progress.Say(ctx, "checking %s, which exists already", image.FileName)
+		converge.Say(ctx, "checking %s, which exists already", image.FileName)
 	} else {
-		progress.Say(ctx, "downloading %s", image.URL)
+		converge.Say(ctx, "downloading %s", image.URL)
 	}
 	if err := c.download(ctx, host, storage, image, id != ""); err != nil {
 		return "", c.explainStorage(ctx, host, storage, importContent, image.explain(host, storage, err))

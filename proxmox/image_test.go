@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -183,7 +183,7 @@ func TestDownloadTellsHowFarItIs(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		var mu sync.Mutex
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) {
+		ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) {
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, u.String())

@@ -12,8 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
@@ -32,7 +31,7 @@ const (
 // disks that is never started. It works because Proxmox creates a VMID only once, and replaces a
 // configuration only if it is the one that was read (digest). A new lease is made on the first of
 // hosts that is online, or on any other online host.
-func (c *Client) Lease(cluster string, hosts ...string) lease.Store {
+func (c *Client) Lease(cluster string, hosts ...string) converge.LeaseStore {
 	return &leaseVM{
 		c: c, name: "homelab-" + cluster + "-lease", hosts: hosts,
 		vmid: leaseBase + int(crc32.ChecksumIEEE([]byte(cluster))%leaseRange),
@@ -72,14 +71,14 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 		return false, err
 	}
 	if len(all) == 0 {
-		return false, wait.Passing(errors.New("the lease has no host to be created on: Proxmox lists none"))
+		return false, converge.Passing(errors.New("the lease has no host to be created on: Proxmox lists none"))
 	}
 	host := l.choose(all)
 	if i := slices.IndexFunc(vms, func(r live.Resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
 		there, host = true, vms[i].Node
 	}
 	if slices.ContainsFunc(all, func(h Host) bool { return h.Name == host && !h.Online }) && there {
-		return true, wait.Passing(leaseAway(l.vmid, host)) // the host may come back
+		return true, converge.Passing(leaseAway(l.vmid, host)) // the host may come back
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,12 +109,12 @@ func leaseAway(vmid int, host string) error {
 }
 
 // Read returns the VM's notes. While the VM is being made it has none.
-func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
+func (l *leaseVM) Read(ctx context.Context) (converge.LeaseRecord, error) {
 	was := l.at()
-	var s lease.Seen
+	var s converge.LeaseRecord
 	var err error
 	if was != "" {
-		if s, err = l.read(ctx); err == nil || wait.IsPermanent(err) || ctx.Err() != nil {
+		if s, err = l.read(ctx); err == nil || converge.IsPermanent(err) || ctx.Err() != nil {
 			return s, err
 		}
 	}
@@ -124,17 +123,17 @@ func (l *leaseVM) Read(ctx context.Context) (lease.Seen, error) {
 	case where != nil:
 		return s, errors.Join(where, err)
 	case !there:
-		return s, lease.ErrNone
+		return s, converge.ErrNoLease
 	case l.at() == was && !errors.Is(err, ErrNotFound):
 		return s, err
 	}
 	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it is being made, removed or migrated
-		err = wait.Passing(err)
+		err = converge.Passing(err)
 	}
 	return s, err
 }
 
-func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
+func (l *leaseVM) read(ctx context.Context) (converge.LeaseRecord, error) {
 	var config struct {
 		Digest      string `json:"digest"`
 		Name        string `json:"name"`
@@ -142,17 +141,17 @@ func (l *leaseVM) read(ctx context.Context) (lease.Seen, error) {
 		Lock        string `json:"lock"`
 	}
 	if err := l.c.pve.Get(ctx, api.VMPath(l.at(), l.vmid, "config"), nil, &config); err != nil {
-		return lease.Seen{}, err
+		return converge.LeaseRecord{}, err
 	}
 	half := config.Name == "" && config.Lock == "create"
 	if n := config.Name; !half && (!strings.HasPrefix(n, "homelab-") || !strings.HasSuffix(n, "-lease")) {
-		return lease.Seen{}, wait.Permanent(fmt.Errorf("VM %d (%s) on %s belongs to somebody else, and this cluster's lease needs its VMID: give that VM another VMID",
+		return converge.LeaseRecord{}, converge.Permanent(fmt.Errorf("VM %d (%s) on %s belongs to somebody else, and this cluster's lease needs its VMID: give that VM another VMID",
 			l.vmid, cmp.Or(n, "without a name"), l.at()))
 	}
 	if config.Lock == "create" { // it is being made, or its creation never finished
 		config.Lock = ""
 	}
-	return lease.Seen{Text: config.Description, Version: config.Digest, Locked: config.Lock}, nil
+	return converge.LeaseRecord{Text: config.Description, Version: config.Digest, Locked: config.Lock}, nil
 }
 
 // Create makes the VM.
@@ -161,21 +160,21 @@ func (l *leaseVM) Create(ctx context.Context, text string) error {
 		"vmid": l.vmid, "name": l.name, "description": leaseNote + "\n\n" + text, "memory": 16, "onboot": 0, "protection": 1,
 	})
 	if api.SaidTaken(err) {
-		return lease.ErrThere
+		return converge.ErrLeaseExists
 	}
 	return err
 }
 
 // Replace writes the VM's notes.
-func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) error {
+func (l *leaseVM) Replace(ctx context.Context, over converge.LeaseRecord, text string) error {
 	err := l.c.pve.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.at(), l.vmid, "config"),
 		api.Params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
 	switch {
 	case api.SaidLock(err) == "create": // Proxmox checks the digest first, so the lease is the one that was seen
-		return wait.Permanent(fmt.Errorf("VM %d on %s, the lease of this cluster, was never completely created: on the host run qm unlock %d && qm destroy %d",
+		return converge.Permanent(fmt.Errorf("VM %d on %s, the lease of this cluster, was never completely created: on the host run qm unlock %d && qm destroy %d",
 			l.vmid, l.at(), l.vmid, l.vmid))
 	case api.SaidStale(err), api.SaidLock(err) != "":
-		return lease.ErrStale
+		return converge.ErrLeaseStale
 	}
 	return err
 }
@@ -184,7 +183,7 @@ func (l *leaseVM) Replace(ctx context.Context, over lease.Seen, text string) err
 // the request arrives, which may be late, but never a protected VM (destroy_vm of PVE/API2/Qemu.pm
 // checks that under the configuration's lock). A held lease is protected, and Remove lifts the
 // protection only over the configuration that was read.
-func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
+func (l *leaseVM) Remove(ctx context.Context, over converge.LeaseRecord) error {
 	ctx = api.Unguarded(ctx)
 	err := l.c.pve.Call(ctx, http.MethodPut, api.VMPath(l.at(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
 	if err == nil {
@@ -194,9 +193,9 @@ func (l *leaseVM) Remove(ctx context.Context, over lease.Seen) error {
 	case errors.Is(err, ErrNotFound):
 		return nil
 	case api.SaidStale(err), api.SaidProtected(err):
-		return lease.ErrStale
+		return converge.ErrLeaseStale
 	case api.SaidLock(err) != "":
-		return wait.Passing(err) // until a backup, a migration or another run ends
+		return converge.Passing(err) // until a backup, a migration or another run ends
 	}
 	return err
 }

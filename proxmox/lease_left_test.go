@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -21,7 +21,7 @@ import (
 // TestALeaseThatNamesNobody: what a qmcreate that died, or another owner's hand in the notes,
 // has left is taken over, or its cure is told, and nobody waits for it for ever.
 func TestALeaseThatNamesNobody(t *testing.T) {
-	impatient := func(h lease.Held) error { return &lease.HeldError{What: "cluster a100", Held: h} }
+	impatient := func(h converge.LeaseHolder) error { return &converge.LeaseHeldError{What: "cluster a100", LeaseHolder: h} }
 	ours := "homelab-a100-lease"
 	for name, left := range map[string]struct {
 		pvesim.VM
@@ -44,13 +44,13 @@ func TestALeaseThatNamesNobody(t *testing.T) {
 				sim.AddVM(left.VM)
 				begin := time.Now()
 				_, _, err := acquire(t.Context(), c, claim("student1@ci"), impatient)
-				require.ErrorAs(t, err, new(*lease.HeldError))
+				require.ErrorAs(t, err, new(*converge.LeaseHeldError))
 				assert.Less(t, time.Since(begin), 10*time.Second)
 				_, l, err := acquire(t.Context(), c, claim("student1@ci"), patient)
 				assert.InDelta(t, 90, time.Since(begin).Seconds(), 20)
 				if left.err != "" {
 					require.ErrorContains(t, err, strings.Split(fmt.Sprintf(left.err, left.ID), "%!")[0])
-					require.NotErrorAs(t, err, new(*lease.HeldError), "no run holds it")
+					require.NotErrorAs(t, err, new(*converge.LeaseHeldError), "no run holds it")
 					return
 				}
 				require.NoError(t, err)

@@ -15,19 +15,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-func claim(holder string) lease.Claim {
-	return lease.Claim{What: "cluster a100", Holder: holder, Purpose: "cluster:up"}
+func claim(holder string) converge.LeaseClaim {
+	return converge.LeaseClaim{What: "cluster a100", Holder: holder, Purpose: "cluster:up"}
 }
 
 // acquire takes the lease of cluster a100.
-func acquire(ctx context.Context, c *proxmox.Client, mine lease.Claim, waiting func(lease.Held) error) (context.Context, *lease.Lease, error) {
-	return lease.Acquire(ctx, c.Lease("a100", "pve1"), mine, waiting)
+func acquire(ctx context.Context, c *proxmox.Client, mine converge.LeaseClaim, waiting func(converge.LeaseHolder) error) (context.Context, *converge.Lease, error) {
+	return converge.AcquireLease(ctx, c.Lease("a100", "pve1"), mine, waiting)
 }
 
 func leases(t testing.TB, c *proxmox.Client) int {
@@ -41,7 +41,7 @@ func leases(t testing.TB, c *proxmox.Client) int {
 }
 
 // patient is for those who have time.
-func patient(lease.Held) error { return nil }
+func patient(converge.LeaseHolder) error { return nil }
 
 // TestOneAtATime: of many runs from many machines one at a time has the lease, each has
 // it once, and nothing is left.
@@ -114,7 +114,7 @@ func TestADeadHolder(t *testing.T) {
 
 		begin := time.Now()
 		var told []string
-		tell := func(h lease.Held) error { told = append(told, h.String()); return nil }
+		tell := func(h converge.LeaseHolder) error { told = append(told, h.String()); return nil }
 		_, l, err := acquire(t.Context(), c, claim("student1@ci"), tell)
 		require.NoError(t, err)
 		assert.InDelta(t, 90, time.Since(begin).Seconds(), 30)
@@ -124,10 +124,10 @@ func TestADeadHolder(t *testing.T) {
 
 		require.NoError(t, run.Err(), "it does not know yet")
 		desk.off.Store(false) // the lid opens
-		require.ErrorIs(t, asleep.Check(t.Context()), lease.ErrLost, "and nothing is changed before it is asked")
+		require.ErrorIs(t, asleep.Check(t.Context()), converge.ErrLeaseLost, "and nothing is changed before it is asked")
 		require.ErrorContains(t, asleep.Check(t.Context()), "student1@ci")
 		time.Sleep(time.Minute)
-		require.ErrorIs(t, context.Cause(run), lease.ErrLost)
+		require.ErrorIs(t, context.Cause(run), converge.ErrLeaseLost)
 		require.NoError(t, asleep.Release(t.Context()), "it is another's")
 		require.NoError(t, l.Check(t.Context()))
 		require.NoError(t, l.Release(t.Context()))
@@ -177,14 +177,14 @@ func TestWhoWillNotWait(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.NoError(t, err)
-		_, _, err = acquire(t.Context(), c, claim("student1@ci"), func(h lease.Held) error { return &lease.HeldError{What: "cluster a100", Held: h} })
+		_, _, err = acquire(t.Context(), c, claim("student1@ci"), func(h converge.LeaseHolder) error { return &converge.LeaseHeldError{What: "cluster a100", LeaseHolder: h} })
 		require.ErrorContains(t, err, "teacher@desk since ")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, _, err = acquire(ctx, c, claim("student1@ci"), patient)
 		require.ErrorContains(t, err, "changes cluster a100")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, of, err := lease.Acquire(t.Context(), c.Lease("b200", "pve1"), claim("student3@ci"), patient)
+		_, of, err := converge.AcquireLease(t.Context(), c.Lease("b200", "pve1"), claim("student3@ci"), patient)
 		require.NoError(t, err, "another cluster does not matter")
 		require.NoError(t, errors.Join(of.Release(t.Context()), l.Release(t.Context())))
 	})
@@ -280,7 +280,7 @@ func TestALeaseThatABackupHolds(t *testing.T) {
 func TestWhereALeaseIs(t *testing.T) {
 	bubble(t, pvesim.TwoHosts(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		second := c.Lease("a100", "none", "pve2", "pve1")
-		_, l, err := lease.Acquire(t.Context(), second, claim("teacher@desk"), patient)
+		_, l, err := converge.AcquireLease(t.Context(), second, claim("teacher@desk"), patient)
 		require.NoError(t, err)
 		assert.Equal(t, "pve2", where(t, sim).Node)
 		assert.Equal(t, fmt.Sprintf("VM %d (homelab-a100-lease) on pve2", where(t, sim).ID), second.String())
@@ -335,8 +335,8 @@ func TestWhatIsUnderWayStopsToo(t *testing.T) {
 		desk.off.Store(false)
 		vm, err := lid.VMs.ByID(t.Context(), 200)
 		require.NoError(t, err)
-		require.ErrorIs(t, lid.VMs.Remove(t.Context(), vm), lease.ErrLost)
-		require.ErrorIs(t, lid.VMs.Start(t.Context(), vm), lease.ErrLost)
+		require.ErrorIs(t, lid.VMs.Remove(t.Context(), vm), converge.ErrLeaseLost)
+		require.ErrorIs(t, lid.VMs.Start(t.Context(), vm), converge.ErrLeaseLost)
 		require.NoError(t, l.Release(t.Context()))
 		done()
 		require.NoError(t, lid.VMs.Remove(t.Context(), vm), "the guard is off")

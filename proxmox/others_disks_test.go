@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -50,7 +50,7 @@ func TestDisksThatAreNotOfTheVM(t *testing.T) {
 				}
 
 				var said []string
-				ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
+				ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { said = append(said, u.String()) })
 				require.NoError(t, c.VMs.Remove(ctx, vm))
 				var left []string
 				for _, v := range sim.Volumes() {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -114,7 +114,7 @@ func TestEveryRefusalNamesItsCure(t *testing.T) {
 			x.err.Token = "homelab@pve!operator"
 			assert.Contains(t, x.err.Error(), x.want, x.name)
 			assert.True(t, x.err.IsPermission(), x.name)
-			assert.True(t, wait.IsPermanent(&x.err), x.name)
+			assert.True(t, converge.IsPermanent(&x.err), x.name)
 		}
 		sim.Revoke("VM.Allocate", "Datastore.AllocateTemplate", "Sys.AccessNetwork")
 		_, err := c.VMs.Create(t.Context(), proxmox.CreateSpec{Name: "x", Host: "pve1", Owner: owner, Image: "local:import/a.qcow2", Storage: "vmdata", Cores: 1, Memory: proxmox.GiB})

@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
@@ -41,7 +40,7 @@ func (c *VMClient) Started(ctx context.Context, vm *VM) (bool, error) {
 // one that Proxmox's own formula gives for the VM's shape.
 func (c *VMClient) Start(ctx context.Context, vm *VM) error {
 	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
-	progress.Say(ctx, "starting %s, up to %s", vm, limit)
+	converge.Say(ctx, "starting %s, up to %s", vm, limit)
 	if err := c.settle(ctx, vm, "start", func() error {
 		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
 		if api.SaidOn(err) {
@@ -61,13 +60,13 @@ const shutdownTime = 3 * time.Minute
 // Shutdown asks the guest to shut down, and switches it off if it still runs after three minutes. A
 // VM that does not run is unchanged.
 func (c *VMClient) Shutdown(ctx context.Context, vm *VM) error {
-	progress.Say(ctx, "shutting down %s", vm)
+	converge.Say(ctx, "shutting down %s", vm)
 	return c.down(ctx, vm, "shutdown", api.Params{"timeout": int(shutdownTime.Seconds()), "forceStop": 1})
 }
 
 // Stop switches vm off immediately.
 func (c *VMClient) Stop(ctx context.Context, vm *VM) error {
-	progress.Say(ctx, "stopping %s", vm)
+	converge.Say(ctx, "stopping %s", vm)
 	p := api.Params{}
 	if c.client.Version().Major() >= 9 { // actually since 8.2
 		p["overrule-shutdown"] = 1
@@ -135,7 +134,7 @@ func moreDisks(was, now *VM) error {
 	if was.Config() == nil || len(more) == 0 {
 		return nil
 	}
-	return wait.Permanent(fmt.Errorf("%s stays: it has %s since it was looked at; run it again, which shows that too", now, strings.Join(more, " and ")))
+	return converge.Permanent(fmt.Errorf("%s stays: it has %s since it was looked at; run it again, which shows that too", now, strings.Join(more, " and ")))
 }
 
 // current returns vm as it is now, unlocked, or nil if it is gone. It always reads the
@@ -188,13 +187,13 @@ func (c *core) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 	defer away.Over()
 	lock, unheld := vm.Locked, 0
 	var ended error // an error that ends the loop
-	rule := wait.Rule{What: "waiting for " + vm.String(), Poll: c.pve.Poll(), Strict: true}
-	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+	rule := converge.WaitRule{What: "waiting for " + vm.String(), Poll: c.pve.Poll(), Strict: true}
+	err = converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		seen, tasks, err := c.lockHolders(ctx, vm)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return "", nil
-		case wait.IsPassing(err) && away.Lasts(ctx):
+		case converge.IsPassing(err) && away.Lasts(ctx):
 			ended = fmt.Errorf("%s is locked (%s), and its current state is unknown: %w", vm, lock, err)
 			return "", nil
 		case err != nil:
@@ -214,7 +213,7 @@ func (c *core) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		}
 		unheld = 0
 		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
-		progress.Say(ctx, "waiting for %s: %s", vm, said)
+		converge.Say(ctx, "waiting for %s: %s", vm, said)
 		if upid, err := api.ParseUPID(tasks[0].UPID); err == nil {
 			_ = c.pve.Wait(ctx, upid) // the next check shows the result
 		}

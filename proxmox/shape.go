@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
 
@@ -26,7 +26,7 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 		return err
 	}
 	diff := spec.Diff(vm)
-	restart, off := vm.Running && diff.Effect() == drift.Restart, false
+	restart, off := vm.Running && diff.Effect() == converge.Restart, false
 	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return ch.whileOff() }) {
 		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {

@@ -10,8 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
@@ -34,7 +33,7 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 			return nil, c.explain(ctx, vm, "configure", failure)
 		}
 		if failure != nil {
-			progress.Say(ctx, "%s: %s; checking, then retrying", vm, api.Brief(failure))
+			converge.Say(ctx, "%s: %s; checking, then retrying", vm, api.Brief(failure))
 			if pause.Pause(ctx) != nil {
 				return nil, ctx.Err()
 			}
@@ -71,7 +70,7 @@ func sameFields(a, b []change) bool {
 // refuseReplace returns an error if a change needs another VM.
 func refuseReplace(vm *VM, all []change) error {
 	for _, ch := range all {
-		if ch.Field.Effect == drift.Replace {
+		if ch.Field.Effect == converge.Replace {
 			return fmt.Errorf("proxmox: %s cannot be changed to %s: %s; remove it, then make it again", vm, ch.Field.Want, ch.Field)
 		}
 	}
@@ -116,7 +115,7 @@ func (c *VMClient) change(ctx context.Context, vm *VM, all []change) error {
 // set sends config keys. The answer is final if nothing has to be made; otherwise a task does the
 // work.
 func (c *VMClient) set(ctx context.Context, vm *VM, p api.Params, storages map[string]bool) error {
-	progress.Say(ctx, "configuring %s", vm)
+	converge.Say(ctx, "configuring %s", vm)
 	if vm.Digest != "" {
 		p["digest"] = vm.Digest
 	}
@@ -137,7 +136,7 @@ func (c *VMClient) grow(ctx context.Context, vm *VM, all []change) error {
 		if ch.Disk == "" {
 			continue
 		}
-		progress.Say(ctx, "growing %s of %s to %s", ch.Disk, vm, ch.Size)
+		converge.Say(ctx, "growing %s of %s to %s", ch.Disk, vm, ch.Size)
 		err := c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.Disk, "size": wire.DiskSize(ch.Size)})
 		if err != nil {
 			return err

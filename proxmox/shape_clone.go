@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/live"
 )
@@ -54,7 +54,7 @@ func (c *TemplateClient) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		case !api.SaidTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("clone %s from %s: %w", spec.Name, source, err)
 		}
-		progress.Say(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
+		converge.Say(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
 	}
 	return nil, fmt.Errorf("clone %s: every VMID that Proxmox offered was taken: is another program creating VMs?", spec.Name)
 }
@@ -136,9 +136,9 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 		p["target"] = spec.Host
 	}
 	if spec.Full {
-		progress.Say(ctx, "copying %s as a whole to %s, as %s, VM %d", source.Name, spec.Storage, spec.Name, vmid)
+		converge.Say(ctx, "copying %s as a whole to %s, as %s, VM %d", source.Name, spec.Storage, spec.Name, vmid)
 	} else {
-		progress.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
+		converge.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	}
 	var found *VM
 	err := c.pve.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {

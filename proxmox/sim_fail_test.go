@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -269,7 +268,7 @@ func TestProgressSaysWhatIsWaitedFor(t *testing.T) {
 		template(t, c)
 		var mu sync.Mutex
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) {
+		ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) {
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, u.String())
@@ -292,12 +291,12 @@ func TestPendingThatIsNotWanted(t *testing.T) {
 		require.NoError(t, err)
 		other := spec
 		other.Memory, other.Cores = 3*proxmox.GiB, 1
-		assert.Equal(t, drift.Restart, other.Diff(vm).Effect())
+		assert.Equal(t, converge.Restart, other.Diff(vm).Effect())
 		status, body := rootTicket{}.ask(t, sim, http.MethodPut, fmt.Sprintf("/nodes/pve1/qemu/%d/config", vm.VMID), url.Values{"memory": {"3072"}, "cores": {"1"}})
 		require.Equal(t, http.StatusOK, status, "%s", body)
 		vm, err = c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
-		assert.Equal(t, drift.Update, spec.Diff(vm).Effect(), "%s", spec.Diff(vm))
+		assert.Equal(t, converge.Update, spec.Diff(vm).Effect(), "%s", spec.Diff(vm))
 		before := len(sim.Requests())
 		require.NoError(t, ensure(t.Context(), c, spec))
 		assert.Equal(t, []string{fmt.Sprintf("POST /nodes/pve1/qemu/%d/config", vm.VMID)}, mutations(sim, before), "and it runs on")

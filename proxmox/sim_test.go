@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/iso9660"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
@@ -151,7 +151,7 @@ func TestPendingIsSeen(t *testing.T) {
 		fault.Remove()
 		vm, err := c.VMs.Get(t.Context(), owner, "cp1")
 		require.NoError(t, err)
-		assert.Equal(t, drift.Restart, spec.Diff(vm).Effect())
+		assert.Equal(t, converge.Restart, spec.Diff(vm).Effect())
 		require.NoError(t, ensure(t.Context(), c, spec))
 	})
 }

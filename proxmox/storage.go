@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
@@ -186,7 +186,7 @@ func (c *StorageClient) Upload(ctx context.Context, host, storage, fileName stri
 	if !isoName.MatchString(fileName) {
 		return "", fmt.Errorf("ISO name %q: write letters, digits, _ . and -, and .iso at the end", fileName)
 	}
-	progress.Say(ctx, "uploading %s to %s on %s", fileName, storage, host)
+	converge.Say(ctx, "uploading %s to %s on %s", fileName, storage, host)
 	path := api.NodePath(host, "storage", storage, "upload")
 	// An upload overwrites the file, so a retry is safe.
 	err := c.pve.Settle(ctx, host, "", func() error {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -46,8 +46,8 @@ func told(all []change) string {
 		if ch.Disk != "" {
 			what = "grow " + ch.Disk + " to " + ch.Size.String()
 		}
-		effect := map[drift.Effect]string{drift.Update: "", drift.Restart: " (restart)", drift.Replace: " (replace)"}[ch.Field.Effect]
-		if ch.Field.Effect == drift.Replace {
+		effect := map[converge.Effect]string{converge.Update: "", converge.Restart: " (restart)", converge.Replace: " (replace)"}[ch.Field.Effect]
+		if ch.Field.Effect == converge.Replace {
 			what = ch.Field.Have + " → " + ch.Field.Want
 		}
 		out = append(out, ch.Field.Path+": "+what+effect)
@@ -188,7 +188,7 @@ func TestDiffOfALockedVM(t *testing.T) {
 	assert.Equal(t, []string{"a device without a mapping", "", "gpu pcie rombar", "gpu"}, []string{HostPCI{Slot: "hostpci0"}.String(), HostPCI{}.String(),
 		HostPCI{Mapping: "gpu", PCIe: true, ROMBar: true}.String(), HostPCI{Mapping: "gpu"}.String()})
 	assert.Equal(t, "vmbr0 vlan 7 mtu 1 queues 1", NIC{Bridge: "vmbr0", VLAN: 7, MTU: 1, Queues: 1}.String())
-	assert.Equal(t, drift.Restart, ruleOf("anything else").Effect)
+	assert.Equal(t, converge.Restart, ruleOf("anything else").Effect)
 }
 
 func withoutTags(all []change) (out []change) {

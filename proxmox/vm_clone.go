@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -47,7 +47,7 @@ func needsReading(wanted []change) bool {
 // refuseSource returns an error if no clone of source can match s.
 func (s VMSpec) refuseSource(source *VM) error {
 	for _, ch := range s.changes(s.cloneOf(source, s.VMID)) {
-		if ch.Field.Effect == drift.Replace {
+		if ch.Field.Effect == converge.Replace {
 			return fmt.Errorf("proxmox: %s cannot be made from %s: %s; nothing was cloned", s.Name, source, ch.Field)
 		}
 	}

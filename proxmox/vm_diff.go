@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
 // change is one difference and the change that removes it.
 type change struct {
-	Field drift.Field
+	Field converge.Field
 	thing string // one of the things in rules
 	Key   string // config key
 	Value string // its new value; "" deletes it
@@ -21,19 +21,19 @@ type change struct {
 }
 
 // Diff returns how vm differs from s. It is pure: it sends no request.
-func (s VMSpec) Diff(vm *VM) drift.Diff {
+func (s VMSpec) Diff(vm *VM) converge.Diff {
 	if vm == nil {
-		return drift.Missing(s.String())
+		return converge.Missing(s.String())
 	}
 	if vm.Unfinished || vm.Locked == "clone" {
-		return drift.Diff{{Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Want: s.String(), Effect: drift.Create}}
+		return converge.Diff{{Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Want: s.String(), Effect: converge.Create}}
 	}
 	out := s.fields(vm)
 	if vm.Locked != "" && !out.Empty() {
 		out[0].Note = strings.TrimSpace(out[0].Note + " the VM is locked: " + vm.Locked)
 	}
 	if s.Running && !vm.Running {
-		out = append(out, drift.Field{Path: "power", Have: "stopped", Want: "running", Effect: drift.Create})
+		out = append(out, converge.Field{Path: "power", Have: "stopped", Want: "running", Effect: converge.Create})
 	}
 	return out
 }
@@ -79,7 +79,7 @@ type differ struct {
 // update.
 func (d *differ) set(thing, path string, have, want any, key, value string) {
 	if have != want {
-		d.add(change{thing: thing, Field: drift.Field{Path: path, Have: orNone(have), Want: orNone(want)}, Key: key, Value: value})
+		d.add(change{thing: thing, Field: converge.Field{Path: path, Have: orNone(have), Want: orNone(want)}, Key: key, Value: value})
 	}
 }
 
@@ -91,8 +91,8 @@ func (d *differ) add(ch change) {
 	case theDisk, theDiskGone:
 		ch.Field.Effect = d.plugged("disk")
 	}
-	if ch.Field.Effect == drift.Restart && (!d.running || d.undoes(ch)) {
-		ch.Field.Effect = drift.Update
+	if ch.Field.Effect == converge.Restart && (!d.running || d.undoes(ch)) {
+		ch.Field.Effect = converge.Update
 	}
 	d.all = append(d.all, ch)
 }
@@ -104,15 +104,15 @@ func (d *differ) undoes(ch change) bool {
 }
 
 // plugged returns the effect of adding or removing a device.
-func (d *differ) plugged(kind string) drift.Effect {
+func (d *differ) plugged(kind string) converge.Effect {
 	if d.vm.hotplugs(kind) {
-		return drift.Update
+		return converge.Update
 	}
-	return drift.Restart
+	return converge.Restart
 }
 
 func (d *differ) replace(thing, path, have, want string) {
-	d.add(change{thing: thing, Field: drift.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
+	d.add(change{thing: thing, Field: converge.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
 }
 
 // orNone prints a value, or a word for an empty one.
@@ -195,8 +195,8 @@ func (s VMSpec) diffSeed(d *differ, vm *VM) {
 }
 
 // fieldsOf returns the diff of changes.
-func fieldsOf(all []change) drift.Diff {
-	out := make(drift.Diff, len(all))
+func fieldsOf(all []change) converge.Diff {
+	out := make(converge.Diff, len(all))
 	for i, ch := range all {
 		out[i] = ch.Field
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -39,7 +39,7 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 		case want.Size > have.Size:
 			d.add(change{
 				thing: theDiskGrown, Disk: want.Slot, Size: want.Size,
-				Field: drift.Field{Path: path + "/size", Have: have.Size.String(), Want: want.Size.String()},
+				Field: converge.Field{Path: path + "/size", Have: have.Size.String(), Want: want.Size.String()},
 			})
 		default:
 			d.replace(theDiskShrunk, path+"/size", have.Size.String(), want.Size.String())
@@ -50,7 +50,7 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
 			d.add(change{
 				thing: theDiskGone, Key: have.Slot,
-				Field: drift.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
+				Field: converge.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
 			})
 		}
 	}

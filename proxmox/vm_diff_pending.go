@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // now returns a running VM with the values in effect, without pending ones.
@@ -42,7 +42,7 @@ func (s VMSpec) waiting(vm *VM) []change {
 
 // fields returns the diff of a VM with pending values. Pending values do not count as the VM's own,
 // and the diff says who set them.
-func (s VMSpec) fields(vm *VM) drift.Diff {
+func (s VMSpec) fields(vm *VM) converge.Diff {
 	wrong := s.changes(vm)
 	out := fieldsOf(wrong)
 	if len(vm.Pending) == 0 || vm.config == nil {
@@ -67,7 +67,7 @@ func (s VMSpec) fields(vm *VM) drift.Diff {
 		}
 	}
 	for _, ch := range s.waiting(vm) {
-		ch.Field.Effect, ch.Field.Note = drift.Restart, "set already; it counts from the VM's next start"
+		ch.Field.Effect, ch.Field.Note = converge.Restart, "set already; it counts from the VM's next start"
 		out = append(out, ch.Field)
 	}
 	return s.besides(vm, out)
@@ -75,8 +75,8 @@ func (s VMSpec) fields(vm *VM) drift.Diff {
 
 // besides adds to the diff of a VM that is to be restarted what else the restart brings into
 // effect.
-func (s VMSpec) besides(vm *VM, d drift.Diff) drift.Diff {
-	i := slices.IndexFunc(d, func(f drift.Field) bool { return f.Effect == drift.Restart })
+func (s VMSpec) besides(vm *VM, d converge.Diff) converge.Diff {
+	i := slices.IndexFunc(d, func(f converge.Field) bool { return f.Effect == converge.Restart })
 	if i < 0 {
 		return d
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -35,27 +35,27 @@ func seen() *proxmox.VM {
 func TestDiff(t *testing.T) {
 	assert.Empty(t, worker().Diff(seen()))
 	assert.Equal(t, "16 cores, 128GiB, disk 500GiB + 1TiB, 2 GPUs", worker().Diff(nil).String())
-	assert.Equal(t, drift.Create, worker().Diff(nil).Effect())
+	assert.Equal(t, converge.Create, worker().Diff(nil).Effect())
 
 	for _, tt := range []struct {
 		name string
 		spec func(*proxmox.VMSpec)
 		vm   func(*proxmox.VM)
 		want string
-		deep drift.Effect
+		deep converge.Effect
 	}{
-		{name: "memory", spec: func(s *proxmox.VMSpec) { s.Memory = 96 * proxmox.GiB }, want: "memory: 128GiB → 96GiB (needs a restart)", deep: drift.Restart},
+		{name: "memory", spec: func(s *proxmox.VMSpec) { s.Memory = 96 * proxmox.GiB }, want: "memory: 128GiB → 96GiB (needs a restart)", deep: converge.Restart},
 		{name: "memory, stopped", spec: func(s *proxmox.VMSpec) { s.Memory, s.Running = 96*proxmox.GiB, false }, vm: func(v *proxmox.VM) { v.Running = false }, want: "memory: 128GiB → 96GiB"},
-		{name: "cores", spec: func(s *proxmox.VMSpec) { s.Cores = 8 }, want: "cores: 16 → 8 (needs a restart)", deep: drift.Restart},
+		{name: "cores", spec: func(s *proxmox.VMSpec) { s.Cores = 8 }, want: "cores: 16 → 8 (needs a restart)", deep: converge.Restart},
 		{name: "grow", spec: func(s *proxmox.VMSpec) { s.Disks[0].Size = 600 * proxmox.GiB }, want: "disk/scsi0/size: 500GiB → 600GiB"},
 		{name: "shrink", spec: func(s *proxmox.VMSpec) { s.Disks[0].Size = 400 * proxmox.GiB },
-			want: "disk/scsi0/size: 500GiB → 400GiB (needs a replacement) [Proxmox does not shrink disks]", deep: drift.Replace},
+			want: "disk/scsi0/size: 500GiB → 400GiB (needs a replacement) [Proxmox does not shrink disks]", deep: converge.Replace},
 		{name: "seed", spec: func(s *proxmox.VMSpec) { s.Seed = "local:iso/new.iso" },
-			want: "seed: local:iso/a100-wk-gpu1-0123456789ab.iso → local:iso/new.iso (needs a replacement) [the seed is read at the first boot alone]", deep: drift.Replace},
-		{name: "a GPU less", spec: func(s *proxmox.VMSpec) { s.GPUs = s.GPUs[:1] }, want: "hostpci1: a100-wk-gpu1 pcie → none (needs a restart)", deep: drift.Restart},
-		{name: "a GPU more", vm: func(v *proxmox.VM) { v.GPUs = v.GPUs[:1] }, want: "hostpci1: none → a100-wk-gpu1 pcie (needs a restart)", deep: drift.Restart},
+			want: "seed: local:iso/a100-wk-gpu1-0123456789ab.iso → local:iso/new.iso (needs a replacement) [the seed is read at the first boot alone]", deep: converge.Replace},
+		{name: "a GPU less", spec: func(s *proxmox.VMSpec) { s.GPUs = s.GPUs[:1] }, want: "hostpci1: a100-wk-gpu1 pcie → none (needs a restart)", deep: converge.Restart},
+		{name: "a GPU more", vm: func(v *proxmox.VM) { v.GPUs = v.GPUs[:1] }, want: "hostpci1: none → a100-wk-gpu1 pcie (needs a restart)", deep: converge.Restart},
 		{name: "root's device stays", vm: func(v *proxmox.VM) { v.GPUs = append(v.GPUs, proxmox.HostPCI{Slot: "hostpci5"}) }},
-		{name: "stopped", vm: func(v *proxmox.VM) { v.Running = false }, want: "power: stopped → running", deep: drift.Create},
+		{name: "stopped", vm: func(v *proxmox.VM) { v.Running = false }, want: "power: stopped → running", deep: converge.Create},
 		{name: "tag", spec: func(s *proxmox.VMSpec) { s.Tags = []string{"GPU", "k3s"} }, want: "tags: gpu;homelab-a100 → gpu;homelab-a100;k3s"},
 		{name: "a user's tag stays", vm: func(v *proxmox.VM) { v.Tags = append(v.Tags, "backup") }},
 		{name: "bridge", spec: func(s *proxmox.VMSpec) {
@@ -63,11 +63,11 @@ func TestDiff(t *testing.T) {
 		},
 			want: "net0: vmbr0 BC:24:11:00:00:21 queues 16 → vmbr1 BC:24:11:00:00:21 queues 16"},
 		{name: "new disk", vm: func(v *proxmox.VM) { v.Disks = v.Disks[:1] }, want: "disk/scsi1: none → 1TiB on vmdata"},
-		{name: "moved", vm: func(v *proxmox.VM) { v.Host = "pve2" }, want: "host: pve2 → pve1 (needs a replacement) [a VM with passed-through devices cannot be moved while it lives]", deep: drift.Replace},
+		{name: "moved", vm: func(v *proxmox.VM) { v.Host = "pve2" }, want: "host: pve2 → pve1 (needs a replacement) [a VM with passed-through devices cannot be moved while it lives]", deep: converge.Replace},
 		{name: "pending, and not wanted", vm: func(v *proxmox.VM) {
 			v.Memory, v.Pending = 3*proxmox.GiB, []proxmox.PendingKey{{Key: "memory", Have: "131072", Want: "3072"}}
 		}, want: "memory: 3GiB → 128GiB"},
-		{name: "half-made", vm: func(v *proxmox.VM) { v.Unfinished = true }, want: "VM 101, half-made → 16 cores, 128GiB, disk 500GiB + 1TiB, 2 GPUs", deep: drift.Create},
+		{name: "half-made", vm: func(v *proxmox.VM) { v.Unfinished = true }, want: "VM 101, half-made → 16 cores, 128GiB, disk 500GiB + 1TiB, 2 GPUs", deep: converge.Create},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, vm := worker(), seen()

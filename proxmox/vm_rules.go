@@ -4,16 +4,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // rule says how one thing of a running VM can be changed. On a VM that is off, every change is an
 // update unless it is a replacement.
 type rule struct {
-	Thing  string       // what differs: "memory", "interface: bridge, VLAN"
-	Key    string       // its config key in Proxmox: memory, netN
-	Effect drift.Effect // Update: while it runs; Restart: stopped and started; Replace: replaced by another VM
-	Why    string       // what Proxmox does, or why we do not do it
+	Thing  string          // what differs: "memory", "interface: bridge, VLAN"
+	Key    string          // its config key in Proxmox: memory, netN
+	Effect converge.Effect // Update: while it runs; Restart: stopped and started; Replace: replaced by another VM
+	Why    string          // what Proxmox does, or why we do not do it
 }
 
 // The things in which a VM may differ; the rows of rules.
@@ -67,43 +67,43 @@ func rules() []rule {
 		unplugs = "Proxmox would pull the interface out of the running guest (vmconfig_update_net): done while the VM is off"
 	)
 	return []rule{
-		{theTags, "tags", drift.Update, fast},
-		{theDescription, "description", drift.Update, fast},
-		{theAddress, "ipconfigN", drift.Update, fast + "; the machine itself has its address from its seed"},
-		{theOnBoot, "onboot", drift.Update, fast},
-		{theStartup, "startup", drift.Update, fast + "; wants Sys.Modify on /"},
-		{theNIC, "netN", drift.Update, "plugged in, unless the VM's hotplug option lacks network"},
-		{theBridge, "netN", drift.Update, "the tap is plugged into the other bridge (vmconfig_update_net)"},
-		{theDisk, "scsiN", drift.Update, "plugged in, unless the VM's hotplug option lacks disk"},
-		{theDiskGrown, "scsiN", drift.Update, "PUT …/resize grows the disk of a running VM"},
-		{theDiskGone, "scsiN", drift.Update, "detached and kept as unusedN (vmconfig_delete_or_detach_drive)"},
-		{theCores, "cores", drift.Restart, waits},
-		{theSockets, "sockets", drift.Restart, waits},
-		{theMemory, "memory", drift.Restart, waits + ", unless its hotplug option has memory"},
-		{theCPU, "cpu", drift.Restart, waits},
-		{theNUMA, "numa", drift.Restart, waits},
-		{theNUMANodes, "numaN", drift.Restart, waits},
-		{theHugepages, "hugepages", drift.Restart, waits + "; root@pam with its password alone"},
-		{theAffinity, "affinity", drift.Restart, waits + "; root@pam with its password alone"},
-		{theBalloon, "balloon", drift.Restart, waits + ": the device is there from the start, or not at all"},
-		{theAgent, "agent", drift.Restart, waits + " (vmconfig_update_agent)"},
-		{theMachine, "machine", drift.Restart, waits},
-		{theSerial, "serial0", drift.Restart, waits},
-		{theTPM, "tpmstate0", drift.Restart, waits},
-		{theEFIDisk, "efidisk0", drift.Restart, waits},
-		{theNICDevice, "netN", drift.Restart, unplugs},
-		{theDiskOptions, "scsiN", drift.Restart, waits + " (vmconfig_update_disk)"},
-		{theDiskSerial, "scsiN", drift.Restart, "Proxmox writes it at once, and the guest goes on seeing the old one: done while the VM is off"},
-		{theDevice, "hostpciN", drift.Restart, waits},
-		{theUUID, "smbios1", drift.Restart, waits + "; only a VM without one is given one"},
-		{theSeedDrive, "ide2", drift.Restart, "IDE has no hotplug: pending until the next start"},
-		{theSeed, "ide2", drift.Replace, "the seed is read at the first boot alone"},
-		{theFirmware, "bios", drift.Replace, "a disk that boots by one does not boot by the other"},
-		{theSecureBoot, "efidisk0", drift.Replace, "the keys are in the firmware's variables, which are made with the VM"},
-		{theDiskShrunk, "scsiN", drift.Replace, "Proxmox does not shrink disks"},
-		{theHost, "", drift.Replace, "a VM with passed-through devices cannot be moved while it lives"},
-		{theVMID, "", drift.Replace, "Proxmox does not renumber VMs"},
-		{theKind, "template", drift.Replace, "a template cannot become a VM again"},
+		{theTags, "tags", converge.Update, fast},
+		{theDescription, "description", converge.Update, fast},
+		{theAddress, "ipconfigN", converge.Update, fast + "; the machine itself has its address from its seed"},
+		{theOnBoot, "onboot", converge.Update, fast},
+		{theStartup, "startup", converge.Update, fast + "; wants Sys.Modify on /"},
+		{theNIC, "netN", converge.Update, "plugged in, unless the VM's hotplug option lacks network"},
+		{theBridge, "netN", converge.Update, "the tap is plugged into the other bridge (vmconfig_update_net)"},
+		{theDisk, "scsiN", converge.Update, "plugged in, unless the VM's hotplug option lacks disk"},
+		{theDiskGrown, "scsiN", converge.Update, "PUT …/resize grows the disk of a running VM"},
+		{theDiskGone, "scsiN", converge.Update, "detached and kept as unusedN (vmconfig_delete_or_detach_drive)"},
+		{theCores, "cores", converge.Restart, waits},
+		{theSockets, "sockets", converge.Restart, waits},
+		{theMemory, "memory", converge.Restart, waits + ", unless its hotplug option has memory"},
+		{theCPU, "cpu", converge.Restart, waits},
+		{theNUMA, "numa", converge.Restart, waits},
+		{theNUMANodes, "numaN", converge.Restart, waits},
+		{theHugepages, "hugepages", converge.Restart, waits + "; root@pam with its password alone"},
+		{theAffinity, "affinity", converge.Restart, waits + "; root@pam with its password alone"},
+		{theBalloon, "balloon", converge.Restart, waits + ": the device is there from the start, or not at all"},
+		{theAgent, "agent", converge.Restart, waits + " (vmconfig_update_agent)"},
+		{theMachine, "machine", converge.Restart, waits},
+		{theSerial, "serial0", converge.Restart, waits},
+		{theTPM, "tpmstate0", converge.Restart, waits},
+		{theEFIDisk, "efidisk0", converge.Restart, waits},
+		{theNICDevice, "netN", converge.Restart, unplugs},
+		{theDiskOptions, "scsiN", converge.Restart, waits + " (vmconfig_update_disk)"},
+		{theDiskSerial, "scsiN", converge.Restart, "Proxmox writes it at once, and the guest goes on seeing the old one: done while the VM is off"},
+		{theDevice, "hostpciN", converge.Restart, waits},
+		{theUUID, "smbios1", converge.Restart, waits + "; only a VM without one is given one"},
+		{theSeedDrive, "ide2", converge.Restart, "IDE has no hotplug: pending until the next start"},
+		{theSeed, "ide2", converge.Replace, "the seed is read at the first boot alone"},
+		{theFirmware, "bios", converge.Replace, "a disk that boots by one does not boot by the other"},
+		{theSecureBoot, "efidisk0", converge.Replace, "the keys are in the firmware's variables, which are made with the VM"},
+		{theDiskShrunk, "scsiN", converge.Replace, "Proxmox does not shrink disks"},
+		{theHost, "", converge.Replace, "a VM with passed-through devices cannot be moved while it lives"},
+		{theVMID, "", converge.Replace, "Proxmox does not renumber VMs"},
+		{theKind, "template", converge.Replace, "a template cannot become a VM again"},
 	}
 }
 
@@ -113,7 +113,7 @@ func ruleOf(thing string) rule {
 	if i := slices.IndexFunc(all, func(r rule) bool { return r.Thing == thing }); i >= 0 {
 		return all[i]
 	}
-	return rule{Thing: thing, Effect: drift.Restart}
+	return rule{Thing: thing, Effect: converge.Restart}
 }
 
 // whileOff reports whether the change is made while its VM is off, because Proxmox would otherwise

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -20,7 +20,7 @@ func TestRulesAreInTheDocs(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| what differs | Proxmox's key | takes | why |\n|---|---|---|---|\n")
 	for _, r := range proxmox.Rules() {
-		takes := map[drift.Effect]string{drift.Update: "nothing: live", drift.Restart: "a restart", drift.Replace: "a replacement"}[r.Effect]
+		takes := map[converge.Effect]string{converge.Update: "nothing: live", converge.Restart: "a restart", converge.Replace: "a replacement"}[r.Effect]
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Thing, r.Key, takes, r.Why)
 	}
 	assert.True(t, strings.Contains(string(page), b.String()), "testdata/effects.md wants this table:\n%s", b.String())

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
@@ -84,7 +84,7 @@ func TestAClone(t *testing.T) {
 					tt.spec(&spec)
 				}
 				var said []string
-				ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
+				ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { said = append(said, u.String()) })
 				err := c.VMs.Shape(ctx, spec, nil)
 				assert.Equal(t, tt.begun, w.asked(clone), "%v %v", w.changes(), err)
 				if tt.want != "" {

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -241,25 +240,25 @@ func TestWhereTheLeaseIs(t *testing.T) {
 	path := func(host string) string { return fmt.Sprintf("GET /nodes/%s/qemu/%d/config", host, vmid) }
 	for name, tt := range map[string]struct {
 		answers map[string][]http.HandlerFunc
-		seen    lease.Seen
+		seen    converge.LeaseRecord
 		err     string
 		at      string
 		passes  bool
 	}{
-		"none, on the second":   {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve2", "pve3")}}, lease.Seen{}, lease.ErrNone.Error(), "pve2", false},
-		"none, on another":      {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve3")}}, lease.Seen{}, lease.ErrNone.Error(), "pve3", false},
-		"none, none is online":  {map[string][]http.HandlerFunc{"GET /nodes": {hosts()}}, lease.Seen{}, lease.ErrNone.Error(), "pve1", false},
-		"no host":               {map[string][]http.HandlerFunc{"GET /nodes": {data([]any{})}}, lease.Seen{}, "the lease has no host to be created on", "", true},
-		"there":                 {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1", "pve3")}, "GET /cluster/resources": {on("pve3", "qemu")}, path("pve3"): config(nil)}, lease.Seen{Text: "text", Version: "d"}, "", "pve3", false},
-		"there, offline":        {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve3", "qemu")}}, lease.Seen{}, fmt.Sprintf("the lease is VM %d on pve3, which is offline", vmid), "", true},
-		"a container":           {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve2")}, "GET /cluster/resources": {on("pve3", "lxc")}}, lease.Seen{}, lease.ErrNone.Error(), "pve2", false},
-		"locked":                {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"lock": "backup"})}, lease.Seen{Text: "text", Version: "d", Locked: "backup"}, "", "pve1", false},
-		"being made":            {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "", "lock": "create", "description": ""})}, lease.Seen{Version: "d"}, "", "pve1", false},
-		"nameless":              {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": ""})}, lease.Seen{}, "(without a name) on pve1 belongs to somebody else", "pve1", false},
-		"another name":          {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "homelab-lab"})}, lease.Seen{}, "(homelab-lab) on pve1 belongs to somebody else", "pve1", false},
-		"another name's":        {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "x-lease", "lock": "create"})}, lease.Seen{}, "(x-lease) on pve1 belongs to somebody else", "pve1", false},
-		"gone while it is read": {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): {says(500, goneText)}}, lease.Seen{}, "does not exist", "pve1", true},
-		"hidden":                {map[string][]http.HandlerFunc{"GET /nodes": {says(403, "hidden")}}, lease.Seen{}, "hidden", "", false},
+		"none, on the second":   {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve2", "pve3")}}, converge.LeaseRecord{}, converge.ErrNoLease.Error(), "pve2", false},
+		"none, on another":      {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve3")}}, converge.LeaseRecord{}, converge.ErrNoLease.Error(), "pve3", false},
+		"none, none is online":  {map[string][]http.HandlerFunc{"GET /nodes": {hosts()}}, converge.LeaseRecord{}, converge.ErrNoLease.Error(), "pve1", false},
+		"no host":               {map[string][]http.HandlerFunc{"GET /nodes": {data([]any{})}}, converge.LeaseRecord{}, "the lease has no host to be created on", "", true},
+		"there":                 {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1", "pve3")}, "GET /cluster/resources": {on("pve3", "qemu")}, path("pve3"): config(nil)}, converge.LeaseRecord{Text: "text", Version: "d"}, "", "pve3", false},
+		"there, offline":        {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve3", "qemu")}}, converge.LeaseRecord{}, fmt.Sprintf("the lease is VM %d on pve3, which is offline", vmid), "", true},
+		"a container":           {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve2")}, "GET /cluster/resources": {on("pve3", "lxc")}}, converge.LeaseRecord{}, converge.ErrNoLease.Error(), "pve2", false},
+		"locked":                {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"lock": "backup"})}, converge.LeaseRecord{Text: "text", Version: "d", Locked: "backup"}, "", "pve1", false},
+		"being made":            {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "", "lock": "create", "description": ""})}, converge.LeaseRecord{Version: "d"}, "", "pve1", false},
+		"nameless":              {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": ""})}, converge.LeaseRecord{}, "(without a name) on pve1 belongs to somebody else", "pve1", false},
+		"another name":          {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "homelab-lab"})}, converge.LeaseRecord{}, "(homelab-lab) on pve1 belongs to somebody else", "pve1", false},
+		"another name's":        {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): config(entry{"name": "x-lease", "lock": "create"})}, converge.LeaseRecord{}, "(x-lease) on pve1 belongs to somebody else", "pve1", false},
+		"gone while it is read": {map[string][]http.HandlerFunc{"GET /nodes": {hosts("pve1")}, "GET /cluster/resources": {on("pve1", "qemu")}, path("pve1"): {says(500, goneText)}}, converge.LeaseRecord{}, "does not exist", "pve1", true},
+		"hidden":                {map[string][]http.HandlerFunc{"GET /nodes": {says(403, "hidden")}}, converge.LeaseRecord{}, "hidden", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			off(t, tt.answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
@@ -271,8 +270,8 @@ func TestWhereTheLeaseIs(t *testing.T) {
 				} else {
 					require.ErrorContains(t, err, tt.err)
 				}
-				assert.Equal(t, tt.passes, wait.IsPassing(err), err)
-				assert.Equal(t, strings.Contains(tt.err, "belongs to somebody else") || tt.err == "hidden", wait.IsPermanent(err), err)
+				assert.Equal(t, tt.passes, converge.IsPassing(err), err)
+				assert.Equal(t, strings.Contains(tt.err, "belongs to somebody else") || tt.err == "hidden", converge.IsPermanent(err), err)
 				where := fmt.Sprintf("VM %d (homelab-lab-lease)", vmid)
 				if tt.at != "" {
 					where += " on " + tt.at
@@ -294,24 +293,34 @@ func TestTheLeaseIsWritten(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key    string
 		answer http.HandlerFunc
-		do     func(context.Context, lease.Store) error
+		do     func(context.Context, converge.LeaseStore) error
 		is     error
 		want   string
 		passes bool
 	}{
-		"made":             {"POST /nodes/pve1/qemu", data(upid), func(ctx context.Context, s lease.Store) error { return s.Create(ctx, "x") }, nil, "", false},
-		"there":            {"POST /nodes/pve1/qemu", says(500, fmt.Sprintf("unable to create VM %d: config file already exists", vmid)), func(ctx context.Context, s lease.Store) error { return s.Create(ctx, "x") }, lease.ErrThere, "", false},
-		"not made":         {"POST /nodes/pve1/qemu", says(403, "no"), func(ctx context.Context, s lease.Store) error { return s.Create(ctx, "x") }, nil, "no", false},
-		"replaced":         {"PUT " + base + "/config", data(nil), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, nil, "", false},
-		"stale":            {"PUT " + base + "/config", says(500, "checksum mismatch (file change by other user?)"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, lease.ErrStale, "", false},
-		"locked":           {"PUT " + base + "/config", says(500, "VM is locked (backup)"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, lease.ErrStale, "", false},
-		"never made":       {"PUT " + base + "/config", says(500, "VM is locked (create)"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, nil, "was never completely created: on the host run qm unlock", false},
-		"refused":          {"PUT " + base + "/config", says(403, "no"), func(ctx context.Context, s lease.Store) error { return s.Replace(ctx, lease.Seen{}, "x") }, nil, "no", false},
-		"removed":          {"DELETE " + base, data(upid), func(ctx context.Context, s lease.Store) error { return s.Remove(ctx, lease.Seen{}) }, nil, "", false},
-		"gone":             {"DELETE " + base, says(500, goneText), func(ctx context.Context, s lease.Store) error { return s.Remove(ctx, lease.Seen{}) }, nil, "", false},
-		"locked, not gone": {"DELETE " + base, says(500, "VM is locked (backup)"), func(ctx context.Context, s lease.Store) error { return s.Remove(ctx, lease.Seen{}) }, nil, "VM is locked (backup)", true},
-		"held meanwhile":   {"DELETE " + base, says(500, "can't remove VM 1 - protection mode enabled"), func(ctx context.Context, s lease.Store) error { return s.Remove(ctx, lease.Seen{}) }, lease.ErrStale, "", false},
-		"not removed":      {"DELETE " + base, says(403, "no"), func(ctx context.Context, s lease.Store) error { return s.Remove(ctx, lease.Seen{}) }, nil, "no", false},
+		"made":     {"POST /nodes/pve1/qemu", data(upid), func(ctx context.Context, s converge.LeaseStore) error { return s.Create(ctx, "x") }, nil, "", false},
+		"there":    {"POST /nodes/pve1/qemu", says(500, fmt.Sprintf("unable to create VM %d: config file already exists", vmid)), func(ctx context.Context, s converge.LeaseStore) error { return s.Create(ctx, "x") }, converge.ErrLeaseExists, "", false},
+		"not made": {"POST /nodes/pve1/qemu", says(403, "no"), func(ctx context.Context, s converge.LeaseStore) error { return s.Create(ctx, "x") }, nil, "no", false},
+		"replaced": {"PUT " + base + "/config", data(nil), func(ctx context.Context, s converge.LeaseStore) error {
+			return s.Replace(ctx, converge.LeaseRecord{}, "x")
+		}, nil, "", false},
+		"stale": {"PUT " + base + "/config", says(500, "checksum mismatch (file change by other user?)"), func(ctx context.Context, s converge.LeaseStore) error {
+			return s.Replace(ctx, converge.LeaseRecord{}, "x")
+		}, converge.ErrLeaseStale, "", false},
+		"locked": {"PUT " + base + "/config", says(500, "VM is locked (backup)"), func(ctx context.Context, s converge.LeaseStore) error {
+			return s.Replace(ctx, converge.LeaseRecord{}, "x")
+		}, converge.ErrLeaseStale, "", false},
+		"never made": {"PUT " + base + "/config", says(500, "VM is locked (create)"), func(ctx context.Context, s converge.LeaseStore) error {
+			return s.Replace(ctx, converge.LeaseRecord{}, "x")
+		}, nil, "was never completely created: on the host run qm unlock", false},
+		"refused": {"PUT " + base + "/config", says(403, "no"), func(ctx context.Context, s converge.LeaseStore) error {
+			return s.Replace(ctx, converge.LeaseRecord{}, "x")
+		}, nil, "no", false},
+		"removed":          {"DELETE " + base, data(upid), func(ctx context.Context, s converge.LeaseStore) error { return s.Remove(ctx, converge.LeaseRecord{}) }, nil, "", false},
+		"gone":             {"DELETE " + base, says(500, goneText), func(ctx context.Context, s converge.LeaseStore) error { return s.Remove(ctx, converge.LeaseRecord{}) }, nil, "", false},
+		"locked, not gone": {"DELETE " + base, says(500, "VM is locked (backup)"), func(ctx context.Context, s converge.LeaseStore) error { return s.Remove(ctx, converge.LeaseRecord{}) }, nil, "VM is locked (backup)", true},
+		"held meanwhile":   {"DELETE " + base, says(500, "can't remove VM 1 - protection mode enabled"), func(ctx context.Context, s converge.LeaseStore) error { return s.Remove(ctx, converge.LeaseRecord{}) }, converge.ErrLeaseStale, "", false},
+		"not removed":      {"DELETE " + base, says(403, "no"), func(ctx context.Context, s converge.LeaseStore) error { return s.Remove(ctx, converge.LeaseRecord{}) }, nil, "no", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := map[string][]http.HandlerFunc{"PUT " + base + "/config": {data(nil)}}
@@ -322,7 +331,7 @@ func TestTheLeaseIsWritten(t *testing.T) {
 			off(t, all, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				store := c.Lease("lab", "pve1")
 				_, err := store.Read(t.Context())
-				require.ErrorIs(t, err, lease.ErrNone)
+				require.ErrorIs(t, err, converge.ErrNoLease)
 				done := c.Guard(func(context.Context) error { return errors.New("held back") })
 				defer done()
 				err = tt.do(t.Context(), store)
@@ -334,7 +343,7 @@ func TestTheLeaseIsWritten(t *testing.T) {
 				default:
 					require.NoError(t, err)
 				}
-				assert.Equal(t, tt.passes, wait.IsPassing(err))
+				assert.Equal(t, tt.passes, converge.IsPassing(err))
 				requests := 1
 				if strings.HasPrefix(tt.key, http.MethodDelete) { // what protects it is taken off before
 					requests = 2

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Agreement records what the user has agreed to. The zero Agreement agrees to nothing. It is safe

@@ -6,8 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Whoever may restart machines may not destroy any.
@@ -17,9 +16,9 @@ func Example() {
 	graph.Add(&converge.Resource[bool]{
 		ID:      "removed",
 		Observe: func(context.Context) (bool, error) { return true, nil },
-		Diff:    func(bool) drift.Diff { return drift.Unwanted("VM 108 on pve1") },
+		Diff:    func(bool) converge.Diff { return converge.Unwanted("VM 108 on pve1") },
 		Apply:   func(context.Context, bool) error { panic("destroyed") },
-		Costs: func(context.Context, bool, drift.Diff) []converge.Cost {
+		Costs: func(context.Context, bool, converge.Diff) []converge.Cost {
 			return []converge.Cost{{Machine: "wk4", Kind: converge.Destroys, Why: "no longer in the file", Users: []converge.Loss{{Text: "the notebook of student3"}}}}
 		},
 	})

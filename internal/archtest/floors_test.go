@@ -43,7 +43,7 @@ func rooms() []floor {
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/helm"}},
 		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "cloudinit", "k3s", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "internal/offer"}},
 		{"What is wanted", []string{"cluster/spec"}},
-		{"The engine", []string{"cluster/converge", "cluster/converge/lease", "cluster/converge/wait", "cluster/converge/drift", "cluster/converge/progress", "secret", "internal/sops", "proxmox/unit"}},
+		{"The engine", []string{"converge", "secret", "internal/sops", "proxmox/unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
 			"internal/yamlnode", "internal/printable", "internal/share", "internal/browsertest", "internal/archtest", "internal/words"}},
 	}

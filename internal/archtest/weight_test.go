@@ -14,12 +14,12 @@ import (
 
 // brings are the modules of others that come with packages which are to be used alone.
 var brings = map[string][]string{
-	"secret":           nil,
-	"cluster/converge": nil,
-	"remote":           nil,
-	"remote/ssh":       {"golang.org/x/crypto"},
-	"k3s":              {"go.yaml.in/yaml/v2", "sigs.k8s.io/yaml"},
-	"cloudinit":        {"github.com/diskfs/go-diskfs", "github.com/djherbis/times", "github.com/goccy/go-yaml", "golang.org/x/sys"},
+	"secret":     nil,
+	"converge":   nil,
+	"remote":     nil,
+	"remote/ssh": {"golang.org/x/crypto"},
+	"k3s":        {"go.yaml.in/yaml/v2", "sigs.k8s.io/yaml"},
+	"cloudinit":  {"github.com/diskfs/go-diskfs", "github.com/djherbis/times", "github.com/goccy/go-yaml", "golang.org/x/sys"},
 	"proxmox": {"github.com/buger/goterm", "github.com/diskfs/go-diskfs", "github.com/djherbis/times", "github.com/gorilla/websocket", "github.com/jinzhu/copier",
 		"github.com/luthermonson/go-proxmox", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys"},
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 

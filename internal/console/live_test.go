@@ -12,9 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -30,7 +28,7 @@ type scripted struct {
 
 func (s *scripted) Name() string { return s.id }
 
-func (s *scripted) Check(ctx context.Context) (drift.Diff, converge.Act, error) {
+func (s *scripted) Check(ctx context.Context) (converge.Diff, converge.Act, error) {
 	switch {
 	case s.done:
 		return nil, nil, nil
@@ -38,13 +36,13 @@ func (s *scripted) Check(ctx context.Context) (drift.Diff, converge.Act, error) 
 		if s.takes -= time.Second; s.takes <= 0 {
 			s.done = true
 		}
-		return drift.Diff{{Have: "connection refused", Want: s.waits, Effect: drift.Create}}, nil, nil
+		return converge.Diff{{Have: "connection refused", Want: s.waits, Effect: converge.Create}}, nil, nil
 	}
-	return drift.Missing("16 cores, 128GiB"), func(ctx context.Context) error {
+	return converge.Missing("16 cores, 128GiB"), func(ctx context.Context) error {
 		pieces := max(1, len(s.says))
 		for i := range pieces {
 			if len(s.says) > 0 {
-				progress.Say(ctx, "%s", s.says[i])
+				converge.Say(ctx, "%s", s.says[i])
 			}
 			select {
 			case <-ctx.Done():

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // sayAfter is how long a check of everything takes before it prints anything. The time

@@ -11,17 +11,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // slow is a step whose look takes a while and finds a difference, or fails.
-func slow(name string, takes time.Duration, diff drift.Diff, err error) converge.Step {
+func slow(name string, takes time.Duration, diff converge.Diff, err error) converge.Step {
 	return &converge.Resource[struct{}]{
 		ID: name,
 		Observe: func(ctx context.Context) (struct{}, error) {
-			progress.Say(ctx, "connecting")
+			converge.Say(ctx, "connecting")
 			select {
 			case <-time.After(takes):
 				return struct{}{}, err
@@ -29,7 +27,7 @@ func slow(name string, takes time.Duration, diff drift.Diff, err error) converge
 				return struct{}{}, ctx.Err()
 			}
 		},
-		Diff: func(struct{}) drift.Diff { return diff },
+		Diff: func(struct{}) converge.Diff { return diff },
 	}
 }
 
@@ -47,7 +45,7 @@ func looked(t *testing.T, g *converge.Graph) (*converge.Plan, string) {
 func TestLookingSaysWhatItSees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &converge.Graph{}
-		g.Add(slow("vm/a", time.Second, drift.Missing("VM"), nil))
+		g.Add(slow("vm/a", time.Second, converge.Missing("VM"), nil))
 		g.Add(slow("vm/b", 4*time.Second, nil, errors.New("no route to host")))
 		g.Add(slow("vm/c", 5*time.Second, nil, nil))
 		g.Add(slow("vm/d", time.Hour, nil, nil))
@@ -63,7 +61,7 @@ func TestLookingSaysWhatItSees(t *testing.T) {
 func TestLookingIsQuietWhereItIsQuick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &converge.Graph{}
-		g.Add(slow("vm/a", 2*time.Second, drift.Missing("VM"), nil))
+		g.Add(slow("vm/a", 2*time.Second, converge.Missing("VM"), nil))
 		_, said := looked(t, g)
 		assert.Empty(t, said)
 	})

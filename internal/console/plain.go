@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // quiet is how long a waiting step prints nothing new in plain mode.
@@ -126,16 +125,16 @@ func (p *plain) sentence(e converge.Event) string {
 }
 
 // verb names the action for a difference.
-func verb(d drift.Diff) string {
+func verb(d converge.Diff) string {
 	switch e := d.Effect(); e {
-	case drift.Create:
-		if !slices.ContainsFunc(d, func(f drift.Field) bool { return f.Effect == e && f.Have == "" }) {
+	case converge.Create:
+		if !slices.ContainsFunc(d, func(f converge.Field) bool { return f.Effect == e && f.Have == "" }) {
 			return "change" // a service that has ended exists already
 		}
 		return e.String()
-	case drift.Remove:
+	case converge.Remove:
 		return e.String()
-	case drift.Replace:
+	case converge.Replace:
 		return "replace"
 	default:
 		return "change"

@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 const token = `t0k3n-"with <quotes>&\ 12345`
@@ -32,13 +31,13 @@ func events() []converge.Event {
 		}
 		return e
 	}
-	diff := func(d ...drift.Field) func(*converge.Event) {
+	diff := func(d ...converge.Field) func(*converge.Event) {
 		return func(e *converge.Event) { e.Diff = d }
 	}
 	says := func(m string) func(*converge.Event) { return func(e *converge.Event) { e.Message = m } }
 	waits := func(have string) func(*converge.Event) {
 		return func(e *converge.Event) {
-			e.Diff = drift.Diff{{Have: have, Want: "a login over SSH", Effect: drift.Create}}
+			e.Diff = converge.Diff{{Have: have, Want: "a login over SSH", Effect: converge.Create}}
 			e.Message = e.Diff.String()
 		}
 	}
@@ -47,7 +46,7 @@ func events() []converge.Event {
 		at(0.1, "proxmox", converge.Unchanged, nil),
 		at(0.1, "vm/wk-gpu1", converge.Checking, nil),
 		at(0.2, "vm/wk-gpu1", converge.Progress, says("looking")),
-		at(0.2, "vm/wk-gpu1", converge.Acting, diff(drift.Missing("16 cores, 128GiB, 2 GPUs")...)),
+		at(0.2, "vm/wk-gpu1", converge.Acting, diff(converge.Missing("16 cores, 128GiB, 2 GPUs")...)),
 		at(1, "vm/wk-gpu1", converge.Progress, says("cloning wk-gpu1 with "+token)),
 		at(32, "vm/wk-gpu1", converge.Progress, says("starting wk-gpu1,\n up to 4m12s")),
 		at(40, "vm/wk-gpu1", converge.Changed, nil),
@@ -63,7 +62,7 @@ func events() []converge.Event {
 		at(90, "k3s/wk-gpu2", converge.Skipped, says("needs guest/wk-gpu1")),
 		at(90, "node/wk-gpu1", converge.Skipped, says("needs k3s/wk-gpu1")),
 		at(91, "vm/cp1", converge.Checking, nil),
-		at(91, "vm/cp1", converge.Acting, diff(drift.Field{Path: "memory", Have: "16GiB", Want: "32GiB", Effect: drift.Restart})),
+		at(91, "vm/cp1", converge.Acting, diff(converge.Field{Path: "memory", Have: "16GiB", Want: "32GiB", Effect: converge.Restart})),
 		at(95, "vm/cp1", converge.Cancelled, nil),
 	}
 }

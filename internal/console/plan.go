@@ -8,8 +8,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // marks of a plan's lines.
@@ -21,16 +20,16 @@ const (
 
 // mark shows the kind of a difference. A service that is started again exists already, so it
 // counts as an update.
-func mark(f drift.Field) string {
+func mark(f converge.Field) string {
 	switch f.Effect {
-	case drift.Create:
+	case converge.Create:
 		if f.Have != "" {
 			return update
 		}
 		return "+"
-	case drift.Remove:
+	case converge.Remove:
 		return "-"
-	case drift.Replace:
+	case converge.Replace:
 		return "±"
 	default:
 		return update
@@ -172,8 +171,8 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 }
 
 // clean makes a diff safe to print.
-func (c *Console) clean(d drift.Diff) drift.Diff {
-	out := make(drift.Diff, len(d))
+func (c *Console) clean(d converge.Diff) converge.Diff {
+	out := make(converge.Diff, len(d))
 	for i, f := range d {
 		f.Path, f.Have, f.Want, f.Note = c.line(f.Path), c.line(f.Have), c.line(f.Want), c.line(f.Note)
 		out[i] = f
@@ -245,7 +244,7 @@ func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 
 // emphasize highlights restarts and replacements.
 func (p paint) emphasize(line string) string {
-	for _, e := range []drift.Effect{drift.Restart, drift.Replace} {
+	for _, e := range []converge.Effect{converge.Restart, converge.Replace} {
 		line = strings.ReplaceAll(line, e.String(), p.sgr("1;33", e.String()))
 	}
 	return line
@@ -260,7 +259,7 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 	for _, it := range p.Items {
 		count[it.Verdict]++
 		costs = append(costs, it.Costs...)
-		if it.Verdict == converge.Change && slices.ContainsFunc(it.Diff, func(f drift.Field) bool { return f.Effect == drift.Replace }) {
+		if it.Verdict == converge.Change && slices.ContainsFunc(it.Diff, func(f converge.Field) bool { return f.Effect == converge.Replace }) {
 			replaced = append(replaced, it.Step)
 		}
 	}
@@ -284,7 +283,7 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 		out.WriteString(line + "\n")
 	}
 	if len(replaced) > 0 {
-		label := drift.Replace.String()
+		label := converge.Replace.String()
 		for i, line := range wrap(several(replaced), len(label)+2, c.data.width()) {
 			head := c.data.paint.sgr("1;33", label) + ": "
 			if i > 0 {

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // planned is the plan of a cluster of three servers and some GPU workers. Steps that
@@ -78,11 +77,11 @@ func TestStatusOfAPlatform(t *testing.T) {
 		"broken": func(kind, of string) converge.Item {
 			switch kind + "/" + of {
 			case "storage/shared":
-				return converge.Item{Verdict: converge.Change, Diff: drift.Diff{{Have: "a pod could not mount it: mount.nfs: access denied by server", Want: "a volume is written and read", Effect: drift.Create}}}
+				return converge.Item{Verdict: converge.Change, Diff: converge.Diff{{Have: "a pod could not mount it: mount.nfs: access denied by server", Want: "a volume is written and read", Effect: converge.Create}}}
 			case "secrets/jupyterhub", "chart/jupyterhub":
 				return converge.Item{Verdict: converge.Deferred, Because: "after storage/shared"}
 			case "chart/cert-manager":
-				return converge.Item{Verdict: converge.Change, Diff: drift.Diff{{Path: "ready", Have: "deployment cert-manager/cert-manager: 0 of 1 pods are ready", Want: "ready", Effect: drift.Update}}}
+				return converge.Item{Verdict: converge.Change, Diff: converge.Diff{{Path: "ready", Have: "deployment cert-manager/cert-manager: 0 of 1 pods are ready", Want: "ready", Effect: converge.Update}}}
 			}
 			return converge.Item{}
 		},
@@ -96,7 +95,7 @@ func TestStatusOfAPlatform(t *testing.T) {
 	}
 }
 
-func changes(d ...drift.Field) converge.Item {
+func changes(d ...converge.Field) converge.Item {
 	return converge.Item{Verdict: converge.Change, Diff: d}
 }
 
@@ -108,15 +107,15 @@ func nothing(kind, of string) converge.Item {
 	case "proxmox", "removed":
 		return converge.Item{}
 	case "template":
-		return changes(drift.Missing("eight-a100-template-pve1-51c23cddb31d")...)
+		return changes(converge.Missing("eight-a100-template-pve1-51c23cddb31d")...)
 	case "seed":
-		return changes(drift.Missing("first-boot ISO on local")...)
+		return changes(converge.Missing("first-boot ISO on local")...)
 	case "gpus":
 		first := map[string]string{"wk-gpu1": "01:00, 0000:25", "wk-gpu2": "41:00, 0000:61"}[of]
 		if first == "" {
 			first = "81:00, 0000:a1"
 		}
-		return changes(drift.Field{Want: "mapping of 2 GPUs", Effect: drift.Create,
+		return changes(converge.Field{Want: "mapping of 2 GPUs", Effect: converge.Create,
 			Note: "0000:" + first + ":00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own"})
 	}
 	return converge.Item{Verdict: converge.Deferred, Because: "after template/pve1"}
@@ -126,12 +125,12 @@ func resized(kind, of string) converge.Item {
 	switch kind + "/" + of {
 	case "vm/wk-gpu2":
 		it := changes(
-			drift.Field{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: drift.Restart},
-			drift.Field{Path: "description", Have: "GPU worker", Want: "GPU worker of the second rack, the one beside the window that is never opened"})
+			converge.Field{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: converge.Restart},
+			converge.Field{Path: "description", Have: "GPU worker", Want: "GPU worker of the second rack, the one beside the window that is never opened"})
 		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.Stops, Why: "other memory", Users: losses("the notebook of teacher", "2 other pods"), Away: "2 to 10 min"}}
 		return it
 	case "node/wk-gpu2":
-		return changes(drift.Field{Path: "label/homelab.example/tier", Have: `"gold"`, Want: `"silver"`})
+		return changes(converge.Field{Path: "label/homelab.example/tier", Have: `"gold"`, Want: `"silver"`})
 	}
 	return converge.Item{}
 }
@@ -139,14 +138,14 @@ func resized(kind, of string) converge.Item {
 func removed(kind, _ string) converge.Item {
 	switch kind {
 	case "removed":
-		it := changes(drift.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: drift.Remove, Note: "no longer in the file"})
+		it := changes(converge.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: converge.Remove, Note: "no longer in the file"})
 		it.Costs = []converge.Cost{{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file",
 			Holds: losses("volume jupyterhub/claim-student3 (10Gi)", "disk data (2TiB)"), Users: losses("the notebook of student3", "4 other pods")}}
 		return it
 	case "leftovers":
 		return changes(
-			drift.Field{Path: "homelab_eight-a100_wk-gpu4_c4c1f3f14888.iso", Have: "on pve1", Effect: drift.Remove},
-			drift.Field{Path: "mapping/eight-a100_wk-gpu4", Have: "unused", Effect: drift.Remove})
+			converge.Field{Path: "homelab_eight-a100_wk-gpu4_c4c1f3f14888.iso", Have: "on pve1", Effect: converge.Remove},
+			converge.Field{Path: "mapping/eight-a100_wk-gpu4", Have: "unused", Effect: converge.Remove})
 	}
 	return converge.Item{}
 }
@@ -158,15 +157,15 @@ func broken(kind, of string) converge.Item {
 	case "k3s/wk-gpu3", "node/wk-gpu3", "allocatable/wk-gpu3":
 		return converge.Item{Verdict: converge.Deferred, Because: "driver/wk-gpu3 could not be checked"}
 	case "vm/wk-gpu1":
-		return changes(drift.Field{Path: "disk/os/size", Have: "500GiB", Want: "400GiB", Effect: drift.Replace, Note: "disks do not shrink"})
+		return changes(converge.Field{Path: "disk/os/size", Have: "500GiB", Want: "400GiB", Effect: converge.Replace, Note: "disks do not shrink"})
 	case "k3s/cp2", "k3s/cp3":
-		it := changes(drift.Field{Path: "version", Have: "v1.36.4+k3s1", Want: "v1.36.5+k3s1", Effect: drift.Restart})
+		it := changes(converge.Field{Path: "version", Have: "v1.36.4+k3s1", Want: "v1.36.5+k3s1", Effect: converge.Restart})
 		it.Costs = []converge.Cost{{Machine: of, Kind: converge.Stops, Why: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Away: "2 to 10 min"}}
 		return it
 	case "node/cp3":
-		return changes(drift.Field{Path: "label/old", Have: `"x"`})
+		return changes(converge.Field{Path: "label/old", Have: `"x"`})
 	case "allocatable/wk-gpu4":
-		return converge.Item{Verdict: converge.Wait, Diff: drift.Diff{{Path: "GPUs", Have: "1", Want: "2 allocatable", Effect: drift.Create, Note: "driver, container toolkit and device plugin must all be in place"}}}
+		return converge.Item{Verdict: converge.Wait, Diff: converge.Diff{{Path: "GPUs", Have: "1", Want: "2 allocatable", Effect: converge.Create, Note: "driver, container toolkit and device plugin must all be in place"}}}
 	}
 	return converge.Item{}
 }
@@ -217,7 +216,7 @@ func TestPlanOfAServiceThatHasEnded(t *testing.T) {
 	c := capture(80)
 	require.NoError(t, c.Plan(planned(1, func(kind, of string) converge.Item {
 		if kind+"/"+of == "k3s/cp1" {
-			return converge.Item{Verdict: converge.Change, Diff: drift.Diff{{Path: "state", Have: "activating", Want: "active", Effect: drift.Create}}}
+			return converge.Item{Verdict: converge.Change, Diff: converge.Diff{{Path: "state", Have: "activating", Want: "active", Effect: converge.Create}}}
 		}
 		return converge.Item{}
 	})))
@@ -256,9 +255,9 @@ func TestPlanJSON(t *testing.T) {
 func TestPlanOfDown(t *testing.T) {
 	c := capture(80)
 	require.NoError(t, c.Plan(&converge.Plan{Items: []converge.Item{
-		{Step: "vm/cp1", Verdict: converge.Change, Diff: drift.Unwanted("VM 105 on pve1")},
-		{Step: "vm/wk-gpu1", Verdict: converge.Change, Diff: drift.Unwanted("VM 108 on pve1")},
-		{Step: "leftovers", Verdict: converge.Change, Diff: drift.Diff{{Path: "mapping/eight-a100_wk-gpu1", Have: "unused", Effect: drift.Remove}}},
+		{Step: "vm/cp1", Verdict: converge.Change, Diff: converge.Unwanted("VM 105 on pve1")},
+		{Step: "vm/wk-gpu1", Verdict: converge.Change, Diff: converge.Unwanted("VM 108 on pve1")},
+		{Step: "leftovers", Verdict: converge.Change, Diff: converge.Diff{{Path: "mapping/eight-a100_wk-gpu1", Have: "unused", Effect: converge.Remove}}},
 		{Step: "files", Verdict: converge.Clean},
 	}}))
 	golden(t, "plan_down.txt", c.data.String())

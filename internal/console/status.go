@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Part is a part of the platform. Its steps are those of its name, and of its
@@ -120,7 +119,7 @@ func (c *Console) problems(p *converge.Plan) (any bool) {
 		default:
 			words := make([]string, len(it.Diff))
 			for i, f := range c.clean(it.Diff) {
-				if f.Effect == drift.Create && f.Have == "" { // why it will be as it will be is the plan's to tell
+				if f.Effect == converge.Create && f.Have == "" { // why it will be as it will be is the plan's to tell
 					f.Note = ""
 				}
 				words[i] = difference(f)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
@@ -129,13 +129,13 @@ func wrap(s string, at, width int) []string {
 }
 
 // difference formats one field of a diff, as in "memory: 128GiB → 96GiB, needs a restart".
-func difference(f drift.Field) string {
+func difference(f converge.Field) string {
 	var b strings.Builder
 	if f.Path != "" {
 		b.WriteString(f.Path + ": ")
 	}
 	switch {
-	case f.Effect == drift.Remove && f.Want == "":
+	case f.Effect == converge.Remove && f.Want == "":
 		b.WriteString(f.Have)
 	case f.Have == "":
 		b.WriteString(f.Want)
@@ -144,7 +144,7 @@ func difference(f drift.Field) string {
 	default:
 		b.WriteString(f.Have + " → " + f.Want)
 	}
-	if f.Effect == drift.Restart || f.Effect == drift.Replace {
+	if f.Effect == converge.Restart || f.Effect == converge.Replace {
 		b.WriteString(", " + keep(f.Effect.String()))
 	}
 	if f.Note != "" {
@@ -154,7 +154,7 @@ func difference(f drift.Field) string {
 }
 
 // differences formats a diff in one line.
-func differences(d drift.Diff) string {
+func differences(d converge.Diff) string {
 	s := make([]string, len(d))
 	for i, f := range d {
 		s[i] = difference(f)
@@ -163,10 +163,10 @@ func differences(d drift.Diff) string {
 }
 
 // awaited formats what a diff waits for, as in "a login over SSH (connection refused)".
-func awaited(d drift.Diff) string {
+func awaited(d converge.Diff) string {
 	s := make([]string, len(d))
 	for i, f := range d {
-		if s[i] = difference(drift.Field{Path: f.Path, Have: f.Have, Want: f.Want, Effect: drift.Update}); f.Path == "" && f.Have != "" && f.Want != "" {
+		if s[i] = difference(converge.Field{Path: f.Path, Have: f.Have, Want: f.Want, Effect: converge.Update}); f.Path == "" && f.Have != "" && f.Want != "" {
 			s[i] = f.Want + " (" + f.Have + ")"
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 func TestOneLine(t *testing.T) {
@@ -98,10 +97,10 @@ func TestOthersWords(t *testing.T) {
 	var out strings.Builder
 	c := &Console{Talk: &out, Data: &out}
 	name := "vm/b\u202ex\x1b[2J"
-	assert.NoError(t, c.Plan(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: drift.Diff{{Want: "x"}}}}}))
-	c.Status(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: drift.Diff{{Want: "x"}}}}}, nil)
+	assert.NoError(t, c.Plan(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: converge.Diff{{Want: "x"}}}}}))
+	c.Status(&converge.Plan{Items: []converge.Item{{Step: name, Verdict: converge.Change, Diff: converge.Diff{{Want: "x"}}}}}, nil)
 	d := c.Display([]string{name})
-	d.Listen(converge.Event{Kind: converge.Acting, Step: name, Diff: drift.Diff{{Want: "x"}}})
+	d.Listen(converge.Event{Kind: converge.Acting, Step: name, Diff: converge.Diff{{Want: "x"}}})
 	d.Close()
 	assert.NotContains(t, out.String(), "\u202e")
 	assert.NotContains(t, out.String(), "\x1b")
@@ -119,12 +118,12 @@ func FuzzOneLine(f *testing.F) {
 }
 
 func TestDifferences(t *testing.T) {
-	d := drift.Diff{
-		{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: drift.Restart},
+	d := converge.Diff{
+		{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: converge.Restart},
 		{Path: "label/a", Have: `"x"`},
-		{Path: "wk4", Have: "VM 107", Effect: drift.Remove, Note: "no longer in the file"},
-		{Want: "a login over SSH", Have: "connection refused", Effect: drift.Create},
-		{Path: "size", Have: "2", Want: "1", Effect: drift.Replace, Note: "disks do not shrink"},
+		{Path: "wk4", Have: "VM 107", Effect: converge.Remove, Note: "no longer in the file"},
+		{Want: "a login over SSH", Have: "connection refused", Effect: converge.Create},
+		{Path: "size", Have: "2", Want: "1", Effect: converge.Replace, Note: "disks do not shrink"},
 	}
 	assert.Equal(t, `memory: 128GiB → 96GiB, needs a restart; label/a: "x" → (none); wk4: VM 107 (no longer in the file); `+
 		"connection refused → a login over SSH; size: 2 → 1, needs a replacement (disks do not shrink)", oneLine(differences(d)))

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -130,7 +130,7 @@ func (d *diagnosis) driver(m Machine) {
 }
 
 // explained adds the reason that the driver's state has.
-func (d *diagnosis) explained(f *Finding, diff drift.Diff) {
+func (d *diagnosis) explained(f *Finding, diff converge.Diff) {
 	for _, field := range diff {
 		if field.Note != "" {
 			f.What += ": " + field.Note

@@ -12,8 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -93,17 +92,17 @@ func (f FileChange) Lines() (gone, come []string) {
 }
 
 // Diff describes the change for a plan. A nil Change has an empty Diff.
-func (c *Change) Diff() drift.Diff {
+func (c *Change) Diff() converge.Diff {
 	if c == nil {
 		return nil
 	}
-	var d drift.Diff
+	var d converge.Diff
 	for _, f := range c.Files {
 		gone, come := f.Lines()
-		d = append(d, drift.Field{Path: f.Path, Have: strings.Join(gone, "; "), Want: strings.Join(come, "; "), Effect: drift.Update})
+		d = append(d, converge.Field{Path: f.Path, Have: strings.Join(gone, "; "), Want: strings.Join(come, "; "), Effect: converge.Update})
 	}
 	for _, command := range c.Commands {
-		d = append(d, drift.Field{Want: remote.Cmd{Args: command}.String(), Effect: drift.Update, Note: c.What})
+		d = append(d, converge.Field{Want: remote.Cmd{Args: command}.String(), Effect: converge.Update, Note: c.What})
 	}
 	return d
 }
@@ -151,13 +150,13 @@ func toItsEnd(ctx context.Context, r remote.Runner, command []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	progress.Say(ctx, "%s", remote.Cmd{Args: command})
+	converge.Say(ctx, "%s", remote.Cmd{Args: command})
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
 	defer cancel()
 	said := make(chan struct{})
 	quiet := context.AfterFunc(ctx, func() {
 		defer close(said)
-		progress.Say(whole, "%s must not be interrupted: waiting for it to end", remote.Cmd{Args: command})
+		converge.Say(whole, "%s must not be interrupted: waiting for it to end", remote.Cmd{Args: command})
 	})
 	err := remote.Run(whole, r, command...)
 	if !quiet() {
@@ -184,7 +183,7 @@ func (f FileChange) write(ctx context.Context, r remote.Runner) error {
 			}
 		}
 	}
-	progress.Say(ctx, "writing %s", f.Path)
+	converge.Say(ctx, "writing %s", f.Path)
 	return remote.WriteFile(ctx, r, f.Path, []byte(f.After), mode)
 }
 

@@ -3,14 +3,14 @@ package hostprep
 import (
 	"slices"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/leasefile"
 )
 
 // HostLease is the lock that all preparations of one host share.
 type HostLease struct {
 	Host string
-	lease.Store
+	converge.LeaseStore
 }
 
 // Leases returns the locks of these hosts: a file on each, which survives a reboot. Take them in

@@ -8,10 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
@@ -268,7 +266,7 @@ func (p *Prep) hostStep(name, id string) *converge.Resource[*Change] {
 			c, err := p.hostSpec(name).Change(s, id)
 			return c, converge.Permanent(err)
 		},
-		Diff: func(c *Change) drift.Diff { return c.Diff() },
+		Diff: func(c *Change) converge.Diff { return c.Diff() },
 		Apply: func(ctx context.Context, c *Change) error {
 			defer p.forget(name)
 			return Apply(ctx, p.Root[name], c)
@@ -291,7 +289,7 @@ func (p *Prep) accessStep(id string) *converge.Resource[*Change] {
 			}
 			return a.Change(s, id), nil
 		},
-		Diff: func(c *Change) drift.Diff { return c.Diff() },
+		Diff: func(c *Change) converge.Diff { return c.Diff() },
 		Apply: func(ctx context.Context, c *Change) error {
 			defer p.forget(p.Hosts[0])
 			return Apply(ctx, p.Root[p.Hosts[0]], c)
@@ -308,11 +306,11 @@ func (p *Prep) tokenStep() *converge.Resource[AccessState] {
 			_, s, err := p.access(ctx)
 			return s, err
 		},
-		Diff: func(s AccessState) drift.Diff {
+		Diff: func(s AccessState) converge.Diff {
 			if !p.makesToken(s) {
 				return nil
 			}
-			return drift.Diff{{Path: p.TokenID(), Want: "an API token", Effect: drift.Update}}
+			return converge.Diff{{Path: p.TokenID(), Want: "an API token", Effect: converge.Update}}
 		},
 		Apply: func(ctx context.Context, _ AccessState) error {
 			a, s, err := p.access(ctx)
@@ -352,17 +350,17 @@ func (p *Prep) rebootStep(name string) *converge.Resource[State] {
 			p.forget(name)
 			return p.observe(ctx, name)
 		},
-		Diff: func(s State) drift.Diff {
-			var d drift.Diff
+		Diff: func(s State) converge.Diff {
+			var d converge.Diff
 			for _, why := range p.hostSpec(name).Reboot(s) {
-				d = append(d, drift.Field{Want: "a reboot: " + why, Effect: drift.Update})
+				d = append(d, converge.Field{Want: "a reboot: " + why, Effect: converge.Update})
 			}
 			return d
 		},
-		Costs: func(_ context.Context, s State, _ drift.Diff) []converge.Cost { return rebootCosts(name, s) },
+		Costs: func(_ context.Context, s State, _ converge.Diff) []converge.Cost { return rebootCosts(name, s) },
 		Apply: func(ctx context.Context, _ State) error {
 			defer p.forget(name)
-			ctx, cancel := wait.Within(ctx, rebootTime, fmt.Errorf("not back within %s", rebootTime))
+			ctx, cancel := converge.Within(ctx, rebootTime, fmt.Errorf("not back within %s", rebootTime))
 			defer cancel()
 			return Reboot(ctx, p.Root[name])
 		},

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -59,13 +58,13 @@ func Reboot(ctx context.Context, r remote.Runner) error {
 	if err != nil {
 		return err
 	}
-	progress.Say(ctx, "rebooting")
+	converge.Say(ctx, "rebooting")
 	err = remote.Run(ctx, r, "systemctl", "reboot")
 	var exit *remote.ExitError
 	if errors.As(err, &exit) && exit.Signal == "" && exit.Code > 0 && exit.Code < 128 {
 		return fmt.Errorf("the host does not reboot: %w", err) // otherwise the connection ended, as expected
 	}
-	err = wait.Until(ctx, wait.Rule{What: "rebooting", Poll: rebootPoll}, func(ctx context.Context) (string, error) {
+	err = converge.Until(ctx, converge.WaitRule{What: "rebooting", Poll: rebootPoll}, func(ctx context.Context) (string, error) {
 		now, err := look(ctx, r, bootID)
 		if err == nil && (len(now) == 0 || slices.Equal(now, before)) {
 			return "the host has not gone down yet", nil

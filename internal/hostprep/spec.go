@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -58,12 +58,12 @@ func (spec Spec) Change(s State, id string) (*Change, error) {
 }
 
 // Diff describes all changes for a plan. A setting that is not safe to change is a difference, too.
-func (spec Spec) Diff(s State) drift.Diff {
+func (spec Spec) Diff(s State) converge.Diff {
 	all, err := spec.Changes(s)
 	if err != nil {
-		return drift.Diff{{Path: Boot, Have: err.Error(), Want: "lines that can be changed"}}
+		return converge.Diff{{Path: Boot, Have: err.Error(), Want: "lines that can be changed"}}
 	}
-	var d drift.Diff
+	var d converge.Diff
 	for _, c := range all {
 		d = append(d, c.Diff()...)
 	}

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // KubernetesVersion is the version of the lab's control plane. kubectl needs it in the
@@ -127,7 +127,7 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				progress.Say(ctx, "%s", counter.say(time.Since(began)))
+				converge.Say(ctx, "%s", counter.say(time.Since(began)))
 			}
 		}
 	})

@@ -19,12 +19,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/labctl"
 )
 
 func Example() {
-	ctx := progress.With(context.Background(), func(u progress.Update) { fmt.Fprintln(os.Stderr, u) })
+	ctx := converge.WithProgress(context.Background(), func(u converge.ProgressUpdate) { fmt.Fprintln(os.Stderr, u) })
 	lab, err := labctl.Find(ctx, "testdata/none")
 	if err != nil {
 		fmt.Println(err) // and labctl.Start would build and start one

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Scratch is a snapshot of etcd that a control plane for this purpose starts from. It is the
@@ -46,7 +46,7 @@ func ReadScratch(ctx context.Context, o Options, s Scratch) (ScratchContents, er
 	if err != nil {
 		return out, err
 	}
-	progress.Say(ctx, "starting a control plane from the snapshot, on loopback")
+	converge.Say(ctx, "starting a control plane from the snapshot, on loopback")
 	cmd := exec.CommandContext(ctx, o.Binary, "scratch", "-dir="+dir) //nolint:gosec // our own build
 	var said, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &said, &errs

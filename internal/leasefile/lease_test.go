@@ -21,8 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -47,8 +46,8 @@ func TestLeaseFile(t *testing.T) {
 		return &File{Root: remote.RunnerFunc(here), Machine: "here", Path: filepath.Join(dir, "home.lease")}
 	}
 	_, err := store().Read(t.Context())
-	require.ErrorIs(t, err, lease.ErrNone)
-	require.ErrorIs(t, store().Replace(t.Context(), lease.Seen{}, "x"), lease.ErrStale)
+	require.ErrorIs(t, err, converge.ErrNoLease)
+	require.ErrorIs(t, store().Replace(t.Context(), converge.LeaseRecord{}, "x"), converge.ErrLeaseStale)
 
 	many := func(do func(i int) error) (won int) {
 		var all sync.WaitGroup
@@ -73,13 +72,13 @@ func TestLeaseFile(t *testing.T) {
 	seen, err := store().Read(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, text(won)+"\n", seen.Text)
-	require.ErrorIs(t, store().Create(t.Context(), "x"), lease.ErrThere)
+	require.ErrorIs(t, store().Create(t.Context(), "x"), converge.ErrLeaseExists)
 
 	won = many(func(i int) error { return store().Replace(t.Context(), seen, text(100+i)) })
 	again, err := store().Read(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, text(100+won)+"\n", again.Text)
-	require.ErrorIs(t, store().Remove(t.Context(), seen), lease.ErrStale, "it is another's by now")
+	require.ErrorIs(t, store().Remove(t.Context(), seen), converge.ErrLeaseStale, "it is another's by now")
 	require.NoError(t, store().Remove(t.Context(), again))
 	require.NoError(t, store().Remove(t.Context(), again), "gone is gone")
 	left, err := os.ReadDir(dir)
@@ -101,16 +100,16 @@ func TestLeaseFileThatIsBusy(t *testing.T) {
 	folder, err := os.Open(dir) //nolint:gosec // a test's own
 	require.NoError(t, err)
 	require.NoError(t, syscall.Flock(int(folder.Fd()), syscall.LOCK_EX)) //nolint:gosec // small
-	for _, err := range []error{store.Create(t.Context(), "x"), store.Remove(t.Context(), lease.Seen{})} {
+	for _, err := range []error{store.Create(t.Context(), "x"), store.Remove(t.Context(), converge.LeaseRecord{})} {
 		require.ErrorContains(t, err, "home.lease on here: another run has been changing it for 10 seconds")
-		assert.True(t, wait.IsPassing(err))
+		assert.True(t, converge.IsPassing(err))
 	}
 	require.NoError(t, folder.Close())
 	require.NoError(t, store.Create(t.Context(), "x"))
 	store.Path = filepath.Join(dir, "nowhere", "home.lease")
 	err = store.Create(t.Context(), "x")
 	require.Error(t, err)
-	assert.False(t, wait.IsPassing(err), "%s", err)
+	assert.False(t, converge.IsPassing(err), "%s", err)
 }
 
 // TestLeaseFileOutlivesAPowerCut: what is in the new file is on the disk before it has the

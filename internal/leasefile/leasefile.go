@@ -1,4 +1,4 @@
-// Package leasefile keeps a lease of cluster/converge/lease in a file of another machine.
+// Package leasefile keeps a [converge.Lease] in a file of another machine.
 package leasefile
 
 import (
@@ -12,8 +12,7 @@ import (
 	"path"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -42,13 +41,13 @@ const (
 func (l *File) String() string { return l.Path + " on " + l.Machine }
 
 // Read returns the file.
-func (l *File) Read(ctx context.Context) (lease.Seen, error) {
+func (l *File) Read(ctx context.Context) (converge.LeaseRecord, error) {
 	text, err := remote.ReadFile(ctx, l.Root, l.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return lease.Seen{}, lease.ErrNone
+		return converge.LeaseRecord{}, converge.ErrNoLease
 	}
 	sum := sha256.Sum256(text)
-	return lease.Seen{Text: string(text), Version: hex.EncodeToString(sum[:])}, err
+	return converge.LeaseRecord{Text: string(text), Version: hex.EncodeToString(sum[:])}, err
 }
 
 // Create makes the file.
@@ -57,12 +56,12 @@ func (l *File) Create(ctx context.Context, text string) error {
 }
 
 // Replace writes the file.
-func (l *File) Replace(ctx context.Context, over lease.Seen, text string) error {
+func (l *File) Replace(ctx context.Context, over converge.LeaseRecord, text string) error {
 	return l.change(ctx, "replace", over.Version, text)
 }
 
 // Remove deletes the file.
-func (l *File) Remove(ctx context.Context, over lease.Seen) error {
+func (l *File) Remove(ctx context.Context, over converge.LeaseRecord) error {
 	return l.change(ctx, "remove", over.Version, "")
 }
 
@@ -72,11 +71,11 @@ func (l *File) change(ctx context.Context, verb, version, text string) error {
 	if errors.As(err, &exit) {
 		switch exit.Code {
 		case alreadyThere:
-			return lease.ErrThere
+			return converge.ErrLeaseExists
 		case stale:
-			return lease.ErrStale
+			return converge.ErrLeaseStale
 		case busy:
-			return wait.Passing(fmt.Errorf("%s: another run has been changing it for 10 seconds", l))
+			return converge.Passing(fmt.Errorf("%s: another run has been changing it for 10 seconds", l))
 		}
 	}
 	return err

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
@@ -31,8 +31,8 @@ func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spe
 		return want, nil
 	}
 	var out *spec.Spec
-	rule := wait.Rule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no complete answer"}
-	err := wait.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
+	rule := converge.WaitRule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no complete answer"}
+	err := converge.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
 		out, err = Once(ctx, want, pve)
 		return "", err
 	})

@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Change has the messages of a command in a package of its own.

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/platform"
@@ -184,7 +183,7 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*c
 	switch {
 	case report == nil:
 		return nil, err
-	case errors.Is(context.Cause(ctx), lease.ErrLost):
+	case errors.Is(context.Cause(ctx), converge.ErrLeaseLost):
 		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report, nil))
 	case ctx.Err() != nil:
 		return report, over(ctx, err, wrong(report, err))
@@ -251,7 +250,7 @@ func failures(c *console.Console, report *converge.Report, w wish) error {
 // failures.
 func notStarted(err error, wrong string) error {
 	code := 1
-	if errors.As(err, new(*lease.HeldError)) {
+	if errors.As(err, new(*converge.LeaseHeldError)) {
 		code = refused
 	}
 	return failedf(code, "nothing was changed: %w%s", err, wrong)
@@ -273,7 +272,7 @@ func over(ctx context.Context, err error, wrong string) error {
 // waited for.
 func wrong(r *converge.Report, err error) string {
 	var b strings.Builder
-	var held *lease.HeldError
+	var held *converge.LeaseHeldError
 	if errors.As(err, &held) {
 		fmt.Fprintf(&b, "\n%s", held)
 	}

@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // spoken has the messages of a command.
@@ -51,7 +49,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return over(ctx, err, "")
-	case err != nil && errors.Is(context.Cause(held), lease.ErrLost):
+	case err != nil && errors.Is(context.Cause(held), converge.ErrLeaseLost):
 		return notStarted(context.Cause(held), "")
 	case err != nil:
 		return err
@@ -129,9 +127,9 @@ func notShown(now, shown *converge.Plan) []string {
 			continue
 		}
 		for _, f := range it.Diff {
-			if i < 0 || !slices.ContainsFunc(shown.Items[i].Diff, func(was drift.Field) bool { return sameAct(was, f) }) {
+			if i < 0 || !slices.ContainsFunc(shown.Items[i].Diff, func(was converge.Field) bool { return sameAct(was, f) }) {
 				f.Note = ""
-				out = append(out, it.Step+": "+drift.Diff{f}.String())
+				out = append(out, it.Step+": "+converge.Diff{f}.String())
 			}
 		}
 	}
@@ -140,6 +138,6 @@ func notShown(now, shown *converge.Plan) []string {
 
 // sameAct reports whether two fields want the same change. The observed value may change by
 // itself, such as a count of pods; the agreement is about the wanted value.
-func sameAct(a, b drift.Field) bool {
+func sameAct(a, b converge.Field) bool {
 	return a.Path == b.Path && a.Want == b.Want && a.Effect == b.Effect && (a.Want != "" || a.Have == b.Have)
 }

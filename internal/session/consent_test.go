@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
@@ -186,14 +185,14 @@ func TestACostThatShowsLate(t *testing.T) {
 func setting(g *converge.Graph, id string, have *bool, costs []converge.Cost, needs ...*converge.Ref) *converge.Ref {
 	return g.Add(&converge.Resource[bool]{
 		ID: id, Observe: func(context.Context) (bool, error) { return *have, nil },
-		Diff: func(is bool) drift.Diff {
+		Diff: func(is bool) converge.Diff {
 			if is {
 				return nil
 			}
-			return drift.Missing("it")
+			return converge.Missing("it")
 		},
 		Apply: func(context.Context, bool) error { *have = true; return nil },
-		Costs: func(context.Context, bool, drift.Diff) []converge.Cost { return costs },
+		Costs: func(context.Context, bool, converge.Diff) []converge.Cost { return costs },
 	}, needs...)
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/platform"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/fleet/lint"
 )

@@ -12,10 +12,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/placement"
 )
 
@@ -45,12 +42,12 @@ type right struct {
 // turn is the right to change one thing.
 type turn struct {
 	what  string // what is changed
-	store lease.Store
-	lease *lease.Lease // nil: not taken
+	store converge.LeaseStore
+	lease *converge.Lease // nil: not taken
 }
 
 // of extends the right to this, too.
-func (r *right) of(what string, store lease.Store) {
+func (r *right) of(what string, store converge.LeaseStore) {
 	r.on = append(r.on, turn{what: what, store: store})
 }
 
@@ -110,10 +107,10 @@ func (r *right) first(ctx, held context.Context) error {
 }
 
 func (r *right) takeTurn(ctx context.Context, t *turn) error {
-	claim := lease.Claim{What: t.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
-	held, l, err := lease.Acquire(r.reportReasons(ctx, t.what), t.store, claim, func(h lease.Held) error {
+	claim := converge.LeaseClaim{What: t.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
+	held, l, err := converge.AcquireLease(r.reportReasons(ctx, t.what), t.store, claim, func(h converge.LeaseHolder) error {
 		if r.noWait {
-			return &lease.HeldError{What: t.what, Held: h}
+			return &converge.LeaseHeldError{What: t.what, LeaseHolder: h}
 		}
 		r.late = true
 		r.s.Say("%s changes %s; waiting until that is over.", h, t.what)
@@ -142,7 +139,7 @@ func (r *right) still(ctx context.Context) error {
 // same.
 func (r *right) reportReasons(ctx context.Context, what string) context.Context {
 	var told sync.Map
-	return progress.With(ctx, func(u progress.Update) {
+	return converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
 		reason, waits := strings.CutPrefix(u.Message, "the right to change "+what+": ")
 		if !waits || strings.HasSuffix(reason, " changes "+what) {
 			return
@@ -182,8 +179,8 @@ func (r *right) check(ctx context.Context) error {
 	if !r.taken {
 		return nil
 	}
-	still := wait.Rule{What: "asking whether this run may still change the cluster", Limit: askingTime, Strict: true}
-	return wait.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.still(ctx) })
+	still := converge.WaitRule{What: "asking whether this run may still change the cluster", Limit: askingTime, Strict: true}
+	return converge.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.still(ctx) })
 }
 
 // release releases the right, also after an interruption: the next run on this machine would see that

@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -29,12 +27,12 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 		err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
 			var g converge.Graph
 			g.Add(&converge.Resource[bool]{
-				ID: "away", Observe: func(context.Context) (bool, error) { return false, soon{} }, Diff: func(bool) drift.Diff { return nil },
+				ID: "away", Observe: func(context.Context) (bool, error) { return false, soon{} }, Diff: func(bool) converge.Diff { return nil },
 				Apply: func(context.Context, bool) error { return nil },
 			})
 			setting(&g, "work", &there, nil, g.Add(&converge.Resource[bool]{
 				ID: "before", Observe: func(context.Context) (bool, error) { time.Sleep(10 * time.Second); return true, nil },
-				Diff: func(bool) drift.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
+				Diff: func(bool) converge.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
 			}))
 			_, err := s.run(ctx, &g, &consent.Agreement{}, false, true)
 			return err
@@ -104,15 +102,15 @@ func TestWhoIsInterruptedInAVerb(t *testing.T) {
 
 // gone is a store that does not answer at first.
 type gone struct {
-	lease.Store
+	converge.LeaseStore
 	asked int
 }
 
-func (g *gone) Read(ctx context.Context) (lease.Seen, error) {
+func (g *gone) Read(ctx context.Context) (converge.LeaseRecord, error) {
 	if g.asked++; g.asked <= 10 {
-		return lease.Seen{}, away(g.asked)
+		return converge.LeaseRecord{}, away(g.asked)
 	}
-	return g.Store.Read(ctx)
+	return g.LeaseStore.Read(ctx)
 }
 
 type away int
@@ -129,7 +127,7 @@ func TestAWaitSaysWhy(t *testing.T) {
 		defer sim.Close()
 		s, talk := atDesk(t, sim)
 		_, right := s.hold(t.Context(), false)
-		right.on[0].store = &gone{Store: right.on[0].store}
+		right.on[0].store = &gone{LeaseStore: right.on[0].store}
 		require.NoError(t, right.take(t.Context()))
 		right.release(t.Context())
 		assert.Equal(t, 2, strings.Count(talk.String(), "Waiting for the right to change cluster lab1: host pve"), talk.String())

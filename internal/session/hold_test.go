@@ -18,9 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -85,11 +83,11 @@ func slow(done *atomic.Bool, inside *atomic.Int32, t *testing.T) *converge.Graph
 	g.Add(&converge.Resource[bool]{
 		ID:      "work",
 		Observe: func(context.Context) (bool, error) { return done.Load(), nil },
-		Diff: func(is bool) drift.Diff {
+		Diff: func(is bool) converge.Diff {
 			if is {
 				return nil
 			}
-			return drift.Diff{{Have: "nothing", Want: "work", Effect: drift.Create}}
+			return converge.Diff{{Have: "nothing", Want: "work", Effect: converge.Create}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
 			assert.EqualValues(t, 1, inside.Add(1), "two at a time")
@@ -166,19 +164,19 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 			assert.NoError(t, found.Remove(t.Context(), seen))
 		})
 		_, err := s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
-		require.ErrorIs(t, err, lease.ErrLost)
+		require.ErrorIs(t, err, converge.ErrLeaseLost)
 		require.ErrorContains(t, err, "has been destroyed")
 		assert.False(t, done.Load())
 	})
 }
 
 // theirs takes the lease as another run does, on another machine.
-func (w *site) theirs(name string) *lease.Lease {
+func (w *site) theirs(name string) *converge.Lease {
 	w.t.Helper()
 	id, value := w.sim.Token()
 	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: w.sim.Client()})
 	require.NoError(w.t, err)
-	_, l, err := lease.Acquire(w.t.Context(), pve.Lease(name, "pve1"), lease.Claim{What: "cluster " + name, Holder: "teacher@desk", Purpose: "cluster:up"}, nil)
+	_, l, err := converge.AcquireLease(w.t.Context(), pve.Lease(name, "pve1"), converge.LeaseClaim{What: "cluster " + name, Holder: "teacher@desk", Purpose: "cluster:up"}, nil)
 	require.NoError(w.t, err)
 	return l
 }
@@ -314,11 +312,11 @@ func TestANodeThatIsGoneBelongsNowhere(t *testing.T) {
 
 // TestMoreThanWasShown: what nobody has agreed to is found, whatever the notes say.
 func TestMoreThanWasShown(t *testing.T) {
-	item := func(step string, v converge.Verdict, d ...drift.Field) converge.Item {
+	item := func(step string, v converge.Verdict, d ...converge.Field) converge.Item {
 		return converge.Item{Step: step, Verdict: v, Diff: d}
 	}
-	gone := func(what, note string) drift.Field {
-		return drift.Field{Have: what, Effect: drift.Remove, Note: note}
+	gone := func(what, note string) converge.Field {
+		return converge.Field{Have: what, Effect: converge.Remove, Note: note}
 	}
 	shown := &converge.Plan{Items: []converge.Item{
 		item("vm/a", converge.Change, gone("VM 101", "seen")), item("rest", converge.Change, gone("one", ""), gone("two", "")),

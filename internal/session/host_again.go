@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 )
 
@@ -18,7 +18,7 @@ func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Pr
 	held, right := s.hold(ctx, f.NoWait)
 	defer right.release(held)
 	for _, l := range prep.Leases() {
-		right.of("host "+l.Host, l.Store)
+		right.of("host "+l.Host, l.LeaseStore)
 	}
 	if err := right.first(ctx, held); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (p *prepPlan) acts(reboot bool) []string {
 		for _, c := range changes {
 			for _, f := range c.Diff() {
 				f.Note = ""
-				out = append(out, where+drift.Diff{f}.String())
+				out = append(out, where+converge.Diff{f}.String())
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -78,10 +78,10 @@ func (w *hostSite) file(host, path string) []byte {
 }
 
 // teacher prepares a host by herself.
-func (w *hostSite) teacher(host string) *lease.Lease {
+func (w *hostSite) teacher(host string) *converge.Lease {
 	w.t.Helper()
 	prep := &hostprep.Prep{Hosts: []string{host}, Root: map[string]remote.Runner{host: w.shell(host)}}
-	_, l, err := lease.Acquire(w.t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host " + host, Holder: "teacher@desk", Purpose: "host:prep"}, nil)
+	_, l, err := converge.AcquireLease(w.t.Context(), prep.Leases()[0].LeaseStore, converge.LeaseClaim{What: "host " + host, Holder: "teacher@desk", Purpose: "host:prep"}, nil)
 	require.NoError(w.t, err)
 	return l
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -347,7 +347,7 @@ func TestOnePreparationAtATime(t *testing.T) {
 		shell := ssh.New(cfg)
 		defer func() { _ = shell.Close() }()
 		prep := &hostprep.Prep{Hosts: []string{"pve1"}, Root: map[string]remote.Runner{"pve1": shell}}
-		_, l, err := lease.Acquire(t.Context(), prep.Leases()[0].Store, lease.Claim{What: "host pve1", Holder: "teacher@desk", Purpose: "host:prep"}, nil)
+		_, l, err := converge.AcquireLease(t.Context(), prep.Leases()[0].LeaseStore, converge.LeaseClaim{What: "host pve1", Holder: "teacher@desk", Purpose: "host:prep"}, nil)
 		require.NoError(t, err)
 		err = w.prep(Options{}, HostPrepFlags{ChangeFlags: ChangeFlags{Yes: true, NoWait: true}})
 		assert.Equal(t, refused, code(err))

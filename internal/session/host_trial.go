@@ -11,9 +11,8 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/lease"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -78,7 +77,7 @@ func hostTrial(s *Session, ctx context.Context, f HostTrialFlags, open opener) e
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		code = 130
-	case ctx.Err() == nil && errors.As(err, new(*lease.HeldError)):
+	case ctx.Err() == nil && errors.As(err, new(*converge.LeaseHeldError)):
 		code = refused
 	}
 	return failedf(code, "the trial stopped at %w\n"+

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -77,7 +77,7 @@ func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 	if err != nil {
 		return err
 	}
-	ctx = progress.With(ctx, func(u progress.Update) {
+	ctx = converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
 		if !s.JSON {
 			s.Say("%s", u)
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labneeds"
@@ -58,7 +58,7 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 // Shown shows the progress of what is done with ctx, until end is called.
 func Shown(ctx context.Context, c *console.Console) (shown context.Context, end func()) {
 	said, at := "", time.Time{}
-	return progress.With(ctx, func(u progress.Update) {
+	return converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
 		// In place on a terminal; elsewhere a line from time to time.
 		if m := u.String(); m != said && (c.Live || time.Since(at) > 15*time.Second) {
 			said, at = m, time.Now()

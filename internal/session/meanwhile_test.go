@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -52,11 +51,11 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 
 // aMachineAndItsGuest is a machine, which is made, and what comes up by itself on it.
 func aMachineAndItsGuest(machine, guest *atomic.Bool) *converge.Graph {
-	missing := func(is bool) drift.Diff {
+	missing := func(is bool) converge.Diff {
 		if is {
 			return nil
 		}
-		return drift.Missing("running")
+		return converge.Missing("running")
 	}
 	var g converge.Graph
 	made := g.Add(&converge.Resource[bool]{

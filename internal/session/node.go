@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // NodeDrain empties a node.

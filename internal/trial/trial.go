@@ -17,9 +17,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // World is the environment of a trial.
@@ -171,7 +170,7 @@ func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) erro
 			return fmt.Errorf("planning after it: %w", unseen)
 		}
 		w.Say("checking again in %s what could not be checked", seePoll)
-		if wait.Pause(ctx, seePoll) != nil {
+		if converge.Pause(ctx, seePoll) != nil {
 			return unseen
 		}
 	}

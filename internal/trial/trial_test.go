@@ -20,8 +20,8 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/converge"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/internal/trial"
 	"github.com/cps-gpu/homelab/proxmox"

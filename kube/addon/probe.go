@@ -17,8 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -89,11 +88,11 @@ func (p Probe) Observe(ctx context.Context, k *kube.Client) (ProbeState, error) 
 }
 
 // Diff says what is not tested.
-func (p Probe) Diff(have ProbeState) drift.Diff {
-	field := drift.Field{Path: "volume of " + p.Class, Want: "written, read and removed once", Effect: drift.Update}
+func (p Probe) Diff(have ProbeState) converge.Diff {
+	field := converge.Field{Path: "volume of " + p.Class, Want: "written, read and removed once", Effect: converge.Update}
 	switch {
 	case !have.Found:
-		return drift.Diff{{Path: "class", Want: p.Class, Effect: drift.Create, Note: "there is no such storage class yet"}}
+		return converge.Diff{{Path: "class", Want: p.Class, Effect: converge.Create, Note: "there is no such storage class yet"}}
 	case !have.Passed:
 		field.Note = "not tested since the class was created or changed"
 	case len(have.Untold) > 0:
@@ -101,7 +100,7 @@ func (p Probe) Diff(have ProbeState) drift.Diff {
 	default:
 		return nil
 	}
-	return drift.Diff{field}
+	return converge.Diff{field}
 }
 
 func (p Probe) class() *storagev1.StorageClass {
@@ -175,7 +174,7 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	progress.Say(ctx, "volumes of class %s can be written and read", p.Class)
+	converge.Say(ctx, "volumes of class %s can be written and read", p.Class)
 	if p.Local {
 		now.nodes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.nodes, p.Nodes))))
 	}

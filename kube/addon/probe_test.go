@@ -22,8 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -209,7 +209,7 @@ func TestProbeWaitsForNodes(t *testing.T) {
 		}()
 		var mu sync.Mutex // nodes are tried side by side
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.String()) })
+		ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { mu.Lock(); defer mu.Unlock(); said = append(said, u.String()) })
 		p := addon.Probe{Class: "local-path", Local: true, Nodes: []string{"a", "b"}}
 		require.NoError(t, p.Run(ctx, s.Client))
 		assert.Contains(t, strings.Join(said, "\n"), "waiting for nodes: b ")
@@ -251,7 +251,7 @@ func TestProbeSaysWhyAVolumeIsMissing(t *testing.T) {
 		require.NoError(t, err)
 		var mu sync.Mutex // nodes are tried side by side
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.String()) })
+		ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { mu.Lock(); defer mu.Unlock(); said = append(said, u.String()) })
 		p := addon.Probe{Class: "nfs", Timeout: time.Minute}
 		began := time.Now()
 		err = p.Run(ctx, s.Client)

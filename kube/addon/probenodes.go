@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -53,7 +53,7 @@ func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) err
 			return "", errors.New("no node can run a pod that tests it: all are cordoned or have taints that are not tolerated")
 		}
 		if len(away) > 0 {
-			progress.Say(ctx, "cordoned, and not tested now: %s", strings.Join(away, ", "))
+			converge.Say(ctx, "cordoned, and not tested now: %s", strings.Join(away, ", "))
 		}
 		p.Nodes = ready
 		return "", nil

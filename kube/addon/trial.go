@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -236,5 +236,5 @@ const every = time.Second
 // await calls look repeatedly until it returns no reason to wait. It reports the reason as
 // progress, and returns it when the time is over.
 func await(ctx context.Context, look func(context.Context) (waiting string, err error)) error {
-	return wait.Until(ctx, wait.Rule{Poll: every, Strict: true}, look)
+	return converge.Until(ctx, converge.WaitRule{Poll: every, Strict: true}, look)
 }

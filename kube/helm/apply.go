@@ -13,8 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -42,7 +41,7 @@ func timeoutOf(r chart.Release) time.Duration {
 // changes nothing further and undoes nothing: the revision stays pending, and the next Apply
 // continues it.
 func (c *Client) Apply(ctx context.Context, r chart.Release) error {
-	within, cancel := wait.Within(ctx, timeoutOf(r), fmt.Errorf("not ready within %s", timeoutOf(r)))
+	within, cancel := converge.Within(ctx, timeoutOf(r), fmt.Errorf("not ready within %s", timeoutOf(r)))
 	defer cancel()
 	if err := c.awaitOthers(within, r); err != nil {
 		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
@@ -111,7 +110,7 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 		if l.diff.Empty() {
 			continue
 		}
-		progress.Say(ctx, "repairing %s", kube.RefOf(l.want))
+		converge.Say(ctx, "repairing %s", kube.RefOf(l.want))
 		if err := c.adopt(ctx, l.live); err != nil {
 			return err
 		}

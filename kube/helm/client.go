@@ -10,7 +10,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/release"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
@@ -42,9 +42,9 @@ type State struct {
 	Installed bool
 	Chart     string // name-version
 	Revision  int
-	Status    string     // Helm's status, e.g. deployed, failed, pending-upgrade
-	Changes   drift.Diff // what an upgrade would change, secrets masked; empty: nothing to do
-	Waiting   []string   // what is not ready yet, in words: "deployment jupyterhub/hub: 0 of 1 pods are ready"
+	Status    string        // Helm's status, e.g. deployed, failed, pending-upgrade
+	Changes   converge.Diff // what an upgrade would change, secrets masked; empty: nothing to do
+	Waiting   []string      // what is not ready yet, in words: "deployment jupyterhub/hub: 0 of 1 pods are ready"
 }
 
 // Observe reads a release: whether it is installed, what an upgrade to r would change, and
@@ -64,7 +64,7 @@ func (c *Client) Observe(ctx context.Context, r chart.Release) (State, error) {
 		s.Chart, s.Revision, s.Status = named(p.last.Chart), p.last.Version, p.last.Info.Status.String()
 	}
 	if !s.Installed {
-		s.Changes = drift.Missing(named(p.chart.chart))
+		s.Changes = converge.Missing(named(p.chart.chart))
 		if p.last != nil {
 			s.Changes[0].Note = fmt.Sprintf("revision %d is %s: it was interrupted, and is installed again", s.Revision, s.Status)
 		}
@@ -86,20 +86,20 @@ func (c *Client) Observe(ctx context.Context, r chart.Release) (State, error) {
 }
 
 // differs lists how the inputs of a release differ from those of the last revision.
-func (p *plan) differs() drift.Diff {
+func (p *plan) differs() converge.Diff {
 	if p.same {
 		return nil
 	}
-	var d drift.Diff
+	var d converge.Diff
 	if s := p.last.Info.Status; s != release.StatusDeployed {
-		d = append(d, drift.Field{Path: "status", Have: s.String(), Want: release.StatusDeployed.String(), Effect: drift.Update, Note: "it was interrupted, and is installed again"})
+		d = append(d, converge.Field{Path: "status", Have: s.String(), Want: release.StatusDeployed.String(), Effect: converge.Update, Note: "it was interrupted, and is installed again"})
 	}
-	d = append(d, drift.Compare("chart", named(p.deployed.Chart), named(p.chart.chart), drift.Update)...)
+	d = append(d, converge.Compare("chart", named(p.deployed.Chart), named(p.chart.chart), converge.Update)...)
 	if canonical(p.deployed.Config) != p.config {
 		values(&d, []string{"values"}, p.deployed.Config, p.chart.values)
 	}
 	if len(d) == 0 {
-		d = drift.Diff{{Path: "manifest", Have: "as it was rendered", Want: "as it renders now", Effect: drift.Update,
+		d = converge.Diff{{Path: "manifest", Have: "as it was rendered", Want: "as it renders now", Effect: converge.Update,
 			Note: "the chart's files changed, or what the cluster serves"}}
 	}
 	return d
@@ -108,7 +108,7 @@ func (p *plan) differs() drift.Diff {
 // values appends the differences between the values of two revisions. Values whose names
 // suggest a secret are masked: ours have none, but those of a release that somebody installed
 // with Helm may.
-func values(d *drift.Diff, path []string, have, want any) {
+func values(d *converge.Diff, path []string, have, want any) {
 	if text64(have) == text64(want) { // empty values count: false is not the chart's true
 		return
 	}
@@ -135,7 +135,7 @@ func values(d *drift.Diff, path []string, have, want any) {
 		}
 		return
 	}
-	f := drift.Field{Path: strings.Join(path, "/"), Have: short(have), Want: short(want), Effect: drift.Update}
+	f := converge.Field{Path: strings.Join(path, "/"), Have: short(have), Want: short(want), Effect: converge.Update}
 	if secretLike(path) {
 		if f.Have != "" {
 			f.Have = secret.Mask
@@ -187,14 +187,14 @@ func short(v any) string {
 }
 
 // Diff says how the release differs from the wanted one, readiness included.
-func (have State) Diff() drift.Diff {
+func (have State) Diff() converge.Diff {
 	d := slices.Clone(have.Changes)
 	for _, w := range have.Waiting {
 		name, why, ok := strings.Cut(w, ": ")
 		if !ok {
 			name, why = "ready", w
 		}
-		d = append(d, drift.Field{Path: strings.Replace(name, " ", "/", 1), Have: "not ready", Want: "ready", Effect: drift.Update, Note: why})
+		d = append(d, converge.Field{Path: strings.Replace(name, " ", "/", 1), Have: "not ready", Want: "ready", Effect: converge.Update, Note: why})
 	}
 	return d
 }

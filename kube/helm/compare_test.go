@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -173,7 +173,7 @@ func TestDifferencesOfValues(t *testing.T) {
 		{"{}", "{apiKey: {a: x}}", "v/apiKey/a: " + secret.Mask},
 		{"{a: 1, b: 2, c: 3}", "{c: 4, a: 2, d: 1}", "v/a: 1 → 2; v/b: 2 → (none); v/c: 3 → 4; v/d: 1"},
 	} {
-		var d drift.Diff
+		var d converge.Diff
 		values(&d, []string{"v"}, value(t, c.have), value(t, c.want))
 		assert.Equal(t, c.diff, d.String(), "%+v", c)
 	}
@@ -186,7 +186,7 @@ func TestDifferencesOfValues(t *testing.T) {
 
 // TestDiffOfARelease: what an upgrade would change, and what is not ready.
 func TestDiffOfARelease(t *testing.T) {
-	s := State{Changes: drift.Diff{{Path: "chart", Have: "a", Want: "b", Effect: drift.Update}}, Waiting: []string{"deployment web/hub: 0 of 1 pods are ready", "what"}}
+	s := State{Changes: converge.Diff{{Path: "chart", Have: "a", Want: "b", Effect: converge.Update}}, Waiting: []string{"deployment web/hub: 0 of 1 pods are ready", "what"}}
 	assert.Equal(t, "chart: a → b; deployment/web/hub: not ready → ready [0 of 1 pods are ready]; ready: not ready → ready [what]", s.Diff().String())
 	assert.Len(t, s.Changes, 1, "the state stays as it is")
 }

@@ -11,7 +11,7 @@ import (
 	helmtime "helm.sh/helm/v3/pkg/time"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -38,7 +38,7 @@ func (c *Client) runHooks(ctx context.Context, rel *release.Release, event relea
 }
 
 func (c *Client) runHook(ctx context.Context, rel *release.Release, h *release.Hook, event release.HookEvent) error {
-	progress.Say(ctx, "%s hook %s %s", event, h.Kind, h.Name)
+	converge.Say(ctx, "%s hook %s %s", event, h.Kind, h.Name)
 	fail := func(err error) error { return fmt.Errorf("%s hook %s: %w", event, h.Path, err) }
 	objs, err := c.hookObjects(ctx, rel, h)
 	if err != nil {

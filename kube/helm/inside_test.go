@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -106,7 +106,7 @@ func TestSameButRandom(t *testing.T) {
 }
 
 func TestValuesDiffMasksWhatIsCalledLikeASecret(t *testing.T) {
-	var d drift.Diff
+	var d converge.Diff
 	values(&d, []string{"values"},
 		value(t, `{a: 1, auth: {adminPassword: hunter2, token: x}, list: [{m: 1}, {m: 2}], long: {deep: {er: 1}}, env: [hunter2]}`),
 		value(t, `{a: 2, auth: {adminPassword: hunter3}, list: [{m: 1}, {m: 3}], new: {thing: yes}, env: []}`))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
@@ -57,7 +57,7 @@ func TestLoginsAreNotShown(t *testing.T) {
 		r := repo.release()
 		r.Repo = strings.Replace(r.Repo, "http://", "http://"+login+"@", 1)
 		var said []string
-		ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.Message) })
+		ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { said = append(said, u.Message) })
 		for _, breaks := range []func(){func() {}, func() { repo.status = http.StatusForbidden }, func() { r.Repo = strings.Replace(r.Repo, "http:", "ftp:", 1) }} {
 			breaks()
 			s := helm.Source{Cache: t.TempDir()}

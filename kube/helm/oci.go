@@ -17,7 +17,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
@@ -36,7 +36,7 @@ func pull(ctx context.Context, client *http.Client, name, version string) ([]byt
 		var network *net.OpError
 		var answer *errcode.ErrorResponse
 		if errors.As(err, &network) && away(err) || errors.As(err, &answer) && answer.StatusCode >= http.StatusInternalServerError {
-			err = wait.Passing(err)
+			err = converge.Passing(err)
 		}
 		return nil, err
 	}

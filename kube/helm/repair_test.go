@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
@@ -131,7 +131,7 @@ func TestWhatIsRefusedIsADifference(t *testing.T) {
 		assert.Contains(t, diff, "configmap/web/a: live object → wanted object (needs a replacement) [apply configmap web/a: refused as invalid: ")
 		assert.Contains(t, diff, "secret/web/s: live object → wanted object (needs a replacement) [the API server refuses it as invalid]")
 		assert.NotContains(t, diff, "hunter2")
-		assert.Equal(t, drift.Replace, s.Changes[1].Effect)
+		assert.Equal(t, converge.Replace, s.Changes[1].Effect)
 		for refusal, want := range map[error]string{errRefused: "configmap/web/a: live object → wanted object [apply configmap web/a: not allowed: no way]"} {
 			*before = func(r *http.Request) error {
 				if r.URL.Query().Get("dryRun") != "" {

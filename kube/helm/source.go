@@ -14,7 +14,7 @@ import (
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -98,7 +98,7 @@ func (s Source) load(ctx context.Context, r chart.Release) (*helmchart.Chart, er
 		return nil, missing
 	}
 	if err := cached.keep(data); err != nil { // a read-only run need not be able to write
-		progress.Say(ctx, "chart %s %s is used, but not kept for the next time: %v", r.Chart, r.Version, err)
+		converge.Say(ctx, "chart %s %s is used, but not kept for the next time: %v", r.Chart, r.Version, err)
 		return s.readData(data, r)
 	}
 	s.forget(key)

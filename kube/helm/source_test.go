@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
@@ -136,7 +136,7 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			repo, source := newRepository(t), prepare(t)
 			var said []string
-			ctx := progress.With(t.Context(), func(u progress.Update) { said = append(said, u.String()) })
+			ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { said = append(said, u.String()) })
 			require.NoError(t, source.Check(ctx, repo.release(), caps))
 			assert.Contains(t, strings.Join(said, "\n"), "chart web 1.0.0 is used, but not kept for the next time: ")
 			require.NoError(t, source.Check(ctx, repo.release(), caps))

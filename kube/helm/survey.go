@@ -11,7 +11,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/release"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -31,7 +31,7 @@ const (
 type look struct {
 	want    *unstructured.Unstructured // nil: it should not be there
 	live    *unstructured.Unstructured // nil: it is not there
-	diff    drift.Diff
+	diff    converge.Diff
 	waiting string // why it is not ready; empty: it is
 }
 
@@ -180,7 +180,7 @@ func (c cluster) look(ctx context.Context, u *unstructured.Unstructured, changed
 	}
 	if live == nil {
 		if !endsByItself(u) {
-			l.diff = drift.Missing("new").Under(kube.RefOf(u).Path())
+			l.diff = converge.Missing("new").Under(kube.RefOf(u).Path())
 		}
 		return l, nil
 	}
@@ -204,9 +204,9 @@ func (c cluster) look(ctx context.Context, u *unstructured.Unstructured, changed
 		// An immutable field, one that the definition gets only with this upgrade, or a
 		// webhook that does not answer: the object differs, and the reason why the difference
 		// cannot be computed is shown instead.
-		l.diff = drift.Diff{{Path: kube.RefOf(u).Path(), Have: "live object", Want: "wanted object", Effect: drift.Update, Note: masked(u, err)}}
+		l.diff = converge.Diff{{Path: kube.RefOf(u).Path(), Have: "live object", Want: "wanted object", Effect: converge.Update, Note: masked(u, err)}}
 		if errors.Is(err, kube.ErrInvalid) {
-			l.diff[0].Effect = drift.Replace
+			l.diff[0].Effect = converge.Replace
 		}
 		return l, nil
 	}
@@ -244,7 +244,7 @@ func (c *Client) lookGone(ctx context.Context, p *plan, u *unstructured.Unstruct
 	if err != nil || live == nil || !ours(live, p.release.Name, p.release.Namespace) || kept(live) {
 		return look{}, err
 	}
-	return look{live: live, diff: drift.Unwanted("obsolete").Under(kube.RefOf(u).Path())}, nil
+	return look{live: live, diff: converge.Unwanted("obsolete").Under(kube.RefOf(u).Path())}, nil
 }
 
 // ours reports whether an object belongs to a release.

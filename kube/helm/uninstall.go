@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -20,7 +19,7 @@ import (
 // chart marks to be kept, and the namespace. After an interruption, call it again and it
 // continues.
 func (c *Client) Uninstall(ctx context.Context, namespace, name string) error {
-	within, cancel := wait.Within(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
+	within, cancel := converge.Within(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
 	defer cancel()
 	history, err := c.history(within, namespace, name)
 	if err != nil || len(history) == 0 {
@@ -97,7 +96,7 @@ func (c cluster) remove(ctx context.Context, objs []*unstructured.Unstructured) 
 	if err != nil || len(objs) == 0 {
 		return err
 	}
-	progress.Say(ctx, "removing %s", few(names(objs)))
+	converge.Say(ctx, "removing %s", few(names(objs)))
 	batches := make([][]*unstructured.Unstructured, 3)
 	for _, u := range objs {
 		batch := 1

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -39,7 +38,7 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 		switch {
 		case ctx.Err() != nil:
 			return stopped(ctx, last)
-		case wait.IsPassing(err):
+		case converge.IsPassing(err):
 			waiting = []string{err.Error()}
 		case err != nil:
 			return err
@@ -47,10 +46,10 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 			return nil
 		}
 		if !slices.Equal(waiting, last) {
-			progress.Say(ctx, "waiting: %s", few(waiting))
+			converge.Say(ctx, "waiting: %s", few(waiting))
 		}
 		last = waiting
-		if wait.Pause(ctx, pause) != nil {
+		if converge.Pause(ctx, pause) != nil {
 			return stopped(ctx, last)
 		}
 		pause = min(pause*3/2, everyLook)

@@ -15,14 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 )
 
 func listening(ctx context.Context) (context.Context, func() []string) {
 	var mu sync.Mutex
 	var said []string
-	ctx = progress.With(ctx, func(u progress.Update) { mu.Lock(); defer mu.Unlock(); said = append(said, u.Message) })
+	ctx = converge.WithProgress(ctx, func(u converge.ProgressUpdate) { mu.Lock(); defer mu.Unlock(); said = append(said, u.Message) })
 	return ctx, func() []string { mu.Lock(); defer mu.Unlock(); return said }
 }
 

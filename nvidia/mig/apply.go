@@ -10,25 +10,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
 // Diff says which GPUs are divided in another way than wanted, and whether the service that
 // divides them at boot is in place. A machine of which no GPU is to be divided has no such
 // service.
-func (s State) Diff(want []Layout) drift.Diff {
+func (s State) Diff(want []Layout) converge.Diff {
 	return append(s.diffService(want), s.DiffGPUs(want)...)
 }
 
 // DiffGPUs says which GPUs are divided in another way than wanted.
-func (s State) DiffGPUs(want []Layout) drift.Diff {
-	var d drift.Diff
+func (s State) DiffGPUs(want []Layout) converge.Diff {
+	var d converge.Diff
 	for _, l := range want {
 		g, there := s.gpu(l.Index)
 		if !there {
-			d = append(d, drift.Field{Path: path(l.Index), Have: "missing", Want: l.String(), Effect: drift.Restart, Note: "the driver sees no such GPU"})
+			d = append(d, converge.Field{Path: path(l.Index), Have: "missing", Want: l.String(), Effect: converge.Restart, Note: "the driver sees no such GPU"})
 			continue
 		}
 		if f, differs := g.diff(l); differs {
@@ -40,12 +39,12 @@ func (s State) DiffGPUs(want []Layout) drift.Diff {
 
 func path(index int) string { return fmt.Sprintf("GPU %d", index) }
 
-func (g GPU) diff(l Layout) (drift.Field, bool) {
+func (g GPU) diff(l Layout) (converge.Field, bool) {
 	divided := len(l.Profiles) > 0
 	if g.Mode == divided && g.Pending == divided && (!divided || maps.Equal(g.Instances, l.Profiles)) {
-		return drift.Field{}, false
+		return converge.Field{}, false
 	}
-	f := drift.Field{Path: path(g.Index), Have: words(g.Instances), Want: l.String(), Effect: drift.Restart}
+	f := converge.Field{Path: path(g.Index), Have: words(g.Instances), Want: l.String(), Effect: converge.Restart}
 	switch {
 	case divided && !g.Capable:
 		f.Note = g.Kind.Name + " cannot be divided"
@@ -61,22 +60,22 @@ func (g GPU) diff(l Layout) (drift.Field, bool) {
 }
 
 // diffService compares what is on the machine for the next boot.
-func (s State) diffService(want []Layout) drift.Diff {
+func (s State) diffService(want []Layout) converge.Diff {
 	has := s.layout != "" || s.program != "" || s.unit != ""
 	if !divides(want) {
 		if !has {
 			return nil
 		}
-		return drift.Diff{{Path: "service", Have: unitName, Want: "none: no GPU is divided", Effect: drift.Update}}
+		return converge.Diff{{Path: "service", Have: unitName, Want: "none: no GPU is divided", Effect: converge.Update}}
 	}
 	text, err := s.file(want)
 	switch {
 	case err != nil: // Install says it
-		return drift.Diff{{Path: "service", Want: unitName, Effect: drift.Create}}
+		return converge.Diff{{Path: "service", Want: unitName, Effect: converge.Create}}
 	case !has:
-		return drift.Diff{{Path: "service", Want: unitName + " divides the GPUs at every boot", Effect: drift.Create}}
+		return converge.Diff{{Path: "service", Want: unitName + " divides the GPUs at every boot", Effect: converge.Create}}
 	case s.layout != strings.TrimSpace(text), s.program != strings.TrimSpace(divideScript), s.unit != strings.TrimSpace(unitText), !s.enabled:
-		return drift.Diff{{Path: "service", Have: "with another layout, or not enabled", Want: unitName + " divides the GPUs at every boot", Effect: drift.Update}}
+		return converge.Diff{{Path: "service", Have: "with another layout, or not enabled", Want: unitName + " divides the GPUs at every boot", Effect: converge.Update}}
 	}
 	return nil
 }
@@ -166,7 +165,7 @@ func Install(ctx context.Context, r remote.Runner, want []Layout) error {
 // Switch sets the MIG mode of the GPUs as installed, without making instances. A mode that stays
 // pending is not an error: it needs a reset of the card, which stopping the VM gives.
 func Switch(ctx context.Context, r remote.Runner) error {
-	err := r.Run(ctx, remote.Cmd{Args: []string{programFile, "mode"}, Stdout: progress.Lines(ctx)})
+	err := r.Run(ctx, remote.Cmd{Args: []string{programFile, "mode"}, Stdout: converge.Lines(ctx)})
 	var exit *remote.ExitError
 	if errors.As(err, &exit) {
 		return nil
@@ -178,7 +177,7 @@ func Switch(ctx context.Context, r remote.Runner) error {
 // [Observe]: a mode may stay pending.
 func Divide(ctx context.Context, r remote.Runner) error {
 	var said remote.Tail
-	err := r.Run(ctx, remote.Cmd{Args: []string{programFile}, Stdout: io.MultiWriter(progress.Lines(ctx), &said)})
+	err := r.Run(ctx, remote.Cmd{Args: []string{programFile}, Stdout: io.MultiWriter(converge.Lines(ctx), &said)})
 	var exit *remote.ExitError
 	if errors.As(err, &exit) && strings.Contains(said.String(), "until the machine has been switched off") {
 		return nil

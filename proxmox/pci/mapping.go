@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/unit"
 )
@@ -113,26 +113,26 @@ func parseMapped(s string) (MappedDevice, error) {
 }
 
 // Diff returns how have differs from m. It is pure.
-func (m Mapping) Diff(have *MappingState) drift.Diff {
+func (m Mapping) Diff(have *MappingState) converge.Diff {
 	if have == nil {
-		return drift.Missing("mapping of " + m.Count())
+		return converge.Missing("mapping of " + m.Count())
 	}
-	var out drift.Diff
-	out = append(out, drift.Compare("description", have.Description, m.Description, drift.Update)...)
+	var out converge.Diff
+	out = append(out, converge.Compare("description", have.Description, m.Description, converge.Update)...)
 	want, got := deviceLines(m.Devices), append(deviceLines(have.Devices), have.unread...)
 	for _, w := range want {
 		if !slices.Contains(got, w) {
-			out = append(out, drift.Field{Path: "device", Want: w, Effect: drift.Update})
+			out = append(out, converge.Field{Path: "device", Want: w, Effect: converge.Update})
 		}
 	}
 	for _, g := range got {
 		if !slices.Contains(want, g) {
-			out = append(out, drift.Field{Path: "device", Have: g, Effect: drift.Update})
+			out = append(out, converge.Field{Path: "device", Have: g, Effect: converge.Update})
 		}
 	}
 	if len(out) == 0 {
 		for _, p := range have.Problems {
-			out = append(out, drift.Field{Path: "hardware", Have: p, Want: "a mapping that fits", Effect: drift.Update})
+			out = append(out, converge.Field{Path: "hardware", Have: p, Want: "a mapping that fits", Effect: converge.Update})
 		}
 	}
 	return out

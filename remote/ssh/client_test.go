@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/remotetest"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -254,8 +254,8 @@ func TestUnreachable(t *testing.T) {
 	_, err = ssh.Dial(t.Context(), cfg)
 	require.ErrorAs(t, err, &unreachable)
 	assert.ErrorContains(t, err, "cannot reach 127.0.0.1:1 through "+bastion.addr+": it does not forward connections (AllowTcpForwarding")
-	assert.True(t, wait.IsPermanent(err), "waiting does not change its configuration")
-	assert.False(t, wait.IsPassing(err))
+	assert.True(t, converge.IsPermanent(err), "waiting does not change its configuration")
+	assert.False(t, converge.IsPassing(err))
 
 	bastion.Forward = new(net.Dialer).DialContext
 	_, err = ssh.Dial(t.Context(), cfg)
@@ -294,8 +294,8 @@ func TestWhatCannotBeReachedPasses(t *testing.T) {
 		})
 		err := client.Run(t.Context(), remote.Cmd{Args: []string{"true"}})
 		require.ErrorIs(t, err, cause)
-		assert.Equal(t, permanent, wait.IsPermanent(err), "%v", err)
-		assert.Equal(t, !permanent, wait.IsPassing(err), "%v", err)
+		assert.Equal(t, permanent, converge.IsPermanent(err), "%v", err)
+		assert.Equal(t, !permanent, converge.IsPassing(err), "%v", err)
 	}
 }
 

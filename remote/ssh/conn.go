@@ -10,7 +10,7 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // conn is one authenticated connection.
@@ -72,7 +72,7 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 		if alone >= 5 {
 			return nil, fmt.Errorf("ssh: %s refuses to run commands (MaxSessions of its sshd_config, or an account for forwarding only): %w", c.addr, refused)
 		}
-		if wait.Pause(ctx, pause) != nil {
+		if converge.Pause(ctx, pause) != nil {
 			return nil, interrupted(ctx, "waiting for a session on "+c.addr)
 		}
 		pause = min(2*pause, 200*time.Millisecond)

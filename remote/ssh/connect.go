@@ -11,7 +11,7 @@ import (
 
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
@@ -25,7 +25,7 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	progress.Say(ctx, "connecting to %s", cfg.Addr)
+	converge.Say(ctx, "connecting to %s", cfg.Addr)
 	dialled, err := bounded(ctx, cfg, cfg.dial)
 	if err != nil {
 		return nil, failed(ctx, cfg, err)
@@ -41,7 +41,7 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	if err != nil {
 		return nil, failed(ctx, cfg, nc.why(err))
 	}
-	progress.Say(ctx, "connected to %s", cfg.Addr)
+	converge.Say(ctx, "connected to %s", cfg.Addr)
 	return newConn(client, nc, cfg.Addr, cfg.keepAlive()), nil
 }
 

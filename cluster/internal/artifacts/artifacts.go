@@ -11,9 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
@@ -153,7 +152,7 @@ func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, arch string, 
 		return err
 	}
 	for _, name := range needed(Release(s, arch)) {
-		progress.Say(ctx, "copying %s", name)
+		converge.Say(ctx, "copying %s", name)
 		if err := copyTo(ctx, root, dir, name, folder+"/"+name); err != nil {
 			return err
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // What is copied to the nodes lies in the folder that the file names: a link in it brings
@@ -25,7 +25,7 @@ func TestAirgapLinksStayInTheFolder(t *testing.T) {
 		require.NoError(t, os.Symlink(to, link))
 		err := Check(s)
 		require.EqualError(t, err, link+" is a link out of the folder "+dir+" (k3s.airgap): put the file itself there")
-		require.True(t, wait.IsPermanent(err))
+		require.True(t, converge.IsPermanent(err))
 		require.Error(t, copyTo(t.Context(), nil, dir, "sha256sum-amd64.txt", "/x"))
 		require.NoError(t, os.Remove(link))
 	}

@@ -7,11 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/bench"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia/check"
@@ -54,7 +52,7 @@ func (b *Benches) Across() converge.Step {
 			b.note(id, append(s.checks, a.used...)...)
 			return s, converge.Permanent(broken(s.checks))
 		},
-		Diff: func(s seen) drift.Diff {
+		Diff: func(s seen) converge.Diff {
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
@@ -154,15 +152,15 @@ func (b *Benches) Sweep() converge.Step {
 			_, names, _, err := b.leftovers(ctx)
 			return names, err
 		},
-		Diff: func(names []string) (d drift.Diff) {
+		Diff: func(names []string) (d converge.Diff) {
 			for _, name := range names {
-				d = append(d, drift.Field{Have: name + " of another verification", Want: "removed, once it has ended", Effect: drift.Remove})
+				d = append(d, converge.Field{Have: name + " of another verification", Want: "removed, once it has ended", Effect: converge.Remove})
 			}
 			return d
 		},
 		Apply: func(ctx context.Context, _ []string) error {
 			var objects []runtime.Object
-			rule := wait.Rule{What: "waiting for another gpu:verify", Limit: othersTime, Late: "it has not ended",
+			rule := converge.WaitRule{What: "waiting for another gpu:verify", Limit: othersTime, Late: "it has not ended",
 				Hint: "if nobody runs it any more: kubectl -n " + b.namespace() + " delete jobs -l " + bench.Selector()}
 			err := run.Until(ctx, b.Spec, rule, func(ctx context.Context) (running string, err error) {
 				objects, _, running, err = b.leftovers(ctx)

@@ -10,10 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/bench"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -117,7 +116,7 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 		return &converge.Resource[seen]{ID: id, Observe: func(context.Context) (seen, error) {
 			b.note(id, skipped(k, n.Name, why))
 			return seen{}, nil
-		}, Diff: func(seen) drift.Diff { return nil }}
+		}, Diff: func(seen) converge.Diff { return nil }}
 	}
 	m := &machine{node: n}
 	return &converge.Resource[seen]{
@@ -140,7 +139,7 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 			b.note(id, append(s.checks, m.used...)...)
 			return s, converge.Permanent(broken(s.checks))
 		},
-		Diff: func(s seen) drift.Diff {
+		Diff: func(s seen) converge.Diff {
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
@@ -151,8 +150,8 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 	}
 }
 
-func differs(j kube.Job, want string) drift.Diff {
-	return drift.Diff{{Have: strings.TrimSuffix(string(j.Phase)+": "+j.Reason, ": "), Want: want, Effect: drift.Create}}
+func differs(j kube.Job, want string) converge.Diff {
+	return converge.Diff{{Have: strings.TrimSuffix(string(j.Phase)+": "+j.Reason, ": "), Want: want, Effect: converge.Create}}
 }
 
 // called is a measurement in words.

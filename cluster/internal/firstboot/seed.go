@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -129,14 +128,14 @@ func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 	return &converge.Resource[seeded]{
 		ID:      "seed/" + n.Name,
 		Observe: func(ctx context.Context) (seeded, error) { return m.lookForSeed(ctx, n, fresh) },
-		Diff: func(s seeded) drift.Diff {
+		Diff: func(s seeded) converge.Diff {
 			switch {
 			case s.there:
 				return nil
 			case s.lives: // the VM exists; its own step handles it
-				return drift.Diff{{Want: "another first-boot ISO on " + storage, Effect: drift.Update}}
+				return converge.Diff{{Want: "another first-boot ISO on " + storage, Effect: converge.Update}}
 			}
-			return drift.Diff{{Want: "first-boot ISO on " + storage, Effect: drift.Create, Note: m.spec.Placed[n.Name]}}
+			return converge.Diff{{Want: "first-boot ISO on " + storage, Effect: converge.Create, Note: m.spec.Placed[n.Name]}}
 		},
 		Apply: func(ctx context.Context, s seeded) error {
 			sd, err := m.Seed(n)

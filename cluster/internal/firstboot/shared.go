@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -69,7 +69,7 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 				}
 			}
 			if !made[v.Name()] && !m.had.has(v.Name()) {
-				progress.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox with a cluster called %s may use it; "+
+				converge.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox with a cluster called %s may use it; "+
 					"if there is none, template:prune deletes it", v.ID, host, v.Storage(), m.spec.Name)
 				continue
 			}

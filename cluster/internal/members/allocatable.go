@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -50,7 +49,7 @@ func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64
 			}
 			return offered(have), nil
 		},
-		Diff:   func(have map[string]int64) drift.Diff { return diffOffered(have, want) },
+		Diff:   func(have map[string]int64) converge.Diff { return diffOffered(have, want) },
 		Settle: gs.offerTime(),
 		Poll:   run.LookEvery,
 	}
@@ -68,8 +67,8 @@ func offered(n *kube.Node) map[string]int64 {
 	return out
 }
 
-func diffOffered(have map[string]int64, want map[string]int) drift.Diff {
-	var d drift.Diff
+func diffOffered(have map[string]int64, want map[string]int) converge.Diff {
+	var d converge.Diff
 	names := slices.AppendSeq(slices.Collect(maps.Keys(have)), maps.Keys(want))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -80,8 +79,8 @@ func diffOffered(have map[string]int64, want map[string]int) drift.Diff {
 		if name != string(nvidia.Resource) {
 			path = name
 		}
-		d = append(d, drift.Field{
-			Path: path, Have: fmt.Sprint(have[name]), Want: fmt.Sprintf("%d allocatable", want[name]), Effect: drift.Create,
+		d = append(d, converge.Field{
+			Path: path, Have: fmt.Sprint(have[name]), Want: fmt.Sprintf("%d allocatable", want[name]), Effect: converge.Create,
 			Note: "driver, container toolkit and device plugin must all be in place",
 		})
 	}

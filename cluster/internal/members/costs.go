@@ -9,17 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 )
 
 // costsOfK3s is the cost of another version of K3s. Other settings cost nothing: only K3s
 // restarts, one node after the other, and pods keep running.
-func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, have k3s.State, _ drift.Diff) []converge.Cost {
+func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, have k3s.State, _ converge.Diff) []converge.Cost {
 		if !stale(have, ms.Spec.K3s.Version) {
 			return nil
 		}
@@ -48,8 +47,8 @@ func (ts *Turns) endsWith(ctx context.Context, n spec.Node) []converge.Loss {
 }
 
 // costsOfMarks is the cost of new taints: a NoExecute taint evicts pods that do not tolerate it.
-func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Context, *kube.Node, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, have *kube.Node, _ drift.Diff) []converge.Cost {
+func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Context, *kube.Node, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, have *kube.Node, _ converge.Diff) []converge.Cost {
 		var out []converge.Cost
 		for _, t := range marks.Taints {
 			if have == nil || t.Effect != string(corev1.TaintEffectNoExecute) || slices.Contains(have.Taints, t) {
@@ -83,8 +82,8 @@ func (gs *GPUs) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
 
 // costsOfPlugin is what another device plugin costs: its pods restart, which affects only
 // jobs that compute through the MPS daemon.
-func (gs *GPUs) costsOfPlugin(ctx context.Context, d, _ drift.Diff) []converge.Cost {
-	mps := func(f drift.Field) bool {
+func (gs *GPUs) costsOfPlugin(ctx context.Context, d, _ converge.Diff) []converge.Cost {
+	mps := func(f converge.Field) bool {
 		return f.Have != "" && strings.HasPrefix(f.Path, "daemonset/") && strings.Contains(f.Path, "-mps/")
 	}
 	if !slices.ContainsFunc(d, mps) {

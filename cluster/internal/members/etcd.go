@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/remote"
@@ -106,7 +106,7 @@ func failedChecks(said string) string {
 
 // waitEtcd waits until every etcd member is well.
 func (ms *Members) waitEtcd(ctx context.Context, n spec.Node) error {
-	rule := wait.Rule{What: "waiting for etcd", Limit: etcdTime, Late: "etcd is not well after the upgrade of " + n.Name}
+	rule := converge.WaitRule{What: "waiting for etcd", Limit: etcdTime, Late: "etcd is not well after the upgrade of " + n.Name}
 	return run.Until(ctx, ms.Spec, rule, ms.etcdSick)
 }
 

@@ -7,14 +7,11 @@ import (
 	"net"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
@@ -138,20 +135,20 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 		Poll:    run.LookEvery,
 	}
 	if n.Role == spec.Agent {
-		step.Diff = func(have k3s.State) drift.Diff {
+		step.Diff = func(have k3s.State) converge.Diff {
 			agent, err := k3sAgent(ms.Spec, n)
 			if err != nil {
-				return drift.Missing(err.Error())
+				return converge.Missing(err.Error())
 			}
 			return agent.Diff(have)
 		}
 		step.Apply = func(ctx context.Context, have k3s.State) error { return ms.bringAgent(ctx, n, have) }
 		return step
 	}
-	step.Diff = func(have k3s.State) drift.Diff {
+	step.Diff = func(have k3s.State) converge.Diff {
 		srv, err := k3sServer(ms.Spec, n, ms.joins(n, have))
 		if err != nil {
-			return drift.Missing(err.Error())
+			return converge.Missing(err.Error())
 		}
 		return srv.Diff(have)
 	}
@@ -185,7 +182,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 		return have, converge.Permanent(Unfinished(n.Name, have))
 	}
 	for _, o := range have.Others {
-		progress.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
+		converge.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
 	if stale(have, ks.Spec.K3s.Version) {
 		if err := ks.checkVersion(string(n.Role), have.Version); err != nil {
@@ -254,8 +251,8 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 
 // configured applies other settings to K3s by calling do. If K3s runs and must restart for
 // them, the node first waits for its turn.
-func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, d drift.Diff, do func(context.Context) error) error {
-	if have.Running() && d.Effect() == drift.Restart {
+func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, d converge.Diff, do func(context.Context) error) error {
+	if have.Running() && d.Effect() == converge.Restart {
 		return ms.RestartK3s(ctx, n, do)
 	}
 	return do(ctx)
@@ -266,7 +263,7 @@ func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, 
 // there must not be a second one with the same address.
 func (ms *Members) clusterOfOthers(ctx context.Context, n spec.Node) (token secret.Value, err error) {
 	var unformed error
-	rule := wait.Rule{What: "asking the other servers whether they have the cluster", Limit: nodes.BootTime}
+	rule := converge.WaitRule{What: "asking the other servers whether they have the cluster", Limit: nodes.BootTime}
 	err = run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		if token, unformed = ms.token(ctx, n.Name, k3s.Token); errors.Is(unformed, ErrUnformed) {
 			return "", nil

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/converge"
 	whole "github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -130,14 +129,14 @@ func (ks *Kubernetes) KubeconfigStep() *converge.Resource[[]byte] {
 			}
 			return os.ReadFile(path)
 		},
-		Diff: func(have []byte) drift.Diff {
+		Diff: func(have []byte) converge.Diff {
 			switch {
 			case have == nil:
-				return drift.Diff{{Want: path, Effect: drift.Update}}
+				return converge.Diff{{Want: path, Effect: converge.Update}}
 			case !bytes.Equal(have, want):
-				return drift.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: drift.Update}}
+				return converge.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: converge.Update}}
 			case !kept && ks.Hosts.Unsaved():
-				return drift.Diff{{Want: ks.Hosts.Path(), Effect: drift.Update}}
+				return converge.Diff{{Want: ks.Hosts.Path(), Effect: converge.Update}}
 			}
 			return nil
 		},

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -26,18 +23,18 @@ func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 	return &converge.Resource[*kube.Node]{
 		ID:      "node/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) { return ms.ObserveNode(ctx, n.Name) },
-		Diff: func(have *kube.Node) drift.Diff {
+		Diff: func(have *kube.Node) converge.Diff {
 			if have == nil {
-				return drift.Diff{{Have: "not registered", Want: "Ready", Effect: drift.Create}}
+				return converge.Diff{{Have: "not registered", Want: "Ready", Effect: converge.Create}}
 			}
 			d := marks.Diff(*have)
 			if !have.Ready {
-				d = append(d, drift.Field{Path: "status", Have: "not ready: " + have.Reason, Want: "Ready", Effect: drift.Create})
+				d = append(d, converge.Field{Path: "status", Have: "not ready: " + have.Reason, Want: "Ready", Effect: converge.Create})
 			}
 			if have.Cordoned {
-				d = append(d, drift.Field{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: drift.Update})
+				d = append(d, converge.Field{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: converge.Update})
 			}
-			return append(d, drift.Compare("version", have.Version, ms.Spec.K3s.Version, drift.Restart)...)
+			return append(d, converge.Compare("version", have.Version, ms.Spec.K3s.Version, converge.Restart)...)
 		},
 		Costs: ms.costsOfMarks(n, marks),
 		Apply: func(ctx context.Context, have *kube.Node) error {
@@ -103,7 +100,7 @@ func (ts *Turns) Drain(ctx context.Context, node string) (*kube.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	progress.Say(ctx, "draining %s", node)
+	converge.Say(ctx, "draining %s", node)
 	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true, May: func(ctx context.Context) error { return ts.stillMay(ctx, was) }})
 }
 
@@ -150,7 +147,7 @@ func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
 	if n, ours := ts.Spec.Node(node); ours && ts.onlyServer(n) {
 		return nil
 	}
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: "deleting the Node " + node, Limit: forgetTime, Late: "the Node " + node + " is not gone",
 		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; K3s removes its own once etcd has let the server go, for which more than half of the servers must run", printable.Word(node)),
 	}
@@ -172,7 +169,7 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	if n.Role == spec.Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	err := ms.registered(ctx, n, wait.Rule{Limit: registerTime})
+	err := ms.registered(ctx, n, converge.WaitRule{Limit: registerTime})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -181,8 +178,8 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	defer done()
-	progress.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
-	again := wait.Rule{
+	converge.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
+	again := converge.WaitRule{
 		Limit: ReadyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
 		Hint: fmt.Sprintf("journalctl -u %s there says why; homelab node:replace -node=%s recreates the machine", printable.Word(unit), printable.Word(n.Name)),
 	}
@@ -204,7 +201,7 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 const registerTime = time.Minute
 
 // registered waits until the cluster has a node.
-func (ms *Members) registered(ctx context.Context, n spec.Node, r wait.Rule) error {
+func (ms *Members) registered(ctx context.Context, n spec.Node, r converge.WaitRule) error {
 	r.What = "waiting for " + n.Name + " to register"
 	return run.Until(ctx, ms.Spec, r, func(ctx context.Context) (string, error) {
 		have, err := ms.ObserveNode(ctx, n.Name)

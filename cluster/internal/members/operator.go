@@ -14,12 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -33,11 +30,11 @@ func (gs *GPUs) NoPluginStep() *converge.Resource[[]kube.Ref] {
 	return &converge.Resource[[]kube.Ref]{
 		ID:      "device-plugin",
 		Observe: gs.ownPlugins,
-		Diff: func(have []kube.Ref) drift.Diff {
-			var d drift.Diff
+		Diff: func(have []kube.Ref) converge.Diff {
+			var d converge.Diff
 			for _, r := range have {
 				path := strings.Replace(r.String(), " ", "/", 1)
-				d = append(d, drift.Field{Path: path, Have: "there", Effect: drift.Remove, Note: "the GPU operator offers the GPUs"})
+				d = append(d, converge.Field{Path: path, Have: "there", Effect: converge.Remove, Note: "the GPU operator offers the GPUs"})
 			}
 			return d
 		},
@@ -47,12 +44,12 @@ func (gs *GPUs) NoPluginStep() *converge.Resource[[]kube.Ref] {
 				return err
 			}
 			for _, r := range have {
-				progress.Say(ctx, "removing %s", r)
+				converge.Say(ctx, "removing %s", r)
 				if err := client.Delete(ctx, pluginObject(r)); err != nil {
 					return err
 				}
 			}
-			rule := wait.Rule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.LookEvery, Late: "the device plugin's pods have not ended"}
+			rule := converge.WaitRule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.LookEvery, Late: "the device plugin's pods have not ended"}
 			return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
 				pods, err := client.List(ctx, "v1", "Pod", nvidia.PluginName, "app.kubernetes.io/name")
 				pods = slices.DeleteFunc(pods, func(u unstructured.Unstructured) bool { return !isPlugin(u) })
@@ -133,7 +130,7 @@ func (gs *GPUs) RuntimeStep(n spec.Node, namespace, driverPods string) *converge
 				unit = k3s.RoleAgent.Unit()
 			}
 			return gs.RestartK3s(ctx, n, func(ctx context.Context) error {
-				progress.Say(ctx, "restarting %s on %s, so that it finds NVIDIA's runtime", unit, n.Name)
+				converge.Say(ctx, "restarting %s on %s, so that it finds NVIDIA's runtime", unit, n.Name)
 				return remote.Run(ctx, gs.Nodes.Root(n.Name), "systemctl", "restart", unit)
 			})
 		},
@@ -143,7 +140,7 @@ func (gs *GPUs) RuntimeStep(n spec.Node, namespace, driverPods string) *converge
 // waitOperator waits until the operator has installed the runtime. A driver whose image does not
 // exist ends the wait (failure N7).
 func (gs *GPUs) waitOperator(ctx context.Context, n spec.Node, namespace, driverPods string) error {
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: "waiting for the GPU operator on " + n.Name, Limit: operatorTime, Poll: 2 * run.LookEvery,
 		Late: "the GPU operator has not installed driver and toolkit on " + n.Name,
 		Hint: "kubectl -n " + namespace + " get pods,events shows more",

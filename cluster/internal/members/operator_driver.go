@@ -10,12 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/nvidia"
 )
@@ -47,17 +44,17 @@ func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restar
 			}
 			return gs.containedDriver(ctx, "Pod", namespace, prefix, n.Name)
 		},
-		Diff: func(have contained) drift.Diff {
+		Diff: func(have contained) converge.Diff {
 			if have.pod == "" || have.is(version, gs.Spec.NVIDIA.Flavour) {
 				return nil
 			}
 			image := have.image[strings.LastIndexByte(have.image, ':')+1:]
-			d := drift.Field{Path: "driver", Have: strings.TrimSpace(image + " " + have.modules), Want: version + " " + gs.Spec.NVIDIA.Flavour, Effect: drift.Restart}
+			d := converge.Field{Path: "driver", Have: strings.TrimSpace(image + " " + have.modules), Want: version + " " + gs.Spec.NVIDIA.Flavour, Effect: converge.Restart}
 			if n.External {
-				d.Effect = drift.Create
+				d.Effect = converge.Create
 				d.Note = fmt.Sprintf("the machine is external: homelab node:drain -node=%s, delete the pod %s of %s, restart the machine, and homelab node:uncordon -node=%[1]s", printable.Word(n.Name), have.pod, namespace)
 			}
-			return drift.Diff{d}
+			return converge.Diff{d}
 		},
 		Costs: gs.costsOfOperatorDriver(n, words),
 	}
@@ -74,7 +71,7 @@ func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restar
 			if err != nil {
 				return err
 			}
-			progress.Say(ctx, "deleting the pod %s, and restarting %s with driver %s", have.pod, n.Name, version)
+			converge.Say(ctx, "deleting the pod %s, and restarting %s with driver %s", have.pod, n.Name, version)
 			pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: have.pod}}
 			if err := client.Delete(ctx, pod); err != nil {
 				return err
@@ -85,8 +82,8 @@ func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restar
 	return step
 }
 
-func (gs *GPUs) costsOfOperatorDriver(n spec.Node, words string) func(context.Context, contained, drift.Diff) []converge.Cost {
-	return func(ctx context.Context, _ contained, _ drift.Diff) []converge.Cost {
+func (gs *GPUs) costsOfOperatorDriver(n spec.Node, words string) func(context.Context, contained, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ contained, _ converge.Diff) []converge.Cost {
 		return gs.Upgrades(ctx, words+" is loaded by a restart", n)
 	}
 }
@@ -94,7 +91,7 @@ func (gs *GPUs) costsOfOperatorDriver(n spec.Node, words string) func(context.Co
 // waitPolicy waits until the operator's DaemonSet has the driver of the file: the pod of an older one
 // would come back as it was.
 func (gs *GPUs) waitPolicy(ctx context.Context, n spec.Node, namespace, prefix, version string) error {
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: "waiting for the GPU operator to take over driver " + version, Limit: ReadyTime, Late: "the GPU operator did not take over driver " + version,
 		Hint: "kubectl -n " + namespace + " logs deployment/gpu-operator says why",
 	}

@@ -8,9 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -18,10 +17,10 @@ import (
 
 // PluginStep keeps the device plugin as in the file. The API server does the comparison: a
 // dry run returns what applying would change.
-func (gs *GPUs) PluginStep() *converge.Resource[drift.Diff] {
-	return &converge.Resource[drift.Diff]{
+func (gs *GPUs) PluginStep() *converge.Resource[converge.Diff] {
+	return &converge.Resource[converge.Diff]{
 		ID: "device-plugin",
-		Observe: func(ctx context.Context) (drift.Diff, error) {
+		Observe: func(ctx context.Context) (converge.Diff, error) {
 			objects, err := PluginObjects(gs.Spec)
 			if err != nil {
 				return nil, converge.Permanent(err)
@@ -32,9 +31,9 @@ func (gs *GPUs) PluginStep() *converge.Resource[drift.Diff] {
 			}
 			return client.Diff(ctx, objects...)
 		},
-		Diff:  func(d drift.Diff) drift.Diff { return d },
+		Diff:  func(d converge.Diff) converge.Diff { return d },
 		Costs: gs.costsOfPlugin,
-		Apply: func(ctx context.Context, _ drift.Diff) error {
+		Apply: func(ctx context.Context, _ converge.Diff) error {
 			objects, err := PluginObjects(gs.Spec)
 			if err != nil {
 				return err

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -34,7 +32,7 @@ func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) e
 	}
 	var over error // set if waiting does not help
 	deleted := false
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: "looking for the Node of an earlier " + n.Name, Limit: forgetTime,
 		Late: "the Node of an earlier " + n.Name + " could not be read",
 	}
@@ -52,7 +50,7 @@ func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) e
 			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s on another machine, and K3s was never started on this one: rename one of the two", n.Name))
 			return n.Name + " is Ready, although its machine is new: waiting until Kubernetes notices that the old machine is gone", nil
 		}
-		progress.Say(ctx, "deleting the Node of an earlier %s", n.Name)
+		converge.Say(ctx, "deleting the Node of an earlier %s", n.Name)
 		if err := client.DeleteNode(ctx, n.Name); err != nil {
 			return "", err
 		}

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
@@ -19,7 +19,7 @@ const rollTime = 10 * time.Minute
 // newer than any API server that it talks to (Kubernetes' version skew policy).
 func (ts *Turns) serversFirst(ctx context.Context) error {
 	servers := ts.Spec.Servers()
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: "waiting until the servers are upgraded", Limit: time.Duration(len(servers)) * rollTime,
 		Late: "not all servers were upgraded",
 	}
@@ -46,7 +46,7 @@ func (ts *Turns) serversFirst(ctx context.Context) error {
 // down, another server takes the address over first. The API reports ready when its etcd
 // member is ready.
 func (ks *Kubernetes) APIBack(ctx context.Context, limit time.Duration) error {
-	rule := wait.Rule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
+	rule := converge.WaitRule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
 	return run.Until(ctx, ks.Spec, rule, func(ctx context.Context) (string, error) {
 		if problem, err := ks.dialAPI(ctx); problem != "" || err != nil {
 			return problem, err

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // turnOf is turn for a node that stays up while others are down. Those may need a turn to
@@ -45,7 +44,7 @@ func (ts *Turns) turn(ctx context.Context, who string) (done func(), err error) 
 	if ctx.Value(hasTurn{}) != nil { // a step within another one's turn
 		return func() {}, nil
 	}
-	progress.Say(ctx, "waiting for another node to come back")
+	converge.Say(ctx, "waiting for another node to come back")
 	select {
 	case ts.restarting <- struct{}{}:
 	case <-ctx.Done():
@@ -96,13 +95,13 @@ func (u *Unhealthy) Refuses(name string) error {
 
 // waitAway waits until no other node is down.
 func (ts *Turns) waitAway(ctx context.Context, n spec.Node, away awayCheck) error {
-	rule := wait.Rule{
+	rule := converge.WaitRule{
 		What: n.Name + " does not go down while another node is down", Limit: nodes.BootTime + ReadyTime,
 		Late: n.Name + " stays up: not every other node was healthy",
 	}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		if err := run.Of[Unhealthy](ctx).Refuses(n.Name); err != nil {
-			return "", wait.Permanent(err)
+			return "", converge.Permanent(err)
 		}
 		return away(ctx, n)
 	})

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // gpuPoll is how often a node is asked for pods that hold GPUs. Such pods run for hours.
@@ -98,8 +96,8 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 		return limit, err
 	}
 	if limit > 0 {
-		rule := wait.Rule{What: n.Name + " waits for pods that hold GPUs", Limit: limit, Poll: gpuPoll}
-		err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+		rule := converge.WaitRule{What: n.Name + " waits for pods that hold GPUs", Limit: limit, Poll: gpuPoll}
+		err = converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 			now, err := ts.heldNow(ctx, n)
 			if err == nil {
 				held = now
@@ -109,7 +107,7 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 			}
 			return strings.Join(now, ", ") + "; " + then, err
 		})
-		var over *wait.Error
+		var over *converge.WaitError
 		switch {
 		case err == nil:
 			return limit - time.Since(start), nil
@@ -118,7 +116,7 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 		}
 	}
 	if ts.evicts() {
-		progress.Say(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
+		converge.Say(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
 		return 0, nil
 	}
 	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab cluster:up again; "+

@@ -5,9 +5,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
@@ -17,11 +16,11 @@ func (ks *Kubernetes) VIPStep() *converge.Resource[string] {
 	return &converge.Resource[string]{
 		ID:      "api/" + ks.Spec.APIAddress().String(),
 		Observe: ks.dialAPI,
-		Diff: func(problem string) drift.Diff {
+		Diff: func(problem string) converge.Diff {
 			if problem == "" {
 				return nil
 			}
-			return drift.Diff{{Have: problem, Want: "the API answers at " + addr, Effect: drift.Create}}
+			return converge.Diff{{Have: problem, Want: "the API answers at " + addr, Effect: converge.Create}}
 		},
 		Settle: APITime,
 	}

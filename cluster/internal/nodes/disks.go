@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/datadisk"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -36,7 +35,7 @@ func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskSeen] 
 	return &converge.Resource[map[string]diskSeen]{
 		ID:      "disks/" + n.Name,
 		Observe: func(ctx context.Context) (map[string]diskSeen, error) { return ns.lookAtDisks(ctx, n) },
-		Diff:    func(have map[string]diskSeen) drift.Diff { return diffDisks(n, have) },
+		Diff:    func(have map[string]diskSeen) converge.Diff { return diffDisks(n, have) },
 		Apply: func(ctx context.Context, have map[string]diskSeen) error {
 			var args []string
 			for _, d := range MountedDisks(n) {
@@ -100,16 +99,16 @@ func parseDisks(text string) (map[string]diskSeen, error) {
 	return all, nil
 }
 
-func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
-	var out drift.Diff
+func diffDisks(n spec.Node, all map[string]diskSeen) converge.Diff {
+	var out converge.Diff
 	for _, d := range MountedDisks(n) {
 		have := all[d.Name]
 		add := func(path, have, want string) {
-			out = append(out, drift.Field{Path: d.Name + "/" + path, Have: have, Want: want, Effect: drift.Update})
+			out = append(out, converge.Field{Path: d.Name + "/" + path, Have: have, Want: want, Effect: converge.Update})
 		}
 		switch {
 		case !have.present:
-			out = append(out, drift.Field{Path: d.Name, Have: "not visible in the guest", Want: "a disk with this serial", Effect: drift.Create})
+			out = append(out, converge.Field{Path: d.Name, Have: "not visible in the guest", Want: "a disk with this serial", Effect: converge.Create})
 			continue
 		case have.fs == "":
 			add("filesystem", "blank", d.FS)
@@ -131,7 +130,7 @@ func diffDisks(n spec.Node, all map[string]diskSeen) drift.Diff {
 const Detached = "detached"
 
 // UnmountRemoved unmounts the disks that a VM is about to lose. A disk in use stays.
-func (ns *Nodes) UnmountRemoved(ctx context.Context, n spec.Node, diff drift.Diff, vm *proxmox.VM) error {
+func (ns *Nodes) UnmountRemoved(ctx context.Context, n spec.Node, diff converge.Diff, vm *proxmox.VM) error {
 	var serials []string
 	for _, f := range diff {
 		slot, _ := strings.CutPrefix(f.Path, "disk/")

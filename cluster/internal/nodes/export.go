@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -121,24 +120,24 @@ func parseTable(text string) []string {
 	return out
 }
 
-func (e exports) diff(have exportsSeen) drift.Diff {
-	var d drift.Diff
+func (e exports) diff(have exportsSeen) converge.Diff {
+	var d converge.Diff
 	if have.service != "active" {
-		d = append(d, drift.Field{Path: "nfs-server", Have: have.service, Want: "active", Effect: drift.Create})
+		d = append(d, converge.Field{Path: "nfs-server", Have: have.service, Want: "active", Effect: converge.Create})
 	}
 	if have.file != e.file() {
-		d = append(d, drift.Field{Path: "exports", Have: brief(have.file), Want: brief(e.file()), Effect: drift.Update})
+		d = append(d, converge.Field{Path: "exports", Have: brief(have.file), Want: brief(e.file()), Effect: converge.Update})
 	}
 	pairs := e.pairs()
 	for _, want := range pairs {
 		if !slices.Contains(have.table, want) {
-			d = append(d, drift.Field{Path: "export", Want: want, Effect: drift.Create})
+			d = append(d, converge.Field{Path: "export", Want: want, Effect: converge.Create})
 		}
 	}
 	for _, pair := range have.table {
 		path, _, _ := strings.Cut(pair, " ")
 		if slices.Contains(e.paths, path) && !slices.Contains(pairs, pair) {
-			d = append(d, drift.Field{Path: "export", Have: pair, Effect: drift.Remove})
+			d = append(d, converge.Field{Path: "export", Have: pair, Effect: converge.Remove})
 		}
 	}
 	return d
@@ -146,8 +145,8 @@ func (e exports) diff(have exportsSeen) drift.Diff {
 
 // costs are the networks that lose access to a folder. Clients there lose it at once, and
 // programs that read or write it hang or fail.
-func (e exports) costs(server string) func(context.Context, exportsSeen, drift.Diff) []converge.Cost {
-	return func(_ context.Context, have exportsSeen, _ drift.Diff) []converge.Cost {
+func (e exports) costs(server string) func(context.Context, exportsSeen, converge.Diff) []converge.Cost {
+	return func(_ context.Context, have exportsSeen, _ converge.Diff) []converge.Cost {
 		ours := map[string]bool{}
 		for line := range strings.Lines(have.file) {
 			pair, _, _ := strings.Cut(line, "(")

@@ -7,11 +7,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -53,11 +51,11 @@ func (ns *Nodes) ExternalStep(n spec.Node) *converge.Resource[string] {
 	return &converge.Resource[string]{
 		ID:      "login/" + n.Name,
 		Observe: func(ctx context.Context) (problem string, err error) { return ns.lookAtExternal(ctx, n) },
-		Diff: func(problem string) drift.Diff {
+		Diff: func(problem string) converge.Diff {
 			if problem == "" {
 				return nil
 			}
-			return drift.Diff{{Have: problem, Want: "a login over SSH", Effect: drift.Create}}
+			return converge.Diff{{Have: problem, Want: "a login over SSH", Effect: converge.Create}}
 		},
 		Settle: ExternalTime,
 		Poll:   run.LookEvery,
@@ -86,7 +84,7 @@ func (ns *Nodes) lookAtExternal(ctx context.Context, n spec.Node) (problem strin
 	case errors.As(err, &key), errors.Is(err, errNoHostKey):
 		return "", converge.Permanent(err)
 	}
-	progress.Say(ctx, "%s", printable.FirstLine(err.Error()))
+	converge.Say(ctx, "%s", printable.FirstLine(err.Error()))
 	return printable.FirstLine(err.Error()), nil
 }
 

@@ -15,12 +15,9 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -179,12 +176,12 @@ func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[inside] {
 	return &converge.Resource[inside]{
 		ID:      "guest/" + n.Name,
 		Observe: func(ctx context.Context) (inside, error) { return ns.lookInside(ctx, n) },
-		Diff: func(s inside) drift.Diff {
+		Diff: func(s inside) converge.Diff {
 			if s.problem != "" {
-				return drift.Diff{{Have: s.problem, Want: "a login over SSH", Effect: drift.Create}}
+				return converge.Diff{{Have: s.problem, Want: "a login over SSH", Effect: converge.Create}}
 			}
 			if s.status.State != cloudinit.Done {
-				return drift.Diff{{Path: "first boot", Have: string(s.status.State), Want: "done", Effect: drift.Create, Note: s.doing}}
+				return converge.Diff{{Path: "first boot", Have: string(s.status.State), Want: "done", Effect: converge.Create, Note: s.doing}}
 			}
 			return nil
 		},
@@ -218,7 +215,7 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	var auth *ssh.AuthError
 	switch {
 	case err == nil:
-	case wait.IsPermanent(err):
+	case converge.IsPermanent(err):
 		return inside{}, err
 	case ctx.Err() != nil:
 		return inside{}, ctx.Err()
@@ -238,7 +235,7 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	case errors.As(err, &wrong):
 		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, ns.agentHint(ctx, n)))
 	default:
-		progress.Say(ctx, "%s", printable.FirstLine(err.Error()))
+		converge.Say(ctx, "%s", printable.FirstLine(err.Error()))
 		return ns.withoutLogin(ctx, n, err)
 	}
 	status, err := cloudinit.ParseStatus(out)
@@ -259,7 +256,7 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 
 // WaitBooted waits until this run can log in to a node again.
 func (ns *Nodes) WaitBooted(ctx context.Context, n spec.Node) error {
-	rule := wait.Rule{What: "waiting for " + n.Name + " to boot", Limit: BootTime, Late: n.Name + " did not come back", Strict: true}
+	rule := converge.WaitRule{What: "waiting for " + n.Name + " to boot", Limit: BootTime, Late: n.Name + " did not come back", Strict: true}
 	return run.Until(ctx, ns.Spec, rule, func(ctx context.Context) (string, error) {
 		seen, err := ns.lookInside(ctx, n)
 		if err != nil || seen.problem == "" && seen.status.State == cloudinit.Done {

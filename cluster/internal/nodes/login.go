@@ -13,12 +13,9 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -49,8 +46,8 @@ type locked struct {
 	asks bool          // adding our keys needs consent
 }
 
-func (m locked) field() drift.Field {
-	f := drift.Field{Path: m.node.Name, Have: "accepts no key of this run", Want: "this run's keys, through its guest agent", Effect: drift.Update}
+func (m locked) field() converge.Field {
+	f := converge.Field{Path: m.node.Name, Have: "accepts no key of this run", Want: "this run's keys, through its guest agent", Effect: converge.Update}
 	if m.open {
 		f.Have, f.Want = "lacks keys of the file", "all of ssh.publicKeys"
 	}
@@ -111,13 +108,13 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 				return nil, converge.Permanent(ns.noLoginError(shut...))
 			}
 			for _, m := range shut { // its own step reports it; other machines go on
-				progress.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, printable.FirstLine(m.why.Error()))
+				converge.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, printable.FirstLine(m.why.Error()))
 			}
 			ns.logins.set(all, shut)
 			return all, nil
 		},
-		Diff: func(all []locked) drift.Diff {
-			var d drift.Diff
+		Diff: func(all []locked) converge.Diff {
+			var d converge.Diff
 			for _, m := range all {
 				d = append(d, m.field())
 			}
@@ -128,7 +125,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 				if err := ns.same(ctx, m); err != nil { // the ones before took a while
 					return err
 				}
-				progress.Say(ctx, "adding keys to %s", m.node.Name)
+				converge.Say(ctx, "adding keys to %s", m.node.Name)
 				if _, err := ns.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
 					return fmt.Errorf("add keys to %s: %w", m.node.Name, err)
 				}
@@ -144,7 +141,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 func (ns *Nodes) same(ctx context.Context, m locked) error {
 	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), m.node.Name)
 	if err == nil && (vm == nil || vm.Identity() != m.vm) {
-		err = wait.Passing(fmt.Errorf("%s is another machine since it was looked at", m.node.Name))
+		err = converge.Passing(fmt.Errorf("%s is another machine since it was looked at", m.node.Name))
 	}
 	return err
 }
@@ -154,7 +151,7 @@ const whyAsk = "no server of the cluster knows a key of this run: the cluster wa
 
 // costsOfLogin asks before our keys go into machines that may belong to someone else. Otherwise
 // anyone with a token for the hosts and the cluster's name in a file would get in.
-func costsOfLogin(_ context.Context, all []locked, _ drift.Diff) (out []converge.Cost) {
+func costsOfLogin(_ context.Context, all []locked, _ converge.Diff) (out []converge.Cost) {
 	for _, m := range all {
 		if m.asks {
 			out = append(out, converge.Cost{Machine: m.node.Name, Thing: m.vm, Kind: converge.Enters, Why: whyAsk})
@@ -222,8 +219,8 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) || ns.Proxmox.Agents.Uptime(ctx, vm) > BootTime {
 			break
 		}
-		progress.Say(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)
-		if err := wait.Pause(ctx, 2*time.Second); err != nil {
+		converge.Say(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)
+		if err := converge.Pause(ctx, 2*time.Second); err != nil {
 			return nil, err
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -58,7 +58,7 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 		m, err = ns.askKeys(ctx, n, vm)
 		return m, unseen, err
 	case limited.Err() != nil:
-		progress.Say(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
+		converge.Say(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
 		return nil, silent, nil
 	}
 	return nil, unseen, nil

@@ -6,9 +6,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -40,11 +39,11 @@ func (ns *Nodes) PasswordStep(n spec.Node) *converge.Resource[bool] {
 			fields := strings.Split(string(out), ":")
 			return len(fields) > 1 && fields[1] == want.Reveal(), nil
 		},
-		Diff: func(same bool) drift.Diff {
+		Diff: func(same bool) converge.Diff {
 			if same {
 				return nil
 			}
-			return drift.Diff{{Path: "password of " + user, Have: "different or not set", Want: "the one of the file", Effect: drift.Update}}
+			return converge.Diff{{Path: "password of " + user, Have: "different or not set", Want: "the one of the file", Effect: converge.Update}}
 		},
 		Apply: func(ctx context.Context, _ bool) error {
 			hash, err := passwordHash(ns.Spec)

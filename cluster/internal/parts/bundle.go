@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -17,20 +16,20 @@ import (
 const bundleTime = 15 * time.Minute
 
 // bundleStep waits until Fleet has deployed a part as it is in the last commit.
-func (s *Steps) bundleStep(p addon.Piece) *converge.Resource[drift.Diff] {
-	return &converge.Resource[drift.Diff]{
+func (s *Steps) bundleStep(p addon.Piece) *converge.Resource[converge.Diff] {
+	return &converge.Resource[converge.Diff]{
 		ID: "fleet/" + p.Name,
-		Observe: func(ctx context.Context) (drift.Diff, error) {
+		Observe: func(ctx context.Context) (converge.Diff, error) {
 			state, pending, err := s.fleetState(ctx)
 			if err != nil {
 				return nil, err
 			}
 			if pending {
-				return drift.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: drift.Update}}, nil
+				return converge.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: converge.Update}}, nil
 			}
 			return state.Part(p.Name), nil
 		},
-		Diff:   func(d drift.Diff) drift.Diff { return d },
+		Diff:   func(d converge.Diff) converge.Diff { return d },
 		Settle: bundleTime,
 		Poll:   run.LookEvery,
 		Hint:   "homelab fleet:status shows which object blocks it; run it again to continue",

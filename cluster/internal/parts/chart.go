@@ -10,9 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
@@ -46,12 +45,12 @@ func (s *Steps) chartSource() helm.Source {
 // chartSeen is a release, the objects before it, and the values and settings for both.
 type chartSeen struct {
 	part    addon.Piece
-	around  drift.Diff
+	around  converge.Diff
 	release helm.State
 	theirs  map[string]any // charts.values of the part
 }
 
-func (s chartSeen) diff() drift.Diff {
+func (s chartSeen) diff() converge.Diff {
 	return withoutRecord(slices.Concat(s.around, markUserValues(s.release.Diff(), s.theirs)))
 }
 

@@ -7,9 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
@@ -56,12 +54,12 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 			}
 			_ = g.Wait() // errs has all errors
 			err = errors.Join(errs...)
-			if !wait.IsPassing(err) { // a repository may be down for a while
+			if !converge.IsPassing(err) { // a repository may be down for a while
 				err = converge.Permanent(err)
 			}
 			return struct{}{}, err
 		},
-		Diff: func(struct{}) drift.Diff { return nil },
+		Diff: func(struct{}) converge.Diff { return nil },
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
@@ -28,7 +27,7 @@ func Unseen(err error) []converge.Loss {
 
 // costsOfChart is what a changed release destroys: the parts that it replaces, and claims
 // that it no longer has.
-func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) []converge.Cost {
+func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d converge.Diff) []converge.Cost {
 	out := append(s.costsOfClaims(ctx, d), s.costsOfOperator(ctx, seen.part.Name, d)...)
 	for _, name := range seen.part.Replaces {
 		client, err := s.Kube(ctx)
@@ -48,11 +47,11 @@ func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d drift.Diff) 
 
 // costsOfClaims are the claims among the objects that a part had in an earlier file. If a volume
 // is kept without its claim, its data is not lost.
-func (s *Steps) costsOfClaims(ctx context.Context, d drift.Diff) []converge.Cost {
+func (s *Steps) costsOfClaims(ctx context.Context, d converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, f := range d {
 		name, ok := strings.CutPrefix(f.Path, "persistentvolumeclaim/")
-		if !ok || f.Effect != drift.Remove {
+		if !ok || f.Effect != converge.Remove {
 			continue
 		}
 		cost := converge.Cost{Machine: name, Sort: "claim", Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
@@ -98,10 +97,10 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 
 // costsOfPush are the bundles that a push removes from Git: Fleet deletes what it has
 // deployed from them.
-func costsOfPush(_ context.Context, _ *fleet.Repo, d drift.Diff) []converge.Cost {
+func costsOfPush(_ context.Context, _ *fleet.Repo, d converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, f := range d {
-		if f.Effect == drift.Remove && path.Base(f.Path) == "fleet.yaml" {
+		if f.Effect == converge.Remove && path.Base(f.Path) == "fleet.yaml" {
 			out = append(out, converge.Cost{
 				Machine: path.Dir(f.Path), Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it",
 				Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},

@@ -10,10 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -25,12 +24,12 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("no way there")
 		s := New(Config{Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
-		out := s.costsOfChart(run.Begin(t.Context()), chartSeen{part: addon.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, drift.Diff{
-			{Path: "service/hub/proxy", Effect: drift.Remove},
-			{Path: "persistentvolumeclaim/hub/kept", Effect: drift.Update},
-			{Path: "persistentvolumeclaim/hub/db", Effect: drift.Remove},
-			{Path: "service/hub/api", Effect: drift.Remove},
-			{Path: "persistentvolumeclaim/hub/homes", Effect: drift.Remove},
+		out := s.costsOfChart(run.Begin(t.Context()), chartSeen{part: addon.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, converge.Diff{
+			{Path: "service/hub/proxy", Effect: converge.Remove},
+			{Path: "persistentvolumeclaim/hub/kept", Effect: converge.Update},
+			{Path: "persistentvolumeclaim/hub/db", Effect: converge.Remove},
+			{Path: "service/hub/api", Effect: converge.Remove},
+			{Path: "persistentvolumeclaim/hub/homes", Effect: converge.Remove},
 		})
 		require.Len(t, out, 3)
 		for i, name := range []string{"hub/db", "hub/homes", "metallb"} {
@@ -49,27 +48,29 @@ func TestCostsOfTheOperator(t *testing.T) {
 		away := errors.New("no way there")
 		s := New(Config{Spec: &spec.Spec{Nodes: []spec.Node{{Name: "wk1", GPUs: spec.GPURequest{Count: 2}}, {Name: "wk2"}}},
 			Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
-		costs := func(part string, d ...drift.Field) []converge.Cost {
+		costs := func(part string, d ...converge.Field) []converge.Cost {
 			return s.costsOfChart(run.Begin(t.Context()), chartSeen{part: addon.Piece{Part: chart.Part{Name: part}}}, d)
 		}
-		version := drift.Field{Path: "values/driver/version", Have: "580.126.20", Want: "595.91.07", Effect: drift.Update}
+		version := converge.Field{Path: "values/driver/version", Have: "580.126.20", Want: "595.91.07", Effect: converge.Update}
 		assert.Empty(t, costs(addon.GPUOperatorName, version), "each node says that itself")
-		out := costs(addon.GPUOperatorName, drift.Field{Path: "values/driver/enabled", Have: "true", Want: "false"})
+		out := costs(addon.GPUOperatorName, converge.Field{Path: "values/driver/enabled", Have: "true", Want: "false"})
 		require.Len(t, out, 1)
 		assert.Equal(t, "GPUs of wk1", out[0].Machine)
 		assert.Equal(t, converge.Stops, out[0].Kind)
 		assert.Contains(t, out[0].Users[0].Text, "cannot find out whose work ends: no way there")
-		assert.Len(t, costs(addon.GPUOperatorName, drift.Field{Path: "values/devicePlugin/config/default", Have: "mps-4", Want: "none"}), 1)
-		assert.Empty(t, costs(addon.GPUOperatorName, drift.Field{Path: "values/devicePlugin/config/default", Have: "none", Want: "mps-4"}))
-		assert.Empty(t, costs(addon.GPUOperatorName, drift.Field{Path: "values/driver/version", Want: "580.126.20", Effect: drift.Create}))
+		assert.Len(t, costs(addon.GPUOperatorName, converge.Field{Path: "values/devicePlugin/config/default", Have: "mps-4", Want: "none"}), 1)
+		assert.Empty(t, costs(addon.GPUOperatorName, converge.Field{Path: "values/devicePlugin/config/default", Have: "none", Want: "mps-4"}))
+		assert.Empty(t, costs(addon.GPUOperatorName, converge.Field{Path: "values/driver/version", Want: "580.126.20", Effect: converge.Create}))
 		assert.Empty(t, costs("monitoring", version))
 	})
 }
 
 // A bundle goes when its fleet.yaml does; what else changes in Git is rolled over.
 func TestWhatAPushTakesAway(t *testing.T) {
-	gone := func(path string) drift.Field { return drift.Field{Path: path, Have: "there", Effect: drift.Remove} }
-	costs := costsOfPush(t.Context(), nil, drift.Diff{
+	gone := func(path string) converge.Field {
+		return converge.Field{Path: path, Have: "there", Effect: converge.Remove}
+	}
+	costs := costsOfPush(t.Context(), nil, converge.Diff{
 		gone("monitoring/fleet.yaml"), gone("monitoring/values.yaml"), gone("nfs/old.yaml"), {Path: "hub/fleet.yaml", Want: "changed"},
 	})
 	assert.Equal(t, []converge.Cost{{

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube"
@@ -75,11 +74,11 @@ func (s *Steps) fleetStep() *converge.Resource[string] {
 			}
 			return fleet.Ready(ctx, client)
 		},
-		Diff: func(why string) drift.Diff {
+		Diff: func(why string) converge.Diff {
 			if why == "" {
 				return nil
 			}
-			return drift.Diff{{Have: why, Want: "Fleet deploys to this cluster", Effect: drift.Create}}
+			return converge.Diff{{Have: why, Want: "Fleet deploys to this cluster", Effect: converge.Create}}
 		},
 		Settle: fleetTime,
 		Poll:   run.LookAtGit,

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -27,10 +27,10 @@ import (
 // A permanent error of Git ends the wait at once; one that may pass does not.
 func TestGitErrorsThatLast(t *testing.T) {
 	for _, err := range []error{fleet.ErrCredentials, fleet.ErrHostKey, fleet.ErrNoRepository, fleet.ErrNoBranch, fleet.ErrRefused, &fleet.ForeignError{}} {
-		assert.True(t, wait.IsPermanent(lasting(fmt.Errorf("git: %w", err))), "%v", err)
+		assert.True(t, converge.IsPermanent(lasting(fmt.Errorf("git: %w", err))), "%v", err)
 		assert.ErrorIs(t, lasting(err), err)
 	}
-	assert.False(t, wait.IsPermanent(lasting(errors.New("connection reset"))))
+	assert.False(t, converge.IsPermanent(lasting(errors.New("connection reset"))))
 	assert.NoError(t, lasting(nil))
 }
 
@@ -159,7 +159,7 @@ func TestPartThatIsStillFleets(t *testing.T) {
 		of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }
 		err := s.stillInFleet(t.Context(), client, of("hub"))
 		require.ErrorContains(t, err, "Fleet still deploys hub (bundle homelab-hub)")
-		assert.True(t, wait.IsPermanent(err))
+		assert.True(t, converge.IsPermanent(err))
 		base, network := of("hub"), of("hub")
 		base.Direct, network.Direct, network.Network = "it is Fleet itself", "no pod has a network before it", true
 		for _, p := range []addon.Piece{of("nfs"), base, network} {

@@ -8,10 +8,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -19,7 +17,7 @@ import (
 // objectsSeen is the state of a part's objects beside its release.
 type objectsSeen struct {
 	part addon.Piece
-	diff drift.Diff
+	diff converge.Diff
 }
 
 // objectsStep keeps the objects beside a release up to date, and waits until they are healthy.
@@ -27,8 +25,10 @@ func (s *Steps) objectsStep(p addon.Piece) *converge.Resource[objectsSeen] {
 	return &converge.Resource[objectsSeen]{
 		ID:      "objects/" + p.Name,
 		Observe: func(ctx context.Context) (objectsSeen, error) { return s.lookAtObjects(ctx, p) },
-		Diff:    func(s objectsSeen) drift.Diff { return s.diff },
-		Costs:   func(ctx context.Context, _ objectsSeen, d drift.Diff) []converge.Cost { return s.costsOfClaims(ctx, d) },
+		Diff:    func(s objectsSeen) converge.Diff { return s.diff },
+		Costs: func(ctx context.Context, _ objectsSeen, d converge.Diff) []converge.Cost {
+			return s.costsOfClaims(ctx, d)
+		},
 		Apply: func(ctx context.Context, seen objectsSeen) error {
 			client, err := s.Kube(ctx)
 			if err != nil {
@@ -69,7 +69,7 @@ func (s *Steps) lookAtObjects(ctx context.Context, p addon.Piece) (seen objectsS
 			return seen, err
 		}
 		if !ok {
-			seen.diff = append(seen.diff, drift.Field{Have: reason, Want: "ready", Effect: drift.Update})
+			seen.diff = append(seen.diff, converge.Field{Have: reason, Want: "ready", Effect: converge.Update})
 		}
 	}
 	return seen, nil
@@ -85,7 +85,7 @@ const webhookTime = 2 * time.Minute
 // to another queue, which does not affect pods that run.
 func (s *Steps) applyPatiently(ctx context.Context, client *kube.Client, objects []runtime.Object) error {
 	var refused error
-	err := run.Until(ctx, s.Spec, wait.Rule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
+	err := run.Until(ctx, s.Spec, converge.WaitRule{What: "waiting", Limit: webhookTime}, func(ctx context.Context) (string, error) {
 		_, err := client.Apply(ctx, objects...)
 		var noKind *kube.NoKindError
 		if errors.As(err, &noKind) || errors.Is(err, kube.ErrWebhook) {

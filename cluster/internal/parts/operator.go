@@ -12,11 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -31,7 +29,7 @@ func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record
 	if r.Part != addon.GPUOperatorName {
 		return nil
 	}
-	rule := wait.Rule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.LookEvery, Late: "what the GPU operator deployed has not ended"}
+	rule := converge.WaitRule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.LookEvery, Late: "what the GPU operator deployed has not ended"}
 	err := run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		pods, err := client.List(ctx, "v1", "Pod", r.Namespace, "")
 		if err != nil {
@@ -63,7 +61,7 @@ func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record
 // costsOfOperator is what a change of the GPU operator ends: without its driver, the pods that use
 // GPUs; without its MPS daemon, jobs that compute
 // through it end.
-func (s *Steps) costsOfOperator(ctx context.Context, part string, d drift.Diff) []converge.Cost {
+func (s *Steps) costsOfOperator(ctx context.Context, part string, d converge.Diff) []converge.Cost {
 	if part != addon.GPUOperatorName {
 		return nil
 	}

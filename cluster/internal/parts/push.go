@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -59,11 +58,11 @@ func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 			s.pushed.commit, s.pushed.pending, s.pushed.asked = repo.Commit, len(repo.Diff()) > 0, time.Now()
 			return repo, nil
 		},
-		Diff: func(r *fleet.Repo) drift.Diff {
+		Diff: func(r *fleet.Repo) converge.Diff {
 			d := slices.Clone(r.Diff())
 			for i := range d { // dependent steps can be checked all the same
-				if d[i].Effect == drift.Create && r.Commit != "" {
-					d[i].Effect = drift.Update
+				if d[i].Effect == converge.Create && r.Commit != "" {
+					d[i].Effect = converge.Update
 				}
 			}
 			return d

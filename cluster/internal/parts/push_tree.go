@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 )
 
@@ -20,11 +19,11 @@ func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.
 			repo, err := remote.Observe(ctx, tree)
 			return repo, lasting(err)
 		},
-		Diff: func(r *fleet.Repo) drift.Diff {
+		Diff: func(r *fleet.Repo) converge.Diff {
 			d := slices.Clone(r.Diff())
 			for i := range d { // includes files that others changed and that the tree no longer has
 				if _, wanted := tree[d[i].Path]; overwrite && !wanted {
-					d[i].Effect = drift.Remove
+					d[i].Effect = converge.Remove
 				}
 			}
 			return d

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -70,7 +70,7 @@ func (s *Steps) emptyQueues(ctx context.Context, client *kube.Client, r Record) 
 	if r.Part != addon.KueueName {
 		return nil
 	}
-	rule := wait.Rule{What: "waiting until Kueue has let its queues go", Limit: 2 * time.Minute, Poll: run.LookEvery, Late: "Kueue still holds its queues"}
+	rule := converge.WaitRule{What: "waiting until Kueue has let its queues go", Limit: 2 * time.Minute, Poll: run.LookEvery, Late: "Kueue still holds its queues"}
 	return run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		for _, kind := range []string{"Workload", "LocalQueue", "ClusterQueue", "ResourceFlavor"} {
 			all, err := queued(ctx, client, kind)

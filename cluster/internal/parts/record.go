@@ -13,10 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -159,18 +157,18 @@ func outdated(have *Record, want Record) []kube.Ref {
 
 // recordDiff lists what an earlier file left in a part, and reports whether the cluster has a
 // record of the part.
-func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Piece) (drift.Diff, error) {
+func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Piece) (converge.Diff, error) {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return nil, err
 	}
 	want := recordOf(p)
-	var d drift.Diff
+	var d converge.Diff
 	for _, r := range outdated(have, want) {
-		d = append(d, drift.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: drift.Remove, Note: "no longer in the file"})
+		d = append(d, converge.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: converge.Remove, Note: "no longer in the file"})
 	}
 	if len(d) == 0 && (have == nil || have.Object().Data[recordKey] != want.Object().Data[recordKey]) {
-		d = append(d, drift.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: drift.Update})
+		d = append(d, converge.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: converge.Update})
 	}
 	return d, nil
 }
@@ -179,11 +177,11 @@ func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Pie
 const recordPath = "record"
 
 // withoutRecord removes the record from a diff that has other fields.
-func withoutRecord(d drift.Diff) drift.Diff {
+func withoutRecord(d converge.Diff) converge.Diff {
 	if len(d) < 2 {
 		return d
 	}
-	return slices.DeleteFunc(d, func(f drift.Field) bool { return f.Path == recordPath })
+	return slices.DeleteFunc(d, func(f converge.Field) bool { return f.Path == recordPath })
 }
 
 // closeRecord deletes objects that a part had only in an earlier file, and records the current
@@ -195,7 +193,7 @@ func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Pi
 	}
 	want := recordOf(p)
 	for _, r := range outdated(have, want) {
-		progress.Say(ctx, "removing %s", r)
+		converge.Say(ctx, "removing %s", r)
 		if err := client.Delete(ctx, objectOf(r)); err != nil {
 			return err
 		}
@@ -289,7 +287,7 @@ func (s *Steps) HandOver(ctx context.Context, r Record) error {
 	return err
 }
 
-func (r Record) Diff() drift.Diff {
+func (r Record) Diff() converge.Diff {
 	what := "objects"
 	if r.Release != "" {
 		what = "release " + r.Namespace + "/" + r.Release
@@ -298,7 +296,7 @@ func (r Record) Diff() drift.Diff {
 	if r.Keep {
 		note += "; its volumes and CRDs stay"
 	}
-	return drift.Diff{{Path: "part/" + r.Part, Have: what, Effect: drift.Remove, Note: note}}
+	return converge.Diff{{Path: "part/" + r.Part, Have: what, Effect: converge.Remove, Note: note}}
 }
 
 // RetirePart removes a part from the cluster. It keeps what data depends on: volumes in use keep
@@ -311,7 +309,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := Unused(ctx, client, r); err != nil {
 		return converge.Permanent(err)
 	}
-	progress.Say(ctx, "removing %s", r.Part)
+	converge.Say(ctx, "removing %s", r.Part)
 	remove := func(refs []kube.Ref) error {
 		for _, ref := range slices.Backward(refs) {
 			if ref.Kind == "Namespace" || ref.Kind == "CustomResourceDefinition" || r.Keep && ref.Kind == "PersistentVolumeClaim" {

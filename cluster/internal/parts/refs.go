@@ -1,7 +1,7 @@
 package parts
 
 import (
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Refs are steps by the name of their node or host.

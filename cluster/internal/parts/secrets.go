@@ -14,9 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -24,10 +22,10 @@ import (
 
 // secretsStep keeps the Secrets of a part, in the cluster and nowhere else. Generated values
 // never change.
-func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[drift.Diff] {
-	return &converge.Resource[drift.Diff]{
+func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[converge.Diff] {
+	return &converge.Resource[converge.Diff]{
 		ID: "secrets/" + p.Name,
-		Observe: func(ctx context.Context) (drift.Diff, error) {
+		Observe: func(ctx context.Context) (converge.Diff, error) {
 			client, err := s.Kube(ctx)
 			if err != nil {
 				return nil, err
@@ -43,8 +41,8 @@ func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[drift.Diff] {
 			d, err := client.Diff(ctx, append(s.namespaceOf(p), objects...)...)
 			return append(rightValues(d), missing...), err
 		},
-		Diff: func(d drift.Diff) drift.Diff { return d },
-		Apply: func(ctx context.Context, _ drift.Diff) error {
+		Diff: func(d converge.Diff) converge.Diff { return d },
+		Apply: func(ctx context.Context, _ converge.Diff) error {
 			client, err := s.Kube(ctx)
 			if err != nil {
 				return err
@@ -83,7 +81,7 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 			return err
 		}
 		for _, r := range restarted {
-			progress.Say(ctx, "restarting %s, which uses the changed secrets", r)
+			converge.Say(ctx, "restarting %s, which uses the changed secrets", r)
 		}
 	}
 	return nil
@@ -91,15 +89,15 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 
 // rightValues removes Secrets from a diff of which only the owner differs: hooks of charts
 // recreate some with the same contents (Rancher's bootstrap-secret), which is allowed.
-func rightValues(d drift.Diff) drift.Diff {
-	return slices.DeleteFunc(d, func(f drift.Field) bool {
+func rightValues(d converge.Diff) converge.Diff {
+	return slices.DeleteFunc(d, func(f converge.Field) bool {
 		return strings.HasPrefix(f.Path, "secret/") && strings.HasSuffix(f.Path, "/fields")
 	})
 }
 
 // secretObjects are the wanted Secrets: given values, and existing values of what was generated.
 // With generate it makes missing values; otherwise it only lists them in missing.
-func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret, generate bool) (objects []runtime.Object, missing drift.Diff, err error) {
+func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret, generate bool) (objects []runtime.Object, missing converge.Diff, err error) {
 	for _, s := range all {
 		live := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 		err := client.Get(ctx, live)
@@ -125,7 +123,7 @@ func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret,
 					return nil, nil, err
 				}
 			case there: // otherwise the whole Secret is missing
-				missing = append(missing, drift.Field{Path: fmt.Sprintf("secret/%s/%s/data.%s", s.Namespace, s.Name, key), Want: "generated", Effect: drift.Update})
+				missing = append(missing, converge.Field{Path: fmt.Sprintf("secret/%s/%s/data.%s", s.Namespace, s.Name, key), Want: "generated", Effect: converge.Update})
 			}
 		}
 		objects = append(objects, want)

@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -22,7 +21,7 @@ func (s *Steps) storageStep(p addon.Piece) *converge.Resource[addon.ProbeState] 
 			}
 			return p.Probe.Observe(ctx, client)
 		},
-		Diff: func(have addon.ProbeState) drift.Diff { return p.Probe.Diff(have) },
+		Diff: func(have addon.ProbeState) converge.Diff { return p.Probe.Diff(have) },
 		Apply: func(ctx context.Context, _ addon.ProbeState) error {
 			client, err := s.Kube(ctx)
 			if err != nil {

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
 // markUserValues marks the fields of a release's diff that come from charts.values.
-func markUserValues(d drift.Diff, values map[string]any) drift.Diff {
+func markUserValues(d converge.Diff, values map[string]any) converge.Diff {
 	out := slices.Clone(d)
 	for i, f := range out {
 		path, isValue := strings.CutPrefix(f.Path, "values/")
@@ -18,7 +18,7 @@ func markUserValues(d drift.Diff, values map[string]any) drift.Diff {
 		case f.Note != "":
 		case isValue && hasPath(values, path):
 			out[i].Note = "your charts.values"
-		case f.Effect == drift.Create && len(values) > 0:
+		case f.Effect == converge.Create && len(values) > 0:
 			out[i].Note = "with your charts.values: " + suggest.Few(leafKeys(values, ""))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/platform"
 )
 
@@ -20,14 +20,14 @@ func TestWhoseValues(t *testing.T) {
 		"values/grafana/replicas": true, "values/grafana/annotations/a.example/b": true, "values/list/1": true, "values/gone": true, "values/gone/deeper": true,
 		"values/grafana/other": false, "values/graf": false, "values/grafanas/replicas": false, "values/other": false, "grafana/replicas": false, "chart": false,
 	} {
-		got := markUserValues(drift.Diff{{Path: path, Have: "1", Want: "2"}}, values)[0].Note
+		got := markUserValues(converge.Diff{{Path: path, Have: "1", Want: "2"}}, values)[0].Note
 		assert.Equal(t, is, got != "", "%s: %s", path, got)
-		assert.Empty(t, markUserValues(drift.Diff{{Path: path}}, nil)[0].Note, path)
+		assert.Empty(t, markUserValues(converge.Diff{{Path: path}}, nil)[0].Note, path)
 	}
-	kept := drift.Diff{{Path: "values/list", Note: "not ready"}, {Want: "web 1.0.0", Effect: drift.Create}}
-	assert.Equal(t, drift.Diff{
+	kept := converge.Diff{{Path: "values/list", Note: "not ready"}, {Want: "web 1.0.0", Effect: converge.Create}}
+	assert.Equal(t, converge.Diff{
 		{Path: "values/list", Note: "not ready"},
-		{Want: "web 1.0.0", Effect: drift.Create, Note: "with your charts.values: e, f, gone, grafana.annotations.a.example/b and 2 more"},
+		{Want: "web 1.0.0", Effect: converge.Create, Note: "with your charts.values: e, f, gone, grafana.annotations.a.example/b and 2 more"},
 	}, markUserValues(kept, values))
 	assert.Equal(t, "web 1.0.0", kept[1].Want+kept[1].Note, "what is given stays as it is")
 }

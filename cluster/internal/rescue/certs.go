@@ -6,10 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
@@ -70,10 +69,10 @@ func (r *Rescue) rotateStep(n spec.Node, role k3s.Role) *converge.Resource[[]k3s
 			}
 			return k3s.Certificates(ctx, root)
 		},
-		Diff: func(all []k3s.Certificate) drift.Diff {
+		Diff: func(all []k3s.Certificate) converge.Diff {
 			for _, c := range all {
 				if !c.Authority && c.Until.Before(began.AddDate(0, 11, 0)) {
-					return drift.Diff{{Have: fmt.Sprintf("%s ends on %s", c.File, c.Until.Format(time.DateOnly)), Want: "a year from now", Effect: drift.Restart}}
+					return converge.Diff{{Have: fmt.Sprintf("%s ends on %s", c.File, c.Until.Format(time.DateOnly)), Want: "a year from now", Effect: converge.Restart}}
 				}
 			}
 			return nil

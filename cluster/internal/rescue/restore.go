@@ -7,13 +7,10 @@ import (
 	"io"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -54,11 +51,11 @@ func (r *Rescue) Restore(from Source) (*converge.Graph, error) {
 }
 
 // once is a step of a restore: nothing in the world tells a restored cluster from another.
-func once(id, have, want string, effect drift.Effect, act func(context.Context) error) *converge.Resource[struct{}] {
+func once(id, have, want string, effect converge.Effect, act func(context.Context) error) *converge.Resource[struct{}] {
 	return &converge.Resource[struct{}]{
 		ID:      id,
 		Observe: func(context.Context) (struct{}, error) { return struct{}{}, nil },
-		Diff:    func(struct{}) drift.Diff { return drift.Diff{{Have: have, Want: want, Effect: effect}} },
+		Diff:    func(struct{}) converge.Diff { return converge.Diff{{Have: have, Want: want, Effect: effect}} },
 		Apply:   func(ctx context.Context, _ struct{}) error { return act(ctx) },
 		Once:    true,
 	}
@@ -69,7 +66,7 @@ func once(id, have, want string, effect drift.Effect, act func(context.Context) 
 const away = "1 to 5 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
-	step := once("stop/"+n.Name, "runs", "stopped", drift.Restart, func(ctx context.Context) error {
+	step := once("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
 		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
 		if err == nil {
 			err = r.Members.Owns(ctx, n, have)
@@ -87,8 +84,8 @@ func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resour
 
 // costsOfRestore is what a restore ends: the state of the cluster, once, and K3s on each
 // server for a while.
-func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, struct{}, drift.Diff) []converge.Cost {
-	return func(context.Context, struct{}, drift.Diff) []converge.Cost {
+func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, struct{}, converge.Diff) []converge.Cost {
+	return func(context.Context, struct{}, converge.Diff) []converge.Cost {
 		costs := []converge.Cost{{Machine: "K3s on " + n.Name, Kind: converge.Stops, Why: "pods keep running", Away: away}}
 		if first {
 			costs = append([]converge.Cost{{Machine: "the present state of " + r.Spec.Name, Kind: converge.Destroys,
@@ -100,7 +97,7 @@ func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(conte
 
 // restoreStep makes etcd of the snapshot on the first server, and starts K3s there.
 func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct{}] {
-	return once("restore/"+n.Name, "stopped", from.Name, drift.Create, func(ctx context.Context) error {
+	return once("restore/"+n.Name, "stopped", from.Name, converge.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		srv, err := r.Members.Server(n, false)
 		if err != nil {
@@ -136,7 +133,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 
 // joinStep lets a server join the restored one.
 func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
-	return once("join/"+n.Name, "stopped", "a member again", drift.Create, func(ctx context.Context) error {
+	return once("join/"+n.Name, "stopped", "a member again", converge.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		srv, err := r.Members.Server(n, true)
 		if err != nil {
@@ -161,7 +158,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 // agentStep restarts K3s on an agent: its server has another state, and may have another
 // authority. A machine without K3s is left to cluster:up.
 func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
-	return once("agent/"+n.Name, "of the cluster as it was", "back", drift.Restart, func(ctx context.Context) error {
+	return once("agent/"+n.Name, "of the cluster as it was", "back", converge.Restart, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		have, err := k3s.Observe(ctx, root)
 		if err == nil {
@@ -171,7 +168,7 @@ func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 			return err
 		}
 		if have.Role != k3s.RoleAgent {
-			progress.Say(ctx, "%s has not joined yet; cluster:up lets it join", n.Name)
+			converge.Say(ctx, "%s has not joined yet; cluster:up lets it join", n.Name)
 			return nil
 		}
 		token, err := r.token(ctx, k3s.AgentToken)
@@ -197,7 +194,7 @@ const upTime = 10 * time.Minute
 // name; K3s forgets it with the Node, which this one registers again.
 func (r *Rescue) up(ctx context.Context, n spec.Node, role k3s.Role) error {
 	forgotten := false
-	rule := wait.Rule{What: "waiting for k3s on " + n.Name, Limit: upTime, Late: "K3s on " + n.Name + " did not start"}
+	rule := converge.WaitRule{What: "waiting for k3s on " + n.Name, Limit: upTime, Late: "K3s on " + n.Name + " did not start"}
 	return run.Until(ctx, r.Spec, rule, func(ctx context.Context) (string, error) {
 		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
 		if err != nil {
@@ -215,7 +212,7 @@ func (r *Rescue) up(ctx context.Context, n spec.Node, role k3s.Role) error {
 			forgotten = true
 			return "its Node of the snapshot was that of another machine, and was deleted", nil
 		case ok && d.Fatal && !forgotten:
-			return "", wait.Permanent(&k3s.StartError{Role: role, Diagnosis: d})
+			return "", converge.Permanent(&k3s.StartError{Role: role, Diagnosis: d})
 		case ok:
 			return d.String(), nil
 		}
@@ -229,6 +226,6 @@ func (r *Rescue) forget(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return err
 	}
-	progress.Say(ctx, "deleting the Node of an earlier %s", n.Name)
+	converge.Say(ctx, "deleting the Node of an earlier %s", n.Name)
 	return client.DeleteNode(ctx, n.Name)
 }

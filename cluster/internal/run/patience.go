@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // How often a waiting step checks again: machines and Kubernetes, and what comes through Git,
@@ -36,17 +35,17 @@ func Limit(s *spec.Spec, limit time.Duration) time.Duration {
 	return limit * time.Duration(max(s.Patience, 1))
 }
 
-// Until is [wait.Until] with the file's time limits and a hint on how to extend them.
-func Until(ctx context.Context, s *spec.Spec, r wait.Rule, look wait.Look) error {
+// Until is [converge.Until] with the file's time limits and a hint on how to extend them.
+func Until(ctx context.Context, s *spec.Spec, r converge.WaitRule, look converge.Condition) error {
 	r.Limit = Limit(s, r.Limit)
 	r.Hint = strings.TrimPrefix(r.Hint+"\n  "+Longer(s), "\n  ")
-	return wait.Until(ctx, r, look)
+	return converge.Until(ctx, r, look)
 }
 
 // Asked returns the result of a check before a graph. It waits for a host or an API that does not
 // answer, like the graph's steps.
 func Asked[T any](ctx context.Context, s *spec.Spec, look func(context.Context) (T, error)) (out T, err error) {
-	rule := wait.Rule{What: "observing", Limit: askedTime, Strict: true, Late: "no complete answer"}
+	rule := converge.WaitRule{What: "observing", Limit: askedTime, Strict: true, Late: "no complete answer"}
 	err = Until(ctx, s, rule, func(ctx context.Context) (string, error) {
 		out, err = look(ctx)
 		return "", err

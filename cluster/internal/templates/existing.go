@@ -8,10 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -44,10 +42,10 @@ func (ts *Templates) existingStep(host string) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			progress.Say(ctx, "%s, which homelab did not create", vm)
+			converge.Say(ctx, "%s, which homelab did not create", vm)
 			return vm, nil
 		},
-		Diff: func(*proxmox.VM) drift.Diff { return nil },
+		Diff: func(*proxmox.VM) converge.Diff { return nil },
 	}
 }
 

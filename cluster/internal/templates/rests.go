@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -22,19 +21,19 @@ type Rest struct {
 func (ts *Templates) Clear(ctx context.Context, all []Rest) error {
 	for _, r := range all {
 		for i := range r.Templates {
-			progress.Say(ctx, "removing template %s", r.Templates[i].Name)
+			converge.Say(ctx, "removing template %s", r.Templates[i].Name)
 			if err := ts.Remove(ctx, r.Templates[i]); err != nil {
 				return err
 			}
 		}
 		for _, v := range r.Volumes {
-			progress.Say(ctx, "removing %s", v.Name())
+			converge.Say(ctx, "removing %s", v.Name())
 			if err := ts.Proxmox.Storages.Delete(ctx, r.Host, v.ID); err != nil {
 				return err
 			}
 		}
 		for _, m := range r.Mappings {
-			progress.Say(ctx, "removing mapping %s", m)
+			converge.Say(ctx, "removing mapping %s", m)
 			if err := ts.Proxmox.PCI.DeleteMapping(ctx, m); err != nil {
 				return err
 			}
@@ -71,16 +70,16 @@ func (ts *Templates) Ours(ctx context.Context) (map[int]bool, error) {
 	return out, err
 }
 
-func (r Rest) Diff() drift.Diff {
-	var d drift.Diff
+func (r Rest) Diff() converge.Diff {
+	var d converge.Diff
 	for _, v := range r.Volumes {
-		d = append(d, drift.Field{Have: v.ID + " on " + r.Host, Effect: drift.Remove})
+		d = append(d, converge.Field{Have: v.ID + " on " + r.Host, Effect: converge.Remove})
 	}
 	for _, m := range r.Mappings {
-		d = append(d, drift.Field{Path: "mapping/" + m, Have: "unused", Effect: drift.Remove})
+		d = append(d, converge.Field{Path: "mapping/" + m, Have: "unused", Effect: converge.Remove})
 	}
 	for _, vm := range r.Templates {
-		d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("template %d on %s", vm.VMID, r.Host), Effect: drift.Remove})
+		d = append(d, converge.Field{Path: vm.Name, Have: fmt.Sprintf("template %d on %s", vm.VMID, r.Host), Effect: converge.Remove})
 	}
 	return d
 }

@@ -8,10 +8,9 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -129,8 +128,8 @@ func (ts *Templates) Step(host string, again ...string) converge.Step {
 	return &converge.Resource[[]templateSeen]{
 		ID:      "template/" + host,
 		Observe: func(ctx context.Context) ([]templateSeen, error) { return ts.observe(ctx, host, again) },
-		Diff: func(all []templateSeen) drift.Diff {
-			var d drift.Diff
+		Diff: func(all []templateSeen) converge.Diff {
+			var d converge.Diff
 			for _, s := range all {
 				d = append(d, s.diff()...)
 			}
@@ -213,20 +212,20 @@ func (ts *Templates) look(ctx context.Context, seen *templateSeen) error {
 	return err
 }
 
-func (s templateSeen) diff() drift.Diff {
+func (s templateSeen) diff() converge.Diff {
 	switch {
 	case s.vm == nil && s.wanted:
-		d := drift.Missing(s.Name)
+		d := converge.Missing(s.Name)
 		for _, vm := range s.stale {
-			d = append(d, drift.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: drift.Remove, Note: "from an earlier file"})
+			d = append(d, converge.Field{Path: vm.Name, Have: fmt.Sprintf("VM %d, half-made", vm.VMID), Effect: converge.Remove, Note: "from an earlier file"})
 		}
 		return d
 	case s.vm != nil && !s.vm.Template, len(s.unbased) > 0:
-		f := drift.Field{Have: "half-made", Want: s.Name, Effect: drift.Create}
+		f := converge.Field{Have: "half-made", Want: s.Name, Effect: converge.Create}
 		if !s.vm.Template && !s.vm.Running && s.hasSeed {
 			f.Note = "it is off: it is started again, and recreated if it is stuck"
 		}
-		return drift.Diff{f}
+		return converge.Diff{f}
 	}
 	return nil
 }

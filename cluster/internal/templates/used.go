@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -46,9 +46,9 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
 	switch {
 	case held:
-		progress.Say(ctx, "%s stays: %s uses it, and would not start without it", what, Words(by))
+		converge.Say(ctx, "%s stays: %s uses it, and would not start without it", what, Words(by))
 	case len(silent) > 0:
-		progress.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, Words(silent[0].Summary), printable.FirstLine(silent[0].Err.Error()))
+		converge.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, Words(silent[0].Summary), printable.FirstLine(silent[0].Err.Error()))
 	default:
 		return false
 	}

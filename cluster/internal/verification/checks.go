@@ -9,13 +9,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/volumes"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -41,7 +39,7 @@ func (v *Verification) factsStep(n spec.Node) *converge.Resource[[]check.Check] 
 			v.note(id, checks...)
 			return checks, converge.Permanent(broken(checks))
 		},
-		Diff: func([]check.Check) drift.Diff { return nil },
+		Diff: func([]check.Check) converge.Diff { return nil },
 	}
 }
 
@@ -77,7 +75,7 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 	return &converge.Resource[kube.Job]{
 		ID:      id,
 		Observe: func(ctx context.Context) (kube.Job, error) { return v.job(ctx, check.Name(n.Name, "refuse", v.run)) },
-		Diff: func(j kube.Job) drift.Diff {
+		Diff: func(j kube.Job) converge.Diff {
 			said := strings.Contains(j.Reason, "Insufficient "+string(nvidia.Resource))
 			c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Refuse, Verdict: check.Passed, Detail: fmt.Sprintf("%d were asked for, and refused", offers(n)+1)}
 			switch {
@@ -85,11 +83,11 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 				v.note(id, c)
 				return nil
 			case j.Phase == kube.JobMissing, j.Phase == kube.JobPending:
-				return drift.Diff{{Have: string(j.Phase), Want: fmt.Sprintf("a pod that asks for %d GPUs of %s is refused", offers(n)+1, n.Name), Effect: drift.Create}}
+				return converge.Diff{{Have: string(j.Phase), Want: fmt.Sprintf("a pod that asks for %d GPUs of %s is refused", offers(n)+1, n.Name), Effect: converge.Create}}
 			}
 			c.Verdict, c.Detail = check.Failed, fmt.Sprintf("%d were asked for and granted, but the node has %d", offers(n)+1, offers(n))
 			v.note(id, c)
-			return drift.Diff{{Have: c.Detail, Want: "refused"}}
+			return converge.Diff{{Have: c.Detail, Want: "refused"}}
 		},
 		Apply:  func(ctx context.Context, _ kube.Job) error { return v.create(ctx, v.refused(n)) },
 		Settle: refuseTime, Poll: run.LookEvery,
@@ -104,8 +102,8 @@ func (v *Verification) volumesStep(n spec.Node) *converge.Resource[struct{}] {
 	return &converge.Resource[struct{}]{
 		ID:      id,
 		Observe: func(context.Context) (struct{}, error) { return struct{}{}, nil },
-		Diff: func(struct{}) drift.Diff {
-			return drift.Diff{{Want: "volumes are read as they were written", Effect: drift.Create}}
+		Diff: func(struct{}) converge.Diff {
+			return converge.Diff{{Want: "volumes are read as they were written", Effect: converge.Create}}
 		},
 		Apply: func(ctx context.Context, _ struct{}) error {
 			client, err := v.Members.Kube(ctx)
@@ -152,11 +150,11 @@ func (v *Verification) keepStep(n spec.Node) *converge.Resource[keptSeen] {
 			v.note(id, c)
 			return keptSeen{Job: j, result: c}, converge.Permanent(broken([]check.Check{c}))
 		},
-		Diff: func(s keptSeen) drift.Diff {
+		Diff: func(s keptSeen) converge.Diff {
 			if s.skipped || s.result.Verdict == check.Passed {
 				return nil
 			}
-			return drift.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "a container keeps its GPU when systemd reloads its units", Effect: drift.Create}}
+			return converge.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "a container keeps its GPU when systemd reloads its units", Effect: converge.Create}}
 		},
 		Apply: func(ctx context.Context, _ keptSeen) error {
 			why, err := v.reload(ctx, n)
@@ -182,7 +180,7 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	if err := v.create(ctx, v.kept(n)); err != nil {
 		return "", err
 	}
-	rule := wait.Rule{What: "waiting for the container to start", Limit: verifyTime, Late: "the container did not start"}
+	rule := converge.WaitRule{What: "waiting for the container to start", Limit: verifyTime, Late: "the container did not start"}
 	err = run.Until(ctx, v.Spec, rule, func(ctx context.Context) (string, error) {
 		j, err := v.job(ctx, check.Name(n.Name, "keep", v.run))
 		if err != nil || j.Phase != kube.JobMissing && j.Phase != kube.JobPending {

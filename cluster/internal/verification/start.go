@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia/check"
 )
@@ -88,8 +88,8 @@ const scheduleTime = 20 * time.Second
 // taken waits for the scheduler's word on a Job, and reports whether others took GPUs that it was to have.
 func (v *Verification) taken(ctx context.Context, client *kube.Client, n *verifiedPart) (bool, error) {
 	short := false
-	rule := wait.Rule{What: "the scheduler", Limit: scheduleTime, Poll: run.LookEvery, Say: func(string) {}}
-	err := wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+	rule := converge.WaitRule{What: "the scheduler", Limit: scheduleTime, Poll: run.LookEvery, Say: func(string) {}}
+	err := converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		j, err := client.JobState(ctx, v.namespace(), v.options(n).JobName(n.Name))
 		short = j.Phase == kube.JobPending && strings.Contains(j.Reason, "Insufficient "+n.resource)
 		if err == nil && j.Phase == kube.JobPending && len(j.Nodes) == 0 && !short {

@@ -13,14 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/internal/benches"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/volumes"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -202,15 +201,15 @@ func (v *Verification) step(n *verifiedPart) *converge.Resource[verified] {
 	return &converge.Resource[verified]{
 		ID:      "verify/" + n.id(),
 		Observe: func(ctx context.Context) (verified, error) { return v.observe(ctx, n) },
-		Diff: func(s verified) drift.Diff {
+		Diff: func(s verified) converge.Diff {
 			if s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			f := drift.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", n.asks()), Effect: drift.Create}
+			f := converge.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", n.asks()), Effect: converge.Create}
 			if s.Reason != "" {
 				f.Have += ": " + s.Reason
 			}
-			return drift.Diff{f}
+			return converge.Diff{f}
 		},
 		Apply:  func(ctx context.Context, _ verified) error { return v.start(ctx, n) },
 		Settle: verifyTime,

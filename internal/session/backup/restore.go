@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/backup"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/remote/ssh"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -43,8 +43,8 @@ func waited(ctx context.Context, c *console.Console, waits bool, look func(conte
 	if !waits {
 		return look(ctx)
 	}
-	rule := wait.Rule{Poll: statusPoll, Strict: true, Say: func(seen string) { c.Say("waiting: %s", seen) }}
-	err = wait.Until(ctx, rule, func(ctx context.Context) (string, error) {
+	rule := converge.WaitRule{Poll: statusPoll, Strict: true, Say: func(seen string) { c.Say("waiting: %s", seen) }}
+	err = converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		now, err := look(ctx)
 		if err != nil {
 			return "", err

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
 	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -39,7 +38,7 @@ type steps struct {
 }
 
 // collect reads all that the page shows. What cannot be read is a problem of the page.
-func (c *collector) collect(ctx context.Context, acted map[string]drift.Diff) {
+func (c *collector) collect(ctx context.Context, acted map[string]converge.Diff) {
 	c.steps, c.parts = map[string]*steps{}, map[string]string{}
 	if c.session.Cluster != nil {
 		for _, p := range c.session.Cluster.Parts() {
@@ -127,7 +126,7 @@ func (c *collector) facts() {
 }
 
 // ran shows a run.
-func (c *collector) ran(acted map[string]drift.Diff) {
+func (c *collector) ran(acted map[string]converge.Diff) {
 	run := &Run{}
 	for _, s := range c.report.Steps {
 		lane, what := console.Owner(s.Step)
@@ -198,14 +197,14 @@ func (c *collector) of(step string) *steps {
 	return c.steps[name]
 }
 
-func (c *collector) change(where, what string, diff drift.Diff) {
+func (c *collector) change(where, what string, diff converge.Diff) {
 	ch := Change{Where: where, What: what}
 	for _, f := range diff {
 		field := Field{Path: f.Path, Before: f.Have, After: f.Want, Note: f.Note}
-		if f.Effect == drift.Restart || f.Effect == drift.Replace {
+		if f.Effect == converge.Restart || f.Effect == converge.Replace {
 			field.Note = strings.TrimPrefix(field.Note+"; "+f.Effect.String(), "; ")
 		}
-		if f.Effect == drift.Create && f.Have == "" { // why it is as it is, is the plan's to explain
+		if f.Effect == converge.Create && f.Have == "" { // why it is as it is, is the plan's to explain
 			field.Note = ""
 		}
 		if f.Want == "" {

@@ -4,8 +4,7 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/converge"
-	"github.com/cps-gpu/homelab/cluster/converge/drift"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/jupyterhub"
 )
 
@@ -16,7 +15,7 @@ type recorder struct {
 	hub    []jupyterhub.Result
 
 	mu    sync.Mutex
-	acted map[string]drift.Diff // the first difference that each step closed
+	acted map[string]converge.Diff // the first difference that each step closed
 }
 
 // Listen keeps what a step is about to change.
@@ -30,7 +29,7 @@ func (r *recorder) Listen(e converge.Event) {
 		return
 	}
 	if r.acted == nil {
-		r.acted = map[string]drift.Diff{}
+		r.acted = map[string]converge.Diff{}
 	}
 	r.acted[e.Step] = e.Diff
 }
@@ -54,7 +53,7 @@ func (r *recorder) Ran(report *converge.Report) { r.report = report }
 // Served keeps what servers of the hub's profiles did.
 func (r *recorder) Served(results []jupyterhub.Result) { r.hub = results }
 
-func (r *recorder) diffs() map[string]drift.Diff {
+func (r *recorder) diffs() map[string]converge.Diff {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.acted)

@@ -12,8 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/remote"
@@ -58,10 +57,10 @@ func (a *Agents) Wait(ctx context.Context, vm VM) error {
 			return nil
 		case ctx.Err() != nil:
 			return unanswered(ctx, vm, begun, seen, away)
-		case wait.IsPassing(err): // the host does not answer, which says nothing about the guest
+		case converge.IsPassing(err): // the host does not answer, which says nothing about the guest
 			away = err
-			progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
-			if wait.Pause(ctx, lifePause) != nil {
+			converge.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
+			if converge.Pause(ctx, lifePause) != nil {
 				return unanswered(ctx, vm, begun, seen, away)
 			}
 			continue
@@ -76,8 +75,8 @@ func (a *Agents) Wait(ctx context.Context, vm VM) error {
 		if seen = "the guest's network is up, and it still boots or installs: "; errors.Is(err, errMute) {
 			seen = "the guest has not sent anything over its network yet: "
 		}
-		progress.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
-		if wait.Pause(ctx, lifePause) != nil {
+		converge.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
+		if converge.Pause(ctx, lifePause) != nil {
 			return unanswered(ctx, vm, begun, seen, nil)
 		}
 	}
@@ -228,7 +227,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 		case ctx.Err() != nil:
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
 		case errors.Is(err, api.ErrAgentNotRunning) && time.Since(heard) < busyFor:
-			progress.Say(ctx, "the agent of %s does not answer; asking again", g.name)
+			converge.Say(ctx, "the agent of %s does not answer; asking again", g.name)
 		case err != nil:
 			return execResult{}, g.lost(args, err)
 		case bool(result.Exited):
@@ -236,7 +235,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 		default:
 			heard = time.Now()
 		}
-		if wait.Pause(ctx, pause) != nil {
+		if converge.Pause(ctx, pause) != nil {
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
 		}
 		pause = min(pause*3/2, lastStatus)

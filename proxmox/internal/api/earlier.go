@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // earlier tracks tasks that an earlier, perhaps killed, process of ours left running, and tasks of
@@ -67,7 +67,7 @@ func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, er
 		if err != nil || upid.User != c.cfg.TokenID || strings.Contains(upid.Type, "proxy") { // an open console is a task too
 			continue
 		}
-		progress.Say(ctx, "an earlier run has left %s", upid.what())
+		converge.Say(ctx, "an earlier run has left %s", upid.what())
 		if err := c.Wait(ctx, upid); err != nil && ctx.Err() != nil {
 			return false, ctx.Err()
 		}

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // Attempts bounds how often work that meets a transient failure is begun again,
@@ -32,7 +31,7 @@ func (c *Client) Settle(ctx context.Context, host, id string, work func() error,
 	err := failed
 	var pause Backoff
 	for try := 1; err != nil && ctx.Err() == nil && ClassOf(err) != Permanent && try < Attempts; try++ {
-		progress.Say(ctx, "%s; checking, then retrying", Brief(err))
+		converge.Say(ctx, "%s; checking, then retrying", Brief(err))
 		if pause.Pause(ctx) != nil {
 			return ctx.Err()
 		}
@@ -55,7 +54,7 @@ type Backoff struct{ last time.Duration }
 // Pause waits for the next pause, or until ctx ends.
 func (b *Backoff) Pause(ctx context.Context) error {
 	b.last = max(firstPause, 2*b.last)
-	return wait.Pause(ctx, jitter(b.last))
+	return converge.Pause(ctx, jitter(b.last))
 }
 
 // jitter returns a duration between half of d and one and a half times d.

@@ -9,8 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
@@ -56,7 +55,7 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	n := c.tasks.of(upid.Node)
 	w := n.join(upid)
 	defer n.leave(w)
-	progress.Say(ctx, "%s", upid.what())
+	converge.Say(ctx, "%s", upid.what())
 	var away Unheard
 	defer away.Over()
 	for {
@@ -73,12 +72,12 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 			case err == nil:
 				away.Over()
 				continue
-			case !wait.IsPassing(err) || away.Lasts(ctx):
+			case !converge.IsPassing(err) || away.Lasts(ctx):
 				c.earlier.lose(upid.Node)
 				return "", err
 			}
-			progress.Say(ctx, "%s: %s; asking again", upid.what(), Brief(err))
-			if wait.Pause(ctx, unheardPause) != nil {
+			converge.Say(ctx, "%s: %s; asking again", upid.what(), Brief(err))
+			if converge.Pause(ctx, unheardPause) != nil {
 				c.earlier.lose(upid.Node)
 				return "", errors.Join(err, ctx.Err())
 			}
@@ -111,7 +110,7 @@ func (s *Unheard) Over() {
 // Lasts records a missing answer, and reports whether answers have been missing for too long.
 func (s *Unheard) Lasts(ctx context.Context) bool {
 	if s.end == nil {
-		limited, end := wait.Within(ctx, taskUnheard, context.DeadlineExceeded)
+		limited, end := converge.Within(ctx, taskUnheard, context.DeadlineExceeded)
 		s.late, s.end = limited.Done(), end
 	}
 	select {
@@ -130,7 +129,7 @@ func (c *Client) ended(ctx context.Context, w *watch) error {
 	case w.exit == "OK":
 		return nil
 	case strings.HasPrefix(w.exit, "WARNINGS:"):
-		progress.Say(ctx, "%s ended with %s", w.upid.what(), strings.ToLower(w.exit))
+		converge.Say(ctx, "%s ended with %s", w.upid.what(), strings.ToLower(w.exit))
 		return nil
 	}
 	failed := &TaskError{UPID: w.upid, Exit: strings.TrimSpace(w.exit), Log: c.taskLog(ctx, w.upid), Token: c.cfg.TokenID}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // DoShown is Do for a task whose log shows its progress, which is reported under the name what.
@@ -30,7 +30,7 @@ func (c *Client) DoShown(ctx context.Context, method, path string, p Params, wha
 			tick.Reset(max(shownEvery, time.Since(begun)/10))
 			var share string
 			if share, read = c.share(ctx, upid, read); share != "" {
-				progress.Say(ctx, "%s: %s", what, share)
+				converge.Say(ctx, "%s: %s", what, share)
 			}
 		}
 	}

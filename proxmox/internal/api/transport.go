@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
@@ -143,7 +143,7 @@ func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil || req.Method != http.MethodGet || try == getTries || !worthAnotherGet(err) {
 			return res, err
 		}
-		if wait.Pause(req.Context(), pause) != nil {
+		if converge.Pause(req.Context(), pause) != nil {
 			return nil, req.Context().Err()
 		}
 		pause *= 2

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/secret"
@@ -49,7 +49,7 @@ func (u *user) installs(t *testing.T) {
 	assert.False(t, s.Installed)
 	assert.Equal(t, "web-1.0.0", s.Diff().String())
 	var said []string
-	ctx := progress.With(t.Context(), func(p progress.Update) { said = append(said, p.String()) })
+	ctx := converge.WithProgress(t.Context(), func(p converge.ProgressUpdate) { said = append(said, p.String()) })
 	began := time.Now()
 	require.NoError(t, u.Apply(ctx, r))
 	t.Logf("installed after %s: %q", time.Since(began).Round(time.Millisecond), said)

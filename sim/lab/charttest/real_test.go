@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/facts"
@@ -57,7 +57,7 @@ func TestRealCharts(t *testing.T) {
 		t.Run(r.Name, func(t *testing.T) {
 			u.reset()
 			began := time.Now()
-			ctx := progress.With(t.Context(), func(p progress.Update) { t.Log(p.String()) })
+			ctx := converge.WithProgress(t.Context(), func(p converge.ProgressUpdate) { t.Log(p.String()) })
 			require.NoError(t, u.Apply(ctx, r))
 			reads, writes := u.reset()
 			t.Logf("%s installed after %s, %d reads, %d writes", r.Chart+"-"+r.Version, time.Since(began).Round(time.Millisecond), reads, len(writes))

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/gpuoperator"
 	"github.com/cps-gpu/homelab/sim/lab/traffic"
 )
@@ -46,7 +46,7 @@ func runtimeClasses() schema.GroupVersionResource {
 // Run plays the operator until ctx ends.
 func (o *Operator) Run(ctx context.Context) {
 	const every = time.Second
-	for wait.Pause(ctx, every) == nil {
+	for converge.Pause(ctx, every) == nil {
 		if err := o.reconcile(ctx); err != nil && ctx.Err() == nil {
 			o.Log.Info("program", "program", manager, "why", err)
 		}

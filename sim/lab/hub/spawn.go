@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/lab/traffic"
 )
 
@@ -199,7 +199,7 @@ func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
 	for {
 		made, err := h.Client.CoreV1().Pods(h.Pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // the previous one is being deleted
-			if err := wait.Pause(ctx, 200*time.Millisecond); err != nil {
+			if err := converge.Pause(ctx, 200*time.Millisecond); err != nil {
 				return err
 			}
 			continue
@@ -235,7 +235,7 @@ func (h *hub) follow(ctx context.Context, s *hubServer, id types.UID) error {
 		case pod.Status.Phase == corev1.PodFailed:
 			return fmt.Errorf("pod %s failed: %s %s", pod.Name, pod.Status.Reason, pod.Status.Message)
 		}
-		if err := wait.Pause(ctx, 200*time.Millisecond); err != nil {
+		if err := converge.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -249,7 +249,7 @@ func (h *hub) stop(ctx context.Context, u *hubUser, s *hubServer) {
 		if _, err := pods.Get(ctx, s.pod, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			break
 		}
-		_ = wait.Pause(ctx, 100*time.Millisecond)
+		_ = converge.Pause(ctx, 100*time.Millisecond)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/lab/traffic"
 )
 
@@ -45,7 +45,7 @@ func kindOf(plural string) schema.GroupVersionResource {
 // Run plays the manager until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	const every = time.Second
-	for wait.Pause(ctx, every) == nil {
+	for converge.Pause(ctx, every) == nil {
 		if err := m.step(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			m.Log.Info("program", "program", name, "why", err)
 		}

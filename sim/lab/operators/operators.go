@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/lab/internal/informer"
 	"github.com/cps-gpu/homelab/sim/lab/traffic"
 )
@@ -115,7 +115,7 @@ func poke(ch chan struct{}) {
 }
 
 // pause waits, and reports false when ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool { return wait.Pause(ctx, d) == nil }
+func pause(ctx context.Context, d time.Duration) bool { return converge.Pause(ctx, d) == nil }
 
 // reconcile starts and stops instances to match the Ready pods.
 func (m *manager) reconcile(ctx context.Context) {

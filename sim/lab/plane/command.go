@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -122,7 +122,7 @@ func (r *podRun) runContainer(ctx context.Context, list []corev1.ContainerStatus
 		if err := r.report(ctx, corev1.PodRunning); err != nil {
 			return err
 		}
-		if err := wait.Pause(ctx, pause); err != nil {
+		if err := converge.Pause(ctx, pause); err != nil {
 			return err
 		}
 		pause = min(2*pause, 5*time.Minute)

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // api answers the API server's requests to a kubelet: logs; everything else is not found.
@@ -61,7 +61,7 @@ func (k *kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for query.Get("follow") == "true" && pod != nil && !ended(pod) {
-		if wait.Pause(r.Context(), 200*time.Millisecond) != nil {
+		if converge.Pause(r.Context(), 200*time.Millisecond) != nil {
 			return
 		}
 		pod = find()

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/converge/progress"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -28,7 +28,7 @@ import (
 func start(t *testing.T, dir string) labctl.State {
 	t.Helper()
 	var last string
-	ctx := progress.With(t.Context(), func(u progress.Update) { last = u.Message })
+	ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { last = u.Message })
 	began := time.Now()
 	s, err := labctl.Start(ctx, labctl.Options{Dir: dir, Binary: labtest.Binary(t, labtest.Real()), Guests: labtest.Real()})
 	require.NoError(t, err, last)

@@ -22,24 +22,24 @@ const module = "github.com/cps-gpu/homelab/"
 // bastion logs in with, written and read in the one format that there is.
 var allowed = map[string][]string{
 	"sim/lab/bastion":          {"remote/ssh", "sim/sshserver"},
-	"sim/lab/gpuoperator":      {"cluster/converge/wait", "sim/gpuoperator"},
-	"sim/lab/hub":              {"cluster/converge/wait"},
+	"sim/lab/gpuoperator":      {"converge", "sim/gpuoperator"},
+	"sim/lab/hub":              {"converge"},
 	"sim/lab/internal/labtest": {"internal/labctl", "sim/qemu"},
-	"sim/lab/kueue":            {"cluster/converge/wait"},
-	"sim/lab/operators":        {"cluster/converge/wait"},
+	"sim/lab/kueue":            {"converge"},
+	"sim/lab/operators":        {"converge"},
 	"sim/lab/traffic":          {"sim/guest"},
-	"sim/lab/plane":            {"cluster/converge/wait", "sim/gpuoperator", "sim/guest"},
-	"sim/lab/plane/real":       {"cluster/converge/wait", "sim/guest"},
+	"sim/lab/plane":            {"converge", "sim/gpuoperator", "sim/guest"},
+	"sim/lab/plane/real":       {"converge", "sim/guest"},
 	"sim/lab/plane/simulated":  {"sim/guest", "sim/kubesim"},
 	"sim/lab/site":             {"internal/labctl", "internal/labmodel", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
 }
 
 // beneath is all that of ours is in the lab's programs, whichever way it came. What the
-// lab judges (fleet, kube, addon, jupyterhub, k3s, nvidia, cloudinit, proxmox, converge,
-// cluster) is not; cluster/converge/progress, cluster/converge/wait and secret are a line on a screen, a pause and a string that
-// is not printed. What is inside sim/pvesim and sim/guest is their own.
+// lab judges (fleet, kube, addon, jupyterhub, k3s, nvidia, cloudinit, proxmox,
+// cluster) is not; of converge it takes a pause and a line on a screen, and secret is a string
+// that is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
-	"cluster/converge/progress", "cluster/converge/wait", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
+	"converge", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
 	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim",
 	"sim/kubesim/internal/admission", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/relay",
 	"sim/kubesim/internal/schedule", "sim/kubesim/internal/served", "sim/kubesim/internal/table",

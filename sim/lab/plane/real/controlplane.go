@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/cps-gpu/homelab/cluster/converge/wait"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/plane"
 )
@@ -235,7 +235,7 @@ func (cp *controlPlane) revive(ctx context.Context, p *process) *process {
 		return nil
 	case <-p.done:
 	}
-	if wait.Pause(ctx, time.Second) != nil {
+	if converge.Pause(ctx, time.Second) != nil {
 		return nil
 	}
 	cp.log.Warn("a component ended and is started again", "component", p.name, "why", p.ended())

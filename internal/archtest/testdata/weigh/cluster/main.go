@@ -7,7 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/converge"
+	"github.com/cps-gpu/homelab/converge"
 )
 
 func main() {

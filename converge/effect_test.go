@@ -1,0 +1,37 @@
+package converge_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+)
+
+func ExampleCompare() {
+	var d converge.Diff
+	d = append(d, converge.Compare("cores", 16, 16, converge.Restart)...)
+	d = append(d, converge.Compare("memory", "128GiB", "96GiB", converge.Restart)...)
+	d = append(d, converge.Compare("description", "", "a worker", converge.Update)...)
+	fmt.Println(d)
+	fmt.Println(d.Effect())
+	// Output:
+	// memory: 128GiB → 96GiB (needs a restart); description: "" → a worker
+	// needs a restart
+}
+
+func TestDiff(t *testing.T) {
+	assert.True(t, converge.Diff(nil).Empty())
+	assert.Equal(t, "16 cores, 128GiB", converge.Missing("16 cores, 128GiB").String())
+	assert.Equal(t, converge.Create, converge.Missing("x").Effect())
+	assert.Equal(t, "vm 104 → (none)", converge.Unwanted("vm 104").String())
+	assert.Equal(t, "vm/wk1: x", converge.Missing("x").Under("vm/wk1").String())
+	d := converge.Diff{{Path: "a", Have: "1", Want: "2", Effect: converge.Replace, Note: "why"}}
+	assert.Equal(t, "a: 1 → 2 (needs a replacement) [why]", d.String())
+	js, err := json.Marshal(d)
+	require.NoError(t, err)
+	assert.JSONEq(t, `[{"path":"a","have":"1","want":"2","effect":"replace","note":"why"}]`, string(js))
+}

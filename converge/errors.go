@@ -1,0 +1,64 @@
+package converge
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// StepError is the failure of one step.
+type StepError struct {
+	Step string
+	Err  error
+}
+
+func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// NotConverged says what still differed when a step's time to settle was over.
+type NotConverged struct {
+	After  time.Duration // how long it was given
+	Diff   Diff          // what remains; empty if the last check failed
+	Err    error         // why the last check failed, if it did
+	Hint   string        // what to do about it; may be empty
+	Longer string        // how it gets more time; may be empty
+}
+
+func (e *NotConverged) Error() string {
+	text := fmt.Sprintf("not there after %s: %s", short(e.After), e.words())
+	if e.Hint != "" {
+		text += "\n  " + e.Hint
+	}
+	if e.Longer != "" {
+		text += "\n  " + e.Longer
+	}
+	return text
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// short prints 10m0s as 10m.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
+}
+
+// Passing is false: the step has timed out.
+func (e *NotConverged) Passing() bool { return false }
+
+// Unwrap returns the last check's error.
+func (e *NotConverged) Unwrap() error { return e.Err }
+
+// ErrUnseen refuses an Act for now, because what it costs could not be seen.
+var ErrUnseen = errors.New("what it costs could not be seen")

@@ -1,0 +1,101 @@
+package converge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+)
+
+// Permanent marks err as one that waiting does not fix. It returns nil for nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanent{err}
+}
+
+type permanent struct{ error }
+
+func (p *permanent) Unwrap() error   { return p.error }
+func (p *permanent) Permanent() bool { return true }
+
+// Passing marks err as one that goes away by itself. It returns nil for nil.
+func Passing(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &passing{err}
+}
+
+type passing struct{ error }
+
+func (p *passing) Unwrap() error { return p.error }
+func (p *passing) Passing() bool { return true }
+
+// IsPermanent reports whether waiting does not fix err: err or any error in its tree has a
+// method Permanent that returns true. Other packages can implement that without importing this
+// one.
+func IsPermanent(err error) bool {
+	if p, ok := err.(interface{ Permanent() bool }); ok && p.Permanent() { //nolint:errorlint // the tree is walked here
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Unwrap() error }:
+		return IsPermanent(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), IsPermanent)
+	}
+	return false
+}
+
+// IsPassing reports whether err goes away by itself, such as that of a server that restarts:
+// it has a method Passing that returns true; of joined errors, all have.
+func IsPassing(err error) bool {
+	if IsPermanent(err) {
+		return false
+	}
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Passing() bool }:
+		return e.Passing()
+	case interface{ Unwrap() error }:
+		return IsPassing(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		all := e.Unwrap()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !IsPassing(err) })
+	}
+	return false
+}
+
+// Besides returns err, unless it only says that a context ended, so that a failure before
+// Ctrl-C is not lost.
+func Besides(err error) error {
+	if saysMore(err) {
+		return err
+	}
+	return nil
+}
+
+func saysMore(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case nil:
+		return false
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), saysMore)
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return saysMore(inner)
+		}
+	}
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// CutShort reports whether the result of a check is meaningless because ctx ended meanwhile:
+// it has no error, or one caused by that end.
+func CutShort(ctx context.Context, err error) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	ends := []error{context.Cause(ctx), context.Canceled, context.DeadlineExceeded, net.ErrClosed} // connections are closed at the end
+	return err == nil || slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
+}
