@@ -1,7 +1,6 @@
 package examples_test
 
 import (
-	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,70 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 )
-
-// object is the part of a JSON Schema that lists keys.
-type object struct {
-	Properties map[string]json.RawMessage `json:"properties"`
-	Defs       map[string]object          `json:"$defs"`
-}
-
-// keys lists those of a type of cluster.yaml. Pools and nodes have a shape's keys too,
-// which are told once.
-func (o object) keys(name string) []string {
-	out := []string{}
-	for key := range o.Defs[name].Properties {
-		if _, shared := o.Defs["Shape"].Properties[key]; !shared || name != "Pool" && name != "Node" {
-			out = append(out, key)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// TestEveryKeyIsDocumented holds the tables of docs/cluster-yaml.md against the schema,
-// both ways: each key has a row with its default and its effect.
-func TestEveryKeyIsDocumented(t *testing.T) {
-	var schema object
-	require.NoError(t, json.Unmarshal(clusterfile.Schema(), &schema))
-	schema.Defs["root"] = object{Properties: schema.Properties}
-	tables := keyTables(t)
-	for name := range schema.Defs {
-		assert.Equal(t, schema.keys(name), tables[name], "the table <!-- %s --> of docs/cluster-yaml.md", name)
-		delete(tables, name)
-	}
-	assert.Empty(t, tables, "tables of types that there are not")
-}
-
-var (
-	tableName = regexp.MustCompile(`^<!-- (\w+) -->$`)
-	tableKey  = regexp.MustCompile("^\\| `(\\w+)`( †)? \\| *[^ |].* \\| *[^ |].* \\|$") // its default and its effect are told
-)
-
-// keyTables reads the first column of each table that a comment names.
-func keyTables(t *testing.T) map[string][]string {
-	t.Helper()
-	text, err := os.ReadFile("../docs/cluster-yaml.md")
-	require.NoError(t, err)
-	tables, name := map[string][]string{}, ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if m := tableName.FindStringSubmatch(line); m != nil {
-			name = m[1]
-		}
-		if m := tableKey.FindStringSubmatch(line); m != nil {
-			tables[name] = append(tables[name], m[1])
-		} else if strings.HasPrefix(line, "| `") {
-			t.Errorf("this row is not understood, or has no default or no effect: %s", line)
-		}
-	}
-	for _, keys := range tables {
-		slices.Sort(keys)
-	}
-	return tables
-}
 
 var (
 	target = regexp.MustCompile(`go tool mage ([a-z][a-z0-9]*(?::[a-z]+)?)`)

@@ -73,7 +73,7 @@ func sectionSchema(t reflect.Type) object {
 	properties, required := object{}, []any{}
 	for _, f := range decode.Fields(t) {
 		choices := []any{valueSchema(f), object{"type": "null"}}
-		properties[f.Name] = object{"description": f.Doc, "anyOf": append(choices, short(f)...)}
+		properties[f.Name] = object{"description": description(f), "anyOf": append(choices, short(f)...)}
 		if f.Required != "" {
 			required = append(required, f.Name)
 		}

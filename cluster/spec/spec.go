@@ -15,26 +15,26 @@ const Lab = "lab"
 // Spec is a wanted cluster: everything that cluster.yaml says, merged, with defaults, and
 // checked. A Spec does not change once it is read.
 type Spec struct {
-	Name string `yaml:"name" required:"true" doc:"Name of the cluster: tag of its VMs, prefix of its images, ISOs and mappings."`
+	Name string `yaml:"name" required:"true" doc:"The cluster: at most 32 lower-case letters, digits and hyphens. Another name means another cluster."`
 	File string // the file's path, as given to Load
 	Dir  string // the folder of File; relative paths in the file are joined to it
 
-	Proxmox   Proxmox   `yaml:"proxmox" doc:"Where the Proxmox VE API is and how to log in. Not needed if every node is external."`
-	LabGuests LabGuests `yaml:"lab" json:",omitzero" doc:"The VMs of the embedded lab. Only with endpoint: lab."`
-	Image     Image     `yaml:"image" doc:"What the nodes' template is made from. Default: a pinned Ubuntu 24.04 cloud image."`
-	Network   Network   `yaml:"network" doc:"The network of every node; pools and nodes can override parts of it."`
-	Access    Access    `yaml:"ssh" doc:"Who may log in to the nodes, and how to reach them."`
-	Guest     Guest     `yaml:"guest" doc:"Packages, files and kernel settings for every node."`
-	K3s       K3s       `yaml:"k3s" doc:"Version and settings of Kubernetes."`
-	NVIDIA    NVIDIA    `yaml:"nvidia" doc:"Driver, and how pods request GPUs."`
-	Patience  int       `yaml:"patience" json:",omitempty" min:"1" max:"100" doc:"Multiplies every time limit of a step: 3 for a slow host. Default 1."`
+	Proxmox   Proxmox   `yaml:"proxmox" absent:"required" doc:"The Proxmox VE API. Not needed if every node is ‘external’."`
+	LabGuests LabGuests `yaml:"lab" json:",omitzero" absent:"simulated VMs" doc:"Settings of the embedded lab."`
+	Image     Image     `yaml:"image" absent:"‘ubuntu-24.04’" doc:"The nodes' [operating system](distributions.md)."`
+	Network   Network   `yaml:"network" absent:"required without DHCP" doc:"The network of every node."`
+	Access    Access    `yaml:"ssh" absent:"a generated key" doc:"Who may log in to the nodes, and how to reach them."`
+	Guest     Guest     `yaml:"guest" absent:"nothing" doc:"Packages, files and kernel settings for every node."`
+	K3s       K3s       `yaml:"k3s" absent:"see below" doc:"Kubernetes."`
+	NVIDIA    NVIDIA    `yaml:"nvidia" absent:"see below" doc:"The driver, and how pods request GPUs."`
+	Patience  int       `yaml:"patience" json:",omitempty" min:"1" max:"100" absent:"1" doc:"Multiplies every time limit of a step. Use 3 on a slow host. A whole number, 1 to 100."`
 	Platform  Platform  `yaml:",inline"`
 
 	// Defaults and Pools are what Nodes are made from. A completed Spec has its nodes in Nodes alone,
 	// servers first, then agents, each in the order of the file.
-	Defaults Shape  `yaml:"defaults" json:"-" doc:"Settings of every node, unless its pool or its own entry overrides them; null unsets."`
+	Defaults Shape  `yaml:"defaults" json:"-" doc:"Settings of every node."`
 	Pools    []Pool `yaml:"pools,named" json:"-" doc:"Groups of similar nodes, by name."`
-	Nodes    []Node `yaml:"nodes,named" doc:"Single nodes by name: further ones, or overrides for nodes of a pool."`
+	Nodes    []Node `yaml:"nodes,named" doc:"Single nodes by name, or overrides for nodes of a pool."`
 
 	Warnings []Problem `yaml:"-"` // allowed, but probably not intended
 
@@ -52,24 +52,24 @@ func (s *Spec) Completed() bool { return s.Places != nil }
 
 // Proxmox says where the Proxmox VE API is and how to log in.
 type Proxmox struct {
-	Endpoint    string    `yaml:"endpoint" required:"true" doc:"lab, or the host with or without https://, port and /api2/json."`
-	TokenID     string    `yaml:"token" doc:"API token ID, user@realm!name. The secret belongs in secret."`
-	TokenSecret SecretRef `yaml:"secret" doc:"Reference to the API token's secret: env:NAME, file:PATH or sops:FILE#path."`
-	User        string    `yaml:"user" doc:"user@realm for settings that Proxmox refuses to every token: hugepages, affinity."`
-	Password    SecretRef `yaml:"password" doc:"Reference to that user's password."`
-	CAFile      string    `yaml:"ca" doc:"PEM file of the CA that signed the API's certificate."`
-	Fingerprint string    `yaml:"fingerprint" doc:"SHA-256 fingerprint of the API's certificate."`
-	Insecure    bool      `yaml:"insecure" doc:"Do not check the certificate. Anyone between you and the host can then read the token."`
-	Host        string    `yaml:"host" doc:"Proxmox host of nodes that name none; auto: one of hosts with enough room."`
-	Hosts       []Host    `yaml:"hosts,named" doc:"Proxmox hosts, with their resources."` // and every host with a node, sorted by name
+	Endpoint    string    `yaml:"endpoint" required:"true" doc:"‘lab’, or the host, with or without ‘https://’ and port (8006)."`
+	TokenID     string    `yaml:"token" absent:"required" doc:"ID of the API token, ‘user@realm!name’. The lab needs neither this nor the six keys below."`
+	TokenSecret SecretRef `yaml:"secret" absent:"required" doc:"Reference to the token's secret."`
+	User        string    `yaml:"user" doc:"‘user@realm’ for [‘hugepages’ and ‘affinity’](nodes.md#what-only-root-may-set)."`
+	Password    SecretRef `yaml:"password" absent:"the command asks" doc:"Reference to that user's password."`
+	CAFile      string    `yaml:"ca" absent:"system's" doc:"PEM of the authority of the host's certificate, e.g. a copy of ‘/etc/pve/pve-root-ca.pem’."`
+	Fingerprint string    `yaml:"fingerprint" absent:"not compared" doc:"SHA-256 of the host's certificate, as ‘pvenode cert info’ shows it. Replaces an authority."`
+	Insecure    bool      `yaml:"insecure" doc:"Do not check the certificate. Anyone in between can then read the token."`
+	Host        string    `yaml:"host" absent:"the first of ‘hosts’, else ‘pve’ (‘pve1’ in the lab)" doc:"Host of nodes that name none: its name in the web interface. ‘auto’: [one with enough room](gpus.md#several-hosts)."`
+	Hosts       []Host    `yaml:"hosts,named" absent:"those that nodes name" doc:"Hosts by name. If set, it must contain every node's host."` // and every host with a node, sorted by name
 }
 
 // LabGuests configures the VMs of the embedded lab.
 type LabGuests struct {
-	Guests       string `yaml:"guests" enum:"simulated,qemu" doc:"qemu: real VMs on this machine, with a real K3s in them. Default simulated."`
-	ControlPlane string `yaml:"kubernetes" enum:"simulated,real" doc:"real: etcd, API server, controllers and scheduler of Kubernetes, for simulated VMs. Default simulated."`
-	Internet     Switch `yaml:"internet" doc:"Real VMs reach what this machine reaches. Default: true, but false with k3s.airgap."`
-	Image        string `yaml:"image" doc:"Folder with disk.raw, vmlinuz and initrd of a Debian 13 for real VMs. Default: built once."`
+	Guests       string `yaml:"guests" enum:"simulated,qemu" absent:"‘simulated’" doc:"‘qemu’: real VMs on this machine, with a real K3s."`
+	ControlPlane string `yaml:"kubernetes" enum:"simulated,real" absent:"‘simulated’" doc:"For simulated VMs. ‘real’: etcd, API server, controllers and scheduler of Kubernetes, compiled once."`
+	Internet     Switch `yaml:"internet" absent:"‘true’; ‘false’ with ‘k3s.airgap’" doc:"Real VMs reach what this machine reaches."`
+	Image        string `yaml:"image" absent:"built once" doc:"Folder with ‘disk.raw’, ‘vmlinuz’ and ‘initrd’ of a Debian 13."`
 	Place        string `yaml:"-"` // file:line:column of lab.guests, for checks that depend on the machine
 }
 
@@ -82,11 +82,11 @@ func (l LabGuests) Kubernetes() bool { return l.ControlPlane == "real" }
 // Host is one Proxmox VE host, called node in Proxmox's API.
 type Host struct {
 	Name    string          `yaml:"-"`
-	SSH     string          `yaml:"ssh" doc:"user@address:port for host:prep, host:check and gpu:list. Default root@<name>:22."`
-	Cores   int             `yaml:"cores" doc:"Its CPUs. If set, sums are checked."`
-	Memory  Size            `yaml:"memory" doc:"Its memory. If set, sums are checked."`
-	GPUs    int             `yaml:"gpus" doc:"Its GPUs. If set, sums are checked."`
-	Storage map[string]Size `yaml:"storage" doc:"Capacity of its storages by name. If set, sums are checked."`
+	SSH     string          `yaml:"ssh" absent:"‘root@NAME:22’" doc:"Login for ‘host:prep’, ‘host:check’ and ‘gpu:list’. Building a cluster needs none."`
+	Cores   int             `yaml:"cores" absent:"not checked" doc:"Its logical CPUs."`
+	Memory  Size            `yaml:"memory" absent:"not checked" doc:"Its memory."`
+	GPUs    int             `yaml:"gpus" absent:"not checked" doc:"Number of its GPUs."`
+	Storage map[string]Size `yaml:"storage" absent:"not checked" doc:"Capacity of its storages, e.g. ‘{vmdata: 2TiB}’."`
 
 	// TemplateStorage is the storage of the template's disk on this host:
 	// image.templateStorage, or else that of its first node's boot disk, so that clones are
@@ -96,93 +96,93 @@ type Host struct {
 
 // Image says what the nodes' template is made from.
 type Image struct {
-	URL     string `yaml:"url" doc:"A cloud image in qcow2 format."`
-	SHA256  string `yaml:"sha256" doc:"Its SHA-256."`
-	SHA512  string `yaml:"sha512" doc:"Its SHA-512, instead of sha256."`
+	URL     string `yaml:"url" absent:"a dated image of the distribution" doc:"A cloud image in qcow2 format, which the host downloads."`
+	SHA256  string `yaml:"sha256" absent:"that of the default ‘url’" doc:"Its checksum. Required with ‘url’, except in the lab."`
+	SHA512  string `yaml:"sha512" absent:"that of Debian's default ‘url’" doc:"Instead of ‘sha256’."`
 	Release string `yaml:"-"` // the distribution's code name, e.g. noble
 
-	Distribution string `yaml:"distribution" short:"text" default:"ubuntu-24.04" enum:"ubuntu-24.04,debian-13" doc:"Distribution of the image. Default ubuntu-24.04."`
+	Distribution string `yaml:"distribution" short:"text" default:"ubuntu-24.04" enum:"ubuntu-24.04,debian-13" doc:"‘ubuntu-24.04’ or ‘debian-13’; ‘image: debian-13’ means the same."`
 
-	Template string `yaml:"template" doc:"An existing template by VMID or name, instead of url."`
+	Template string `yaml:"template" absent:"none: one is baked" doc:"An existing template by name or VMID, instead of ‘url’: [templates.md](templates.md)."`
 
-	ImageStorage    string `yaml:"storage" default:"local" doc:"Storage of the image, with content import. Default local."`
-	TemplateStorage string `yaml:"templateStorage" doc:"Storage of the template's disk. Default: that of the nodes."` // see Spec.TemplateStorage for one host
-	SeedStorage     string `yaml:"seedStorage" default:"local" doc:"Storage of the seed ISOs, with content iso. Default local."`
-	SecureBoot      bool   `yaml:"secureBoot" doc:"Enrol the distribution's and Microsoft's keys, so that only signed kernels and modules load."`
+	ImageStorage    string `yaml:"storage" default:"local" doc:"Storage for the image, with content ‘import’."`
+	TemplateStorage string `yaml:"templateStorage" absent:"that of the first node's OS disk" doc:"Storage for the template's disk, on every host. Nodes with their OS disk there are [linked clones](templates.md#linked-or-whole)."` // see Spec.TemplateStorage for one host
+	SeedStorage     string `yaml:"seedStorage" default:"local" doc:"Storage for the first-boot ISOs, with content ‘iso’."`
+	SecureBoot      bool   `yaml:"secureBoot" doc:"Only signed kernels and modules load. Prebuilt drivers are signed."`
 }
 
 // Network is the network of one node, or the default of all.
 type Network struct {
-	Bridge  string       `yaml:"bridge" default:"vmbr0" doc:"Default vmbr0."`
-	VLAN    int          `yaml:"vlan" doc:"VLAN tag, 1 to 4094. Default: untagged."`
-	MTU     int          `yaml:"mtu" doc:"Default: the bridge's."`
-	Queues  int          `yaml:"queues" doc:"Queues of the network card. Default: the node's cores."`
-	DHCP    bool         `yaml:"dhcp" json:",omitempty" doc:"Addresses come from a DHCP server."`
-	Prefix  netip.Prefix `yaml:"prefix" doc:"The nodes' network, e.g. 10.0.0.0/24."`
-	Gateway netip.Addr   `yaml:"gateway" doc:"The router's address. One outside of the prefix is reached on-link, as on rented hosts."`
-	DNS     []netip.Addr `yaml:"dns" doc:"DNS servers. Default: the gateway."`
-	Search  []string     `yaml:"search" doc:"DNS search domains."`
+	Bridge  string       `yaml:"bridge" default:"vmbr0" doc:"Bridge on the host."`
+	VLAN    int          `yaml:"vlan" absent:"untagged" doc:"1 to 4094."`
+	MTU     int          `yaml:"mtu" absent:"the bridge's" doc:"In bytes."`
+	Queues  int          `yaml:"queues" absent:"the node's cores" doc:"Queues of the network card, at most 64."`
+	DHCP    bool         `yaml:"dhcp" json:",omitempty" doc:"Addresses come from a DHCP server. A warning for servers: etcd breaks when their addresses change."`
+	Prefix  netip.Prefix `yaml:"prefix" absent:"required without DHCP" doc:"The nodes' network, e.g. ‘10.0.0.0/24’."`
+	Gateway netip.Addr   `yaml:"gateway" absent:"required without DHCP" doc:"The router's address. One outside of the prefix is reached on-link."`
+	DNS     []netip.Addr `yaml:"dns" absent:"the gateway" doc:"List of DNS servers."`
+	Search  []string     `yaml:"search" doc:"List of search domains."`
 }
 
 // Access says who may log in to the nodes and how to reach them.
 type Access struct {
-	User         string    `yaml:"user" doc:"Admin user on the nodes. Default: the distribution's, ubuntu or debian."`
-	PublicKeys   []string  `yaml:"publicKeys" doc:"authorized_keys lines, or paths of .pub files."`
-	PrivateKey   string    `yaml:"privateKey" doc:"Path of the private key to log in with. Default: derived from the API token."`
-	Agent        bool      `yaml:"agent" doc:"Log in with the SSH agent's keys."`
-	Jump         string    `yaml:"jump" doc:"Jump host, user@host:port."`
-	Proxy        string    `yaml:"proxy" doc:"SOCKS proxy, socks5://host:port."`
-	PasswordHash SecretRef `yaml:"passwordHash" doc:"Reference to the hash (mkpasswd) of the admin user's console password."`
+	User         string    `yaml:"user" absent:"the distribution's: ‘ubuntu’ or ‘debian’" doc:"The admin user on the nodes. Not root."`
+	PublicKeys   []string  `yaml:"publicKeys" absent:"only homelab's" doc:"Further keys that may log in: ‘authorized_keys’ lines, or paths of ‘.pub’ files. To remove one, edit ‘authorized_keys’ on the nodes."`
+	PrivateKey   string    `yaml:"privateKey" absent:"[derived from the API token](nodes.md#logging-in-to-nodes)" doc:"Key to log in with. Requires ‘publicKeys’, unless all machines are external."`
+	Agent        bool      `yaml:"agent" doc:"Log in with the keys of the SSH agent. Requires ‘publicKeys’, unless all machines are external."`
+	Jump         string    `yaml:"jump" doc:"Jump host to the nodes and the Kubernetes API, ‘user@host:port’. Its key must be in your ‘~/.ssh/known_hosts’."`
+	Proxy        string    `yaml:"proxy" doc:"SOCKS proxy instead of a jump host, ‘socks5://host:port’."`
+	PasswordHash SecretRef `yaml:"passwordHash" absent:"no password" doc:"Reference to the hash (‘mkpasswd’) of the admin user's password for the console."`
 }
 
 // Guest has what every node gets at first boot, in addition to our own files and packages.
 type Guest struct {
-	Packages      []string          `yaml:"packages" doc:"Further packages."`
-	Sysctls       map[string]string `yaml:"sysctls" doc:"Kernel parameters, e.g. vm.max_map_count: 262144."`
+	Packages      []string          `yaml:"packages" doc:"Further packages; ‘name’ or ‘name=version’."`
+	Sysctls       map[string]string `yaml:"sysctls" doc:"Kernel parameters, e.g. ‘vm.max_map_count: 262144’."`
 	KernelModules []string          `yaml:"kernelModules" doc:"Modules to load at boot."`
 	Files         []File            `yaml:"files" doc:"Further files."`
-	APT           `yaml:"apt" doc:"Where packages come from."`
-	Timezone      string `yaml:"timezone" default:"Etc/UTC" doc:"Default Etc/UTC."`
+	APT           `yaml:"apt" absent:"the distribution's archive" doc:"Where packages come from."`
+	Timezone      string `yaml:"timezone" default:"Etc/UTC" doc:"e.g. ‘Europe/Vienna’."`
 }
 
 // APT says where packages come from.
 type APT struct {
-	APTMirror  string `yaml:"mirror" doc:"URL instead of the distribution's archive."`
-	APTProxy   string `yaml:"proxy" doc:"URL of an HTTP proxy or cache for packages from repositories without TLS."`
-	HTTPSProxy string `yaml:"httpsProxy" json:",omitempty" doc:"URL of an HTTP proxy for nodes' downloads over https: NVIDIA's packages and key, K3s. Default: none."`
+	APTMirror  string `yaml:"mirror" doc:"URL to use instead of the distribution's archive."`
+	APTProxy   string `yaml:"proxy" doc:"HTTP proxy or cache for repositories without TLS."`
+	HTTPSProxy string `yaml:"httpsProxy" json:",omitempty" doc:"HTTP proxy with CONNECT, for NVIDIA's packages and K3s."`
 }
 
 // File is one file on a node.
 type File struct {
 	Path    string   `yaml:"path" required:"true" doc:"Absolute path on the node."`
-	Content *string  `yaml:"content" doc:"The file's content. Not for secrets."`
-	Source  string   `yaml:"source" json:"-" doc:"A local file with the content, instead of content."`
-	Owner   string   `yaml:"owner" default:"root:root" doc:"user:group. Default root:root."`
-	Perm    FileMode `yaml:"mode" doc:"Octal, default 0644."`
+	Content *string  `yaml:"content" absent:"this or ‘source’" doc:"The file's content."`
+	Source  string   `yaml:"source" json:"-" absent:"this or ‘content’" doc:"A local file, at most 1 MiB."`
+	Owner   string   `yaml:"owner" default:"root:root" doc:"‘user:group’."`
+	Perm    FileMode `yaml:"mode" absent:"‘\"0644\"’" doc:"Octal."`
 }
 
 // K3s configures Kubernetes.
 type K3s struct {
-	Version      string       `yaml:"version" doc:"Exact release, e.g. v1.36.5+k3s1."`
-	VIP          netip.Addr   `yaml:"vip" doc:"Virtual address of the API. Needed with more than one server."`
-	VIPInterface string       `yaml:"vipInterface" doc:"Interface that carries it. Default: the one with the node's address."`
-	TLSSANs      []string     `yaml:"tlsSANs" doc:"Further names of the API in its certificate."`
-	PodCIDR      netip.Prefix `yaml:"podCIDR" doc:"Default 10.42.0.0/16, or fd00:42::/56 for nodes with IPv6."`
-	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" doc:"Default 10.43.0.0/16, or fd00:43::/112 for nodes with IPv6."`
+	Version      string       `yaml:"version" absent:"‘v1.36.5+k3s1’" doc:"An exact release. Its files are checked by checksum."`
+	VIP          netip.Addr   `yaml:"vip" doc:"Virtual address of the Kubernetes API. Required with several servers; [must be unused](host-check.md#whose-an-address-is)."`
+	VIPInterface string       `yaml:"vipInterface" absent:"the one with the node's address" doc:"Interface that carries it."`
+	TLSSANs      []string     `yaml:"tlsSANs" doc:"Further names and addresses for the API's certificate."`
+	PodCIDR      netip.Prefix `yaml:"podCIDR" absent:"‘10.42.0.0/16’; ‘fd00:42::/56’ for nodes with IPv6" doc:"Addresses of pods: a ‘/24’ for each node, a ‘/64’ with IPv6."`
+	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" absent:"‘10.43.0.0/16’; ‘fd00:43::/112’ for nodes with IPv6" doc:"Addresses of services."`
 
-	ClusterDomain  string   `yaml:"clusterDomain" default:"cluster.local" doc:"Default cluster.local."`
-	Disable        []string `yaml:"disable" enum:"coredns,servicelb,traefik,local-storage,metrics-server,runtimes" doc:"Components of K3s to leave out."`
-	FlannelBackend string   `yaml:"flannelBackend" default:"vxlan" enum:"vxlan,host-gw,wireguard-native,none" doc:"Default vxlan; none for another CNI."`
-	CNI            string   `yaml:"cni" json:",omitempty" enum:"flannel,cilium" doc:"The pods' network: K3s' flannel, or Cilium instead. Default flannel."`
+	ClusterDomain  string   `yaml:"clusterDomain" default:"cluster.local" doc:"DNS domain of services."`
+	Disable        []string `yaml:"disable" enum:"coredns,servicelb,traefik,local-storage,metrics-server,runtimes" absent:"components that another part replaces" doc:"Components to leave out: ‘coredns’, ‘servicelb’, ‘traefik’, ‘local-storage’, ‘metrics-server’, ‘runtimes’."`
+	FlannelBackend string   `yaml:"flannelBackend" default:"vxlan" enum:"vxlan,host-gw,wireguard-native,none" doc:"‘vxlan’, ‘host-gw’, ‘wireguard-native’, or ‘none’ if you install another CNI."`
+	CNI            string   `yaml:"cni" json:",omitempty" enum:"flannel,cilium" absent:"‘flannel’" doc:"‘flannel’, or ‘cilium’, which also replaces kube-proxy. Cannot be changed later."`
 
-	ServerConfig map[string]any `yaml:"server" doc:"Further keys of the servers' config.yaml."` // checked against K3s' own
-	AgentConfig  map[string]any `yaml:"agent" doc:"Further keys of every node's config.yaml."`  // checked against K3s' own
+	ServerConfig map[string]any `yaml:"server" doc:"Further keys of the servers' ‘config.yaml’."` // checked against K3s' own
+	AgentConfig  map[string]any `yaml:"agent" doc:"Further keys of every node's ‘config.yaml’."`  // checked against K3s' own
 
-	SecretsEncryption Switch     `yaml:"secretsEncryption" default:"true" doc:"Encrypt Secrets in etcd. Default true."`
-	Snapshots         Snapshots  `yaml:"snapshots" doc:"Snapshots of etcd."`
-	Registries        []Registry `yaml:"registries,named" doc:"Image registries by name: mirrors and logins."`
-	AirgapDir         string     `yaml:"airgap" doc:"Folder with k3s, its checksums and image tarball, for nodes without internet."`
-	Upgrade           Upgrade    `yaml:"upgrade" doc:"What another version does to running work."`
+	SecretsEncryption Switch     `yaml:"secretsEncryption" default:"true" doc:"Encrypt Secrets in etcd."`
+	Snapshots         Snapshots  `yaml:"snapshots" absent:"twice a day" doc:"Snapshots of etcd."`
+	Registries        []Registry `yaml:"registries,named" doc:"Image registries by name."`
+	AirgapDir         string     `yaml:"airgap" absent:"none: download" doc:"Folder with ‘k3s’, ‘sha256sum-amd64.txt’ and ‘k3s-airgap-images-amd64.tar.zst’ of the release, for nodes without internet."`
+	Upgrade           Upgrade    `yaml:"upgrade" absent:"see below" doc:"What another ‘version’ does to running work: [upgrade.md](upgrade.md)."`
 }
 
 // Cilium reports whether it is the pods' network, in place of flannel.
@@ -202,24 +202,24 @@ const (
 
 // Upgrade says how nodes go to another version of K3s, another driver or another layout of their GPUs.
 type Upgrade struct {
-	GPUPods string        `yaml:"gpuPods" default:"keep" enum:"keep,evict" doc:"Pods that still hold GPUs of a node after wait: keep leaves the node as it is, evict ends them. Default keep."`
-	Wait    time.Duration `yaml:"wait" default:"1h" doc:"How long pods that hold GPUs have to end. Default 1h."`
+	GPUPods string        `yaml:"gpuPods" default:"keep" enum:"keep,evict" doc:"Pods that still hold GPUs of a node after ‘wait’: ‘keep’ leaves the node as it is; ‘evict’ ends them."`
+	Wait    time.Duration `yaml:"wait" default:"1h" absent:"‘1h’" doc:"How long they have to end, e.g. ‘30m’, ‘2d’."`
 }
 
 // Snapshots says when and where etcd's snapshots are stored.
 type Snapshots struct {
-	Schedule  string `yaml:"schedule" default:"0 */12 * * *" doc:"Cron expression. Default 0 */12 * * *."`
-	Retention int    `yaml:"retention" default:"5" doc:"Number of snapshots to keep. Default 5."`
-	S3        *S3    `yaml:"s3" doc:"Also copy them to a bucket."`
+	Schedule  string `yaml:"schedule" default:"0 */12 * * *" doc:"Cron expression of five fields."`
+	Retention int    `yaml:"retention" default:"5" absent:"‘5’" doc:"Number of snapshots to keep on each server."`
+	S3        *S3    `yaml:"s3" doc:"Also copy them to a [bucket](restore.md#a-bucket)."`
 
-	Recipients []string `yaml:"recipients" doc:"Public keys of age: who can decrypt what cluster:backup writes."`
+	Recipients []string `yaml:"recipients" doc:"Public keys of [age](https://age-encryption.org): who can decrypt what ‘cluster:backup’ writes."`
 }
 
 // S3 is a bucket for etcd snapshots.
 type S3 struct {
-	Endpoint  string    `yaml:"endpoint" default:"s3.amazonaws.com" doc:"Host of the S3 service, with http:// in front if it has no TLS. Default s3.amazonaws.com."`
-	Region    string    `yaml:"region" default:"us-east-1" doc:"Default us-east-1."`
-	Bucket    string    `yaml:"bucket" required:"true" doc:"Name of the bucket."`
+	Endpoint  string    `yaml:"endpoint" default:"s3.amazonaws.com" doc:"Host of the S3 service; with ‘http://’ in front if it has no TLS."`
+	Region    string    `yaml:"region" default:"us-east-1" doc:"Its region."`
+	Bucket    string    `yaml:"bucket" required:"true" doc:"An existing bucket."`
 	Folder    string    `yaml:"folder" doc:"Folder in the bucket."`
 	Insecure  bool      `yaml:"-"` // http instead of https
 	AccessKey SecretRef `yaml:"accessKey" required:"true" doc:"Reference to the access key."`
@@ -229,12 +229,12 @@ type S3 struct {
 // Registry is how nodes reach one image registry.
 type Registry struct {
 	Name      string            `yaml:"-"` // e.g. docker.io
-	Endpoints []string          `yaml:"endpoints" doc:"URLs to use instead of the registry."`
+	Endpoints []string          `yaml:"endpoints" doc:"URLs of mirrors, in order."`
 	Rewrite   map[string]string `yaml:"rewrite" doc:"Patterns of image names, and their replacements."`
-	Username  string            `yaml:"username" doc:"Login."`
+	Username  string            `yaml:"username" doc:"Login; requires ‘password’."`
 	Password  SecretRef         `yaml:"password" doc:"Reference to its password."`
-	CAFile    string            `yaml:"ca" doc:"PEM file of the CA that signed the registry's certificate."`
-	Insecure  bool              `yaml:"insecure" doc:"Do not check the registry's certificate."`
+	CAFile    string            `yaml:"ca" absent:"system's" doc:"PEM of its authority."`
+	Insecure  bool              `yaml:"insecure" doc:"Do not check its certificate."`
 }
 
 // Choices of NVIDIA.Stack.
@@ -254,31 +254,31 @@ const (
 
 // NVIDIA says which driver the GPU nodes get and how pods request GPUs.
 type NVIDIA struct {
-	Stack   string `yaml:"stack" enum:"device-plugin,operator,none" doc:"Default device-plugin."`
-	Driver  `yaml:"driver" doc:"The kernel driver."`
+	Stack   string `yaml:"stack" enum:"device-plugin,operator,none" absent:"‘device-plugin’ if a node has GPUs, else ‘none’" doc:"What makes GPUs allocatable: ‘device-plugin’, ‘operator’ or ‘none’; [which one](gpus.md#device-plugin-or-operator)."`
+	Driver  `yaml:"driver" absent:"prebuilt, branch by the cards" doc:"The kernel driver."`
 	Sharing Sharing        `yaml:"sharing" doc:"How one GPU serves several pods."`
-	Values  map[string]any `yaml:"values" doc:"Raw overrides for the stack's values."`
-	Verify  `yaml:"verify" doc:"What gpu:verify runs."`
+	Values  map[string]any `yaml:"values" doc:"With ‘operator’: values of its chart. No secrets."`
+	Verify  `yaml:"verify" absent:"see below" doc:"What [‘gpu:verify’](verify.md) runs."`
 }
 
 // Driver says which driver GPU nodes get.
 type Driver struct {
-	DriverMode    string `yaml:"mode" enum:"prebuilt,dkms,operator,none" doc:"Default prebuilt: Ubuntu's signed modules. dkms builds them on the machines, as Debian 13 requires."`
-	Branch        string `yaml:"branch" default:"auto" doc:"auto, lts, production, or pinned, e.g. 580-server."`
-	Flavour       string `yaml:"flavour" default:"auto" enum:"auto,open,proprietary" doc:"Kind of the kernel modules. Default auto."`
-	DriverUpgrade string `yaml:"upgrade" default:"in-place" enum:"in-place,replace" doc:"How running nodes get another driver: in-place (default), or replace: each machine is recreated from a new template."`
+	DriverMode    string `yaml:"mode" enum:"prebuilt,dkms,operator,none" absent:"‘prebuilt’ if a node has GPUs, else ‘none’" doc:"‘prebuilt’: Ubuntu's signed modules. ‘dkms’: modules [built on the machines](distributions.md#nvidias-driver), which Debian 13 needs. ‘operator’: containers, with ‘stack: operator’, on Ubuntu, without Secure Boot. ‘none’: you install the driver."`
+	Branch        string `yaml:"branch" default:"auto" doc:"By PCI id and NVIDIA's life cycle; or ‘lts’, ‘production’, or a fixed one such as ‘580-server’. [How it is chosen](drivers.md)."`
+	Flavour       string `yaml:"flavour" default:"auto" enum:"auto,open,proprietary" doc:"Kernel modules: ‘auto’, ‘open’ or ‘proprietary’."`
+	DriverUpgrade string `yaml:"upgrade" default:"in-place" enum:"in-place,replace" doc:"How running nodes get another driver: ‘in-place’, or ‘replace’: from a [newly baked template](upgrade.md#drivers-toolkit-and-kernel)."`
 }
 
 // Verify says what gpu:verify runs.
 type Verify struct {
-	Images VerifyImages `yaml:"images" json:",omitzero" doc:"Images to compute in, by digest or tag."`
+	Images VerifyImages `yaml:"images" json:",omitzero" absent:"see below" doc:"Images that ‘gpu:verify’ computes in."`
 }
 
 // VerifyImages are those in which GPUs are verified; an empty one has a default, or its check is left out.
 type VerifyImages struct {
-	CUDA       string `yaml:"cuda" doc:"With NVIDIA's vectorAdd sample, for every level. Default: NVIDIA's own."`
-	PyTorch    string `yaml:"pytorch" doc:"With python3 and PyTorch. Default: PyTorch's own with -level=burn, otherwise none."`
-	TensorFlow string `yaml:"tensorflow" doc:"With python3 and TensorFlow. Default none."`
+	CUDA       string `yaml:"cuda" absent:"NVIDIA's ‘cuda-sample’" doc:"With ‘vectorAdd’ in ‘/cuda-samples’."`
+	PyTorch    string `yaml:"pytorch" absent:"PyTorch's own (3 GB) for ‘-level=burn’, none for ‘full’" doc:"With ‘python3’ and PyTorch: [a smaller one](../internal/bench/image/README.md)."`
+	TensorFlow string `yaml:"tensorflow" absent:"none: the check is skipped" doc:"With ‘python3’ and TensorFlow."`
 }
 
 // Choices of Sharing.Strategy.
@@ -291,9 +291,9 @@ const (
 
 // Sharing says how one GPU serves several pods.
 type Sharing struct {
-	Strategy string      `yaml:"strategy" default:"none" enum:"none,time-slicing,mps,mig" doc:"Default none."`
-	Replicas int         `yaml:"replicas" doc:"Number of pods per GPU, for time-slicing and mps."`
-	Layouts  []MIGLayout `yaml:"layouts" doc:"How GPUs are partitioned, for mig."`
+	Strategy string      `yaml:"strategy" default:"none" enum:"none,time-slicing,mps,mig" doc:"‘none’, ‘time-slicing’, ‘mps’, or ‘mig’."`
+	Replicas int         `yaml:"replicas" absent:"required for ‘time-slicing’ and ‘mps’" doc:"Pods that share one GPU; 2 or more, with MPS at most 48, on Volta 16."`
+	Layouts  []MIGLayout `yaml:"layouts" absent:"required for ‘mig’" doc:"How GPUs are divided: [mig.md](mig.md)."`
 }
 
 // Shared reports whether several pods use one GPU.
@@ -312,8 +312,8 @@ func (s Sharing) Name() string {
 
 // MIGLayout says how some GPUs of a node are partitioned.
 type MIGLayout struct {
-	GPUs     []int          `yaml:"gpus" doc:"Indices of GPUs. Default: all."`
-	Profiles map[string]int `yaml:"profiles" doc:"MIG profiles and the number of each, e.g. 3g.20gb: 2."` // empty: MIG off
+	GPUs     []int          `yaml:"gpus" absent:"all" doc:"Indices of a node's GPUs, from 0. Others stay whole."`
+	Profiles map[string]int `yaml:"profiles" absent:"none: the GPU stays whole" doc:"Profiles and the number of each, e.g. ‘{3g.20gb: 2}’."` // empty: MIG off
 }
 
 // String returns e.g. "2 of 3g.20gb".

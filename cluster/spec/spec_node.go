@@ -16,38 +16,38 @@ const (
 // Node is one machine of the cluster.
 type Node struct {
 	Name    string       `yaml:"-"` // of the VM, the hostname and the Kubernetes node
-	Pool    string       `yaml:"pool" doc:"Its pool."`
-	Address netip.Prefix `yaml:"address,single" doc:"Its static address."` // with the length of Network.Prefix; not valid: DHCP
-	MAC     MAC          `yaml:"mac" doc:"Its Ethernet address. Default: derived from the names of cluster and node, and stable."`
-	VMID    int          `yaml:"vmid" doc:"Default: the next free one."`
-	Adopt   bool         `yaml:"adopt" doc:"Take over the existing VM of this name, which homelab did not create."`
-	SSH     string       `yaml:"external" json:"-" doc:"An existing machine: user@address:port of its SSH server."`
+	Pool    string       `yaml:"pool" doc:"Its pool, in addition to the nodes that the pool's ‘count’ creates."`
+	Address netip.Prefix `yaml:"address,single" absent:"from the pool" doc:"Its static address, which [must be unused](host-check.md#whose-an-address-is)."` // with the length of Network.Prefix; not valid: DHCP
+	MAC     MAC          `yaml:"mac" absent:"derived from the names, and stable" doc:"Ethernet address of its card."`
+	VMID    int          `yaml:"vmid" absent:"from the pool, else the next free one" doc:"Number of its VM."`
+	Adopt   bool         `yaml:"adopt" doc:"Take over the [existing VM](nodes.md#adopting-a-vm) of this name."`
+	SSH     string       `yaml:"external" json:"-" doc:"An [existing machine](external.md): ‘user@address:port’ of its SSH server."`
 
 	External bool   `yaml:"-" doc:": SSH says it"`                  // not created by homelab, only reached over SSH
 	SSHUser  string `yaml:"-"`                                      // of an external node; empty: Access.User
 	SSHPort  int    `yaml:"-"`                                      // of an external node, default 22; 0 for a VM
 	OSDisk   OSDisk `yaml:"-" doc:", and write a disk os in Disks"` // the disk os of Disks
 
-	Role        Role              `yaml:"role" default:"agent" enum:"server,agent" doc:"server (control plane) or agent. Default agent."`
-	Host        string            `yaml:"host" doc:"Proxmox host; auto: one of proxmox.hosts with enough room."` // empty if External, AnyHost before Place
-	Cores       int               `yaml:"cores" doc:"vCPUs."`
-	Memory      Size              `yaml:"memory" doc:"e.g. 16GiB."`
-	CPUType     string            `yaml:"cpu" default:"host" doc:"CPU type of the VM. Default host."`
-	NUMA        Switch            `yaml:"numa" doc:"Show NUMA to the guest. Default: on GPU nodes."`
-	NUMANodes   []NUMANode        `yaml:"numaNodes" doc:"NUMA nodes of the VM, each bound to some of the host's. Default: one for each socket."`
-	Hugepages   string            `yaml:"hugepages" enum:"any,2MiB,1GiB,none" doc:"Memory in huge pages: any, 2MiB or 1GiB; none removes them. Only root@pam with its password may set it."`
-	Affinity    string            `yaml:"affinity" doc:"CPUs of the host that the VM runs on, e.g. 0-15,32-47; none removes it. Only root@pam with its password may set it."`
-	TPM         bool              `yaml:"tpm" doc:"Give the VM a TPM 2.0. Default false; an existing one is never removed."`
-	OnBoot      Switch            `yaml:"onboot" default:"true" doc:"Start with the host. Default true."`
-	Startup     Startup           `yaml:"startup" doc:"Position in the boot order, e.g. order=1,up=30,down=120. Needs the privilege Sys.Modify on /."`
+	Role        Role              `yaml:"role" default:"agent" enum:"server,agent" doc:"‘server’ (control plane and etcd) or ‘agent’."`
+	Host        string            `yaml:"host" absent:"‘proxmox.host’" doc:"Proxmox host; ‘auto’: one of ‘proxmox.hosts’ with enough room."` // empty if External, AnyHost before Place
+	Cores       int               `yaml:"cores" absent:"4 for a server, 8 for an agent, 16 with GPUs" doc:"vCPUs."`
+	Memory      Size              `yaml:"memory" absent:"8GiB for a server, 16GiB for an agent, 64GiB with GPUs" doc:"With a passed-through GPU all of it is pinned."`
+	CPUType     string            `yaml:"cpu" default:"host" doc:"CPU type of the VM."`
+	NUMA        Switch            `yaml:"numa" absent:"‘true’ with GPUs" doc:"Show NUMA to the guest."`
+	NUMANodes   []NUMANode        `yaml:"numaNodes" absent:"one for each socket" doc:"NUMA nodes of the VM, with all of its CPUs and memory."`
+	Hugepages   string            `yaml:"hugepages" enum:"any,2MiB,1GiB,none" absent:"unchanged" doc:"‘any’, ‘2MiB’ or ‘1GiB’; ‘none’ removes them. [Only root@pam](nodes.md#what-only-root-may-set) may set it."`
+	Affinity    string            `yaml:"affinity" absent:"unchanged" doc:"CPUs of the host that the VM runs on, ‘0-15,32-47’; ‘none’ removes it. Only root@pam may set it."`
+	TPM         bool              `yaml:"tpm" doc:"Give the VM a new TPM 2.0. homelab never removes it."`
+	OnBoot      Switch            `yaml:"onboot" default:"true" doc:"Start with the host."`
+	Startup     Startup           `yaml:"startup" absent:"not set" doc:"Boot order, ‘order=1,up=30,down=120’. Needs Sys.Modify on ‘/’."`
 	Tags        []string          `yaml:"tags" doc:"Further tags of the VM."` // in addition to the cluster's own
 	Description string            `yaml:"description" doc:"Notes of the VM."`
-	Storage     string            `yaml:"storage" json:"-" doc:"Storage of disks that name none. Default local-lvm; vmdata in the lab."`
-	Disks       []Disk            `yaml:"disks,named" doc:"Disks by name; os is the boot disk."`
-	Network     Network           `yaml:"network" doc:"Overrides of the cluster's network."`
+	Storage     string            `yaml:"storage" json:"-" absent:"‘local-lvm’ (‘vmdata’ in the lab)" doc:"Storage of disks that name none."`
+	Disks       []Disk            `yaml:"disks,named" absent:"only ‘os’" doc:"Disks by name; ‘os’ is the boot disk."`
+	Network     Network           `yaml:"network" absent:"the cluster's" doc:"Overrides of single keys."`
 	GPUs        GPURequest        `yaml:"gpus" doc:"GPUs to pass through: a number, or the keys below."`
-	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node; removed there when removed here."`
-	Taints      []Taint           `yaml:"taints" doc:"Taints, key=value:Effect. Default nvidia.com/gpu=present:NoSchedule on agents with GPUs; [] for none."`
+	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node. Those of other owners stay."`
+	Taints      []Taint           `yaml:"taints" absent:"‘nvidia.com/gpu=present:NoSchedule’ on agents with GPUs" doc:"List of ‘key=value:Effect’ or ‘key:Effect’; ‘[]’ for none."`
 }
 
 // Shape is what nodes inherit from their pool, and pools from the defaults.
@@ -58,12 +58,12 @@ type Shape struct {
 // Pool is a group of similar nodes. Reading a file, or completing a Spec, makes its nodes.
 type Pool struct {
 	Name      string         `yaml:"-"`
-	Count     int            `yaml:"count" doc:"Number of nodes: <prefix>1, <prefix>2 and so on."`
-	Prefix    string         `yaml:"prefix" doc:"Start of the nodes' names. Default: the pool's name."`
-	First     *int           `yaml:"first" doc:"The first index. Default 1."`
-	Names     []string       `yaml:"names" doc:"The nodes' names, instead of count."`
-	Addresses []AddressRange `yaml:"addresses" doc:"Addresses of the nodes in order: single ones, or ranges as in 10.0.0.11-10.0.0.13."`
-	VMIDs     []VMIDRange    `yaml:"vmids" doc:"VMIDs of the nodes in order: single ones, or ranges as in 201-204. Default: the next free ones."`
+	Count     int            `yaml:"count" doc:"Number of nodes. They are called ‘NAME1’, ‘NAME2’ and so on."`
+	Prefix    string         `yaml:"prefix" absent:"the pool's name" doc:"Start of the nodes' names."`
+	First     *int           `yaml:"first" absent:"1" doc:"The first number."`
+	Names     []string       `yaml:"names" doc:"The nodes' names, instead of the three above."`
+	Addresses []AddressRange `yaml:"addresses" doc:"Addresses in the order of the nodes, ‘[10.0.0.11-10.0.0.13, 10.0.0.20]’."`
+	VMIDs     []VMIDRange    `yaml:"vmids" absent:"the next free ones" doc:"VMIDs in the same way: ‘[201-204]’."`
 	Shape     `yaml:",inline"`
 }
 
@@ -72,19 +72,19 @@ func (n Node) DHCP() bool { return !n.Address.IsValid() }
 
 // NUMANode is a NUMA node of a VM, with lists as Proxmox writes them: 0-3;8.
 type NUMANode struct {
-	CPUs      string `yaml:"cpus" required:"true" doc:"Its CPUs of the VM, e.g. 0-7."`
-	Memory    Size   `yaml:"memory" required:"true" doc:"Its memory; the sum of all entries is the node's memory."`
-	HostNodes string `yaml:"hostNodes" doc:"NUMA nodes of the host that provide the memory, e.g. 0. Default: any."`
-	Policy    string `yaml:"policy" default:"bind" enum:"bind,preferred,interleave" doc:"Memory policy. Default bind."` // empty without HostNodes
+	CPUs      string `yaml:"cpus" required:"true" doc:"Its CPUs of the VM, e.g. ‘0-7’."`
+	Memory    Size   `yaml:"memory" required:"true" doc:"Its memory."`
+	HostNodes string `yaml:"hostNodes" absent:"any" doc:"NUMA nodes of the host that provide the memory, e.g. ‘0’."`
+	Policy    string `yaml:"policy" default:"bind" enum:"bind,preferred,interleave" doc:"‘bind’, ‘preferred’ or ‘interleave’."` // empty without HostNodes
 }
 
 // DiskOptions are the options of every disk.
 type DiskOptions struct {
-	Storage  string `yaml:"storage" doc:"Default: the node's storage."`
-	Size     Size   `yaml:"size" doc:"e.g. 500GiB."`
-	SSD      Switch `yaml:"ssd" default:"true" doc:"Tell the guest that it is an SSD. Default true."`
-	Discard  Switch `yaml:"discard" default:"true" doc:"Return freed blocks to the storage. Default true."`
-	IOThread Switch `yaml:"iothread" default:"true" doc:"Use an I/O thread for this disk. Default true."`
+	Storage  string `yaml:"storage" absent:"the node's" doc:"Storage where the disk is created."`
+	Size     Size   `yaml:"size" absent:"‘os’: 60GiB for a server, 100GiB for an agent; others required" doc:"Whole GiB."`
+	SSD      Switch `yaml:"ssd" default:"true" doc:"Tell the guest that it is an SSD."`
+	Discard  Switch `yaml:"discard" default:"true" doc:"Return freed blocks to the storage."`
+	IOThread Switch `yaml:"iothread" default:"true" doc:"Use an I/O thread."`
 }
 
 // OSDisk is a node's boot disk.
@@ -100,22 +100,22 @@ const (
 type Disk struct {
 	DiskOptions `yaml:",inline"`
 	Name        string `yaml:"-"` // unique on the node, at most 20 characters
-	Role        string `yaml:"role" default:"data" enum:"scratch,data" doc:"Default: scratch for the disk of that name, else data."`
-	FS          string `yaml:"fs" default:"ext4" enum:"ext4,xfs" doc:"Default ext4."` // empty if Mount is
-	Mount       string `yaml:"mount" doc:"Where the guest mounts it. Default: nowhere."`
+	Role        string `yaml:"role" default:"data" enum:"scratch,data" absent:"‘scratch’ for a disk of that name, else ‘data’" doc:"Whether its contents may be lost."`
+	FS          string `yaml:"fs" default:"ext4" enum:"ext4,xfs" doc:"‘ext4’ or ‘xfs’; created only on an empty disk."` // empty if Mount is
+	Mount       string `yaml:"mount" absent:"not mounted" doc:"Where the guest mounts it."`
 }
 
 // GPURequest says which GPUs a node gets. Without PCI and Mapping homelab chooses Count of
 // them on the node's host, on one NUMA node if possible.
 type GPURequest struct {
-	Count        int          `yaml:"count" short:"number" doc:"Number of GPUs; homelab chooses neighbouring cards."` // equals len(PCI) or len(Mapping) if one is set
-	Model        string       `yaml:"model" doc:"Only cards of this model: whole words of its name, e.g. A100 or RTX 4090."`
-	PCI          []PCIAddress `yaml:"pci" doc:"These cards, e.g. 01:00 or 0000:01:00.0."`
-	Mapping      []string     `yaml:"mapping" doc:"These existing resource mappings, one per GPU."`
-	PCIe         Switch       `yaml:"pcie" default:"true" doc:"Default true."`
-	ROMBar       Switch       `yaml:"rombar" default:"true" doc:"Default true."`
-	AllFunctions Switch       `yaml:"allFunctions" default:"true" doc:"Pass the card's other functions (audio, USB) too. Default true."`
-	Sharing      Sharing      `yaml:"sharing" doc:"Replaces nvidia.sharing for this node."`
+	Count        int          `yaml:"count" short:"number" doc:"Number of GPUs."` // equals len(PCI) or len(Mapping) if one is set
+	Model        string       `yaml:"model" absent:"any" doc:"Only cards of this model: whole words of its name, e.g. ‘A100’, ‘RTX 4090’."`
+	PCI          []PCIAddress `yaml:"pci" doc:"These cards of the host, instead of ‘count’."`
+	Mapping      []string     `yaml:"mapping" doc:"These existing resource mappings, one for each GPU, instead of ‘count’."`
+	PCIe         Switch       `yaml:"pcie" default:"true" doc:"Attach as PCI Express."`
+	ROMBar       Switch       `yaml:"rombar" default:"true" doc:"Show the card's option ROM to the guest."`
+	AllFunctions Switch       `yaml:"allFunctions" default:"true" doc:"Pass the card's other functions (audio, USB) too."`
+	Sharing      Sharing      `yaml:"sharing" absent:"‘nvidia.sharing’" doc:"Replaces ‘nvidia.sharing’ for this node as a whole."`
 }
 
 // Taint keeps pods away that do not tolerate it.

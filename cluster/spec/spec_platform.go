@@ -13,51 +13,51 @@ const (
 
 // Platform has the services that run on Kubernetes. A nil part is off.
 type Platform struct {
-	Charts     Charts        `yaml:"charts" doc:"Sources of Helm charts, and overrides of their versions and values."`
-	Storage    Storage       `yaml:"storage" doc:"Storage classes."`
-	LB         *LoadBalancer `yaml:"loadBalancer" doc:"What assigns addresses to Services. Default: K3s' servicelb."`
-	Ingress    Ingress       `yaml:"ingress" doc:"How HTTP enters the cluster. Default: K3s' Traefik."`
-	TLS        *TLS          `yaml:"tls" doc:"Who signs certificates. Default: off; self-signed with rancher."`
-	Rancher    *Rancher      `yaml:"rancher" doc:"Rancher, with its own Fleet."`
-	Fleet      *Fleet        `yaml:"fleet" doc:"GitOps with Fleet."`
-	Monitoring *Monitoring   `yaml:"monitoring" doc:"Prometheus and Grafana, with the GPUs' metrics."`
-	Backup     *Backup       `yaml:"backup" doc:"Velero, into a bucket."`
-	Queues     []Queue       `yaml:"queues,named" doc:"Kueue: groups that share the GPUs, by name."`
-	Hub        *Hub          `yaml:"hub" doc:"JupyterHub."`
+	Charts     Charts        `yaml:"charts" absent:"pinned charts from the internet" doc:"Sources, versions and values of Helm charts."`
+	Storage    Storage       `yaml:"storage" absent:"K3s' ‘local-path’" doc:"Storage classes."`
+	LB         *LoadBalancer `yaml:"loadBalancer" absent:"K3s' ‘servicelb’" doc:"What assigns addresses to Services."`
+	Ingress    Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
+	TLS        *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
+	Rancher    *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
+	Fleet      *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
+	Monitoring *Monitoring   `yaml:"monitoring" absent:"off" doc:"Prometheus and Grafana, with the GPUs' metrics."`
+	Backup     *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
+	Queues     []Queue       `yaml:"queues,named" absent:"off" doc:"Kueue: groups that share the GPUs."`
+	Hub        *Hub          `yaml:"hub" absent:"off" doc:"JupyterHub."`
 }
 
 // Charts has the sources of charts, and exceptions for single parts.
 type Charts struct {
-	Folder   string                    `yaml:"folder" doc:"Local folder of charts, unpacked or as .tgz, used before any repository."`
-	Offline  bool                      `yaml:"offline" doc:"Use only the folder, no repository."`
-	Versions map[string]string         `yaml:"versions" doc:"Versions of charts by part, instead of the pinned ones."`
-	Digests  map[string]string         `yaml:"digests" doc:"SHA-256 of charts' archives by part, sha256:…; a download with another one is refused."`
-	Values   map[string]map[string]any `yaml:"values" doc:"Further values by part, merged over homelab's values. No secrets."`
-	Via      map[string]string         `yaml:"via" doc:"How single parts are deployed: direct or fleet."`
+	Folder   string                    `yaml:"folder" doc:"Local folder of charts, used before any repository."`
+	Offline  bool                      `yaml:"offline" doc:"Use only the folder."`
+	Versions map[string]string         `yaml:"versions" absent:"pinned" doc:"Exact versions by part: ‘{rancher: 2.15.2}’."`
+	Digests  map[string]string         `yaml:"digests" absent:"known ones" doc:"SHA-256 of charts' archives by part: ‘{rancher: \"sha256:…\"}’. A download with another digest, or without any known one, is refused."`
+	Values   map[string]map[string]any `yaml:"values" doc:"Further values by part, merged over homelab's. No secrets."`
+	Via      map[string]string         `yaml:"via" absent:"‘fleet.default’" doc:"How single parts are deployed, ‘direct’ or ‘fleet’: ‘{monitoring: fleet}’."`
 }
 
 // Storage has the storage classes. Exactly one is the default.
 type Storage struct {
-	Default  string    `yaml:"default" doc:"The default storage class. Default: the only one of nfs, longhorn and cephfs, else K3s' local-path."` // empty: K3s' local-path
-	Existing []string  `yaml:"existing" doc:"Existing storage classes that homelab does not create, and that parts may name."`
-	NFS      *NFS      `yaml:"nfs" doc:"An NFS server: server:/export, or the keys below."`
-	Scratch  *Scratch  `yaml:"scratch" doc:"Volumes on each node's own scratch disk, lost with the node."`
-	Longhorn *Longhorn `yaml:"longhorn" doc:"Volumes that are replicated between the nodes' disks."`
-	CephFS   *CephFS   `yaml:"cephfs" doc:"A file system of an existing Ceph cluster."`
+	Default  string    `yaml:"default" absent:"the only one whose volumes every node can mount, else ‘local-path’" doc:"Name of the default class. Required if several could be."` // empty: K3s' local-path
+	Existing []string  `yaml:"existing" doc:"Existing classes that homelab does not create, and that parts may name."`
+	NFS      *NFS      `yaml:"nfs" absent:"off" doc:"An NFS server: ‘address:/export’, or the keys below."`
+	Scratch  *Scratch  `yaml:"scratch" absent:"off" doc:"Volumes on each node's scratch disk: ‘true’, a path, or the keys below."`
+	Longhorn *Longhorn `yaml:"longhorn" absent:"off" doc:"Volumes replicated between nodes: ‘true’, or the keys below."`
+	CephFS   *CephFS   `yaml:"cephfs" absent:"off" doc:"A file system of an existing Ceph cluster."`
 }
 
 // NFS is shared storage on an NFS server. With VM set homelab creates the server; otherwise
 // Server is an existing one.
 type NFS struct {
-	Server string `yaml:"server" short:"text" doc:"Address or name of the server, with or without :/export."`
-	Export string `yaml:"export" doc:"Absolute path on the server, with a folder for each volume."`
-	Class  string `yaml:"class" default:"nfs" doc:"Name of the storage class. Default nfs."`
+	Server string `yaml:"server" short:"text" absent:"required" doc:"Address or name, with or without ‘:/export’."`
+	Export string `yaml:"export" absent:"from ‘server’" doc:"Absolute path on the server. Each volume is a folder in it."`
+	Class  string `yaml:"class" default:"nfs" doc:"Name of the storage class."`
 	// Of NFS 4 the mount takes the newest that the server has, 4.2 first (nfs-utils, stropts.c,
 	// nfs_autonegotiate): many a NAS has 4.1 at most. With a soft mount, a pause of the server would
 	// lose writes.
-	MountOptions []string `yaml:"mountOptions" default:"nfsvers=4,hard,noatime" doc:"Mount options. Default nfsvers=4 (the newest that the server has), hard and noatime."`
-	Retain       Switch   `yaml:"retain" default:"true" doc:"Keep the data when a claim is deleted. Default true."`
-	Shares       []Share  `yaml:"shares,named" doc:"Folders of the server by name, for notebooks."`
+	MountOptions []string `yaml:"mountOptions" default:"nfsvers=4,hard,noatime" doc:"‘nfsvers=4’ takes the newest NFS 4 of the server; for a server with NFS 3 alone write ‘nfsvers=3’."`
+	Retain       Switch   `yaml:"retain" default:"true" doc:"Keep the data when its claim is deleted."`
+	Shares       []Share  `yaml:"shares,named" doc:"Folders of the server by name, for notebooks: see ‘hub.shared’."`
 	VM           *NFSVM   `yaml:"vm" doc:"Create the server: a VM with a data disk."` // nil: an external server
 }
 
@@ -66,49 +66,49 @@ type Share struct {
 	Name         string   `yaml:"-"`
 	Export       string   `yaml:"export" short:"text" required:"true" doc:"Absolute path on the server."`
 	ReadOnly     bool     `yaml:"readOnly" doc:"Mount it read-only."`
-	MountOptions []string `yaml:"mountOptions" doc:"Default: those of nfs."`
+	MountOptions []string `yaml:"mountOptions" absent:"those of ‘nfs’" doc:"Mount options of the share in notebooks."`
 }
 
 // NFSVM is an NFS server that homelab creates on Proxmox.
 type NFSVM struct {
-	Name    string         `yaml:"name" doc:"Name of the VM. Default: the cluster's name with -nfs appended."`
-	Host    string         `yaml:"host" doc:"Proxmox host. Default proxmox.host."`
-	Address netip.Prefix   `yaml:"address,single" required:"true" doc:"Its address in the nodes' network."`
-	Cores   int            `yaml:"cores" default:"2" doc:"vCPUs. Default 2."`
-	Memory  Size           `yaml:"memory" default:"4GiB" doc:"Default 4GiB."`
-	Size    Size           `yaml:"size" required:"true" doc:"Size of the data disk, e.g. 2TiB."`
-	Storage string         `yaml:"storage" doc:"Storage of its disks. Default: that of the nodes."`
-	Allow   []netip.Prefix `yaml:"allow" doc:"Networks that may mount. Default: the nodes'."`
+	Name    string         `yaml:"name" absent:"‘NAME-nfs’ with the cluster's name" doc:"Name of the VM."`
+	Host    string         `yaml:"host" absent:"‘proxmox.host’" doc:"One host, never ‘auto’."`
+	Address netip.Prefix   `yaml:"address,single" required:"true" doc:"In the nodes' network."`
+	Cores   int            `yaml:"cores" default:"2" doc:"Its virtual CPUs."`
+	Memory  Size           `yaml:"memory" default:"4GiB" doc:"Free memory caches files."`
+	Size    Size           `yaml:"size" required:"true" doc:"Size of the data disk. It can grow later."`
+	Storage string         `yaml:"storage" absent:"the nodes'" doc:"Storage of its disks."`
+	Allow   []netip.Prefix `yaml:"allow" absent:"the nodes' network" doc:"Networks that may mount."`
 }
 
 // Scratch is fast storage on each node's own disk, which is lost with the node.
 type Scratch struct {
 	_     struct{} `short:"switch"`
-	Class string   `yaml:"class" default:"scratch" doc:"Name of the storage class. Default scratch."`
-	Path  string   `yaml:"path" short:"text" doc:"Folder for volumes on the nodes. Default: where their scratch disks are mounted."`
+	Class string   `yaml:"class" default:"scratch" doc:"Name of the storage class."`
+	Path  string   `yaml:"path" short:"text" absent:"where the scratch disks are mounted" doc:"Folder for volumes, the same on all nodes."`
 	Nodes []string `yaml:"-"` // names of the nodes that have it
 }
 
 // Longhorn is replicated storage on the nodes' disks.
 type Longhorn struct {
 	_        struct{} `short:"switch"`
-	Class    string   `yaml:"class" default:"longhorn" doc:"Name of the storage class. Default longhorn."`
-	Replicas int      `yaml:"replicas" doc:"Replicas of each volume. Default 3, or the number of nodes if that is lower."`
-	DataPath string   `yaml:"path" default:"/var/lib/longhorn" doc:"Folder for data on the nodes. Default /var/lib/longhorn."`
+	Class    string   `yaml:"class" default:"longhorn" doc:"Name of the storage class."`
+	Replicas int      `yaml:"replicas" absent:"3, or the number of agents (of nodes, if there are none) if that is lower" doc:"Replicas of each volume, on different nodes."`
+	DataPath string   `yaml:"path" default:"/var/lib/longhorn" doc:"Folder for data. Mount a disk of role ‘data’ there."`
 	// The options of defaultSettings.nodeDrainPolicy in questions.yaml of its chart, read at 1.12.1.
 	// Longhorn silently ignores any other value, and then a drain may never end.
-	DrainPolicy string `yaml:"drainPolicy" default:"block-if-contains-last-replica" enum:"block-if-contains-last-replica,allow-if-replica-is-stopped,always-allow,block-for-eviction,block-for-eviction-if-contains-last-replica" doc:"What draining a node waits for. Default block-if-contains-last-replica."`
+	DrainPolicy string `yaml:"drainPolicy" default:"block-if-contains-last-replica" enum:"block-if-contains-last-replica,allow-if-replica-is-stopped,always-allow,block-for-eviction,block-for-eviction-if-contains-last-replica" doc:"What a drain waits for: this, ‘allow-if-replica-is-stopped’, ‘always-allow’, ‘block-for-eviction’ or ‘block-for-eviction-if-contains-last-replica’."`
 }
 
 // CephFS is a file system of an existing Ceph cluster.
 type CephFS struct {
-	ClusterID string    `yaml:"clusterID" required:"true" doc:"The cluster's fsid, as ceph fsid prints it."`
-	Monitors  []string  `yaml:"monitors" required:"true" doc:"Monitors, address:port."`
-	FSName    string    `yaml:"fsName" required:"true" doc:"Name of the file system, as ceph fs ls prints it."`
-	Pool      string    `yaml:"pool" doc:"Data pool. Default: the file system's own choice."`
-	User      string    `yaml:"user" required:"true" doc:"Ceph user, without client. before it."`
+	ClusterID string    `yaml:"clusterID" required:"true" doc:"What ‘ceph fsid’ prints."`
+	Monitors  []string  `yaml:"monitors" required:"true" doc:"List of ‘address:port’."`
+	FSName    string    `yaml:"fsName" required:"true" doc:"As ‘ceph fs ls’ shows it."`
+	Pool      string    `yaml:"pool" absent:"the file system's own choice" doc:"Data pool."`
+	User      string    `yaml:"user" required:"true" doc:"Ceph user, without ‘client.’ before it."`
 	Key       SecretRef `yaml:"key" required:"true" doc:"Reference to its key, as ceph auth get-key prints it."`
-	Class     string    `yaml:"class" default:"cephfs" doc:"Name of the storage class. Default cephfs."`
+	Class     string    `yaml:"class" default:"cephfs" doc:"Name of the storage class."`
 }
 
 // Kinds of load balancers.
@@ -120,9 +120,9 @@ const (
 
 // LoadBalancer assigns addresses of the nodes' network to Services.
 type LoadBalancer struct {
-	Kind      string                `yaml:"kind" short:"text" enum:"servicelb,metallb,cilium" doc:"Default: metallb with addresses (cilium with that CNI), else K3s' servicelb."`
-	Addresses []AddressPool         `yaml:"addresses" doc:"Free addresses of the nodes' network: ranges as in 10.0.0.200-10.0.0.219, or prefixes."`
-	Reserved  map[string]netip.Addr `yaml:"reserved" doc:"Addresses of single services: namespace/name, or ingress."`
+	Kind      string                `yaml:"kind" short:"text" enum:"servicelb,metallb,cilium" absent:"‘metallb’ with ‘addresses’ (‘cilium’ with that CNI), else ‘servicelb’" doc:"‘servicelb’ uses the nodes' own addresses."`
+	Addresses []AddressPool         `yaml:"addresses" absent:"required, except for ‘servicelb’" doc:"Ranges ‘a-b’ and prefixes."`
+	Reserved  map[string]netip.Addr `yaml:"reserved" doc:"Addresses of single services, ‘namespace/name’ or ‘ingress’: ‘{ingress: 10.0.0.200}’."`
 }
 
 // Kinds of ingress.
@@ -134,8 +134,8 @@ const (
 
 // Ingress says how HTTP enters the cluster.
 type Ingress struct {
-	Kind  string `yaml:"kind" short:"text" default:"traefik" enum:"traefik,gateway,none" doc:"traefik: Ingresses. gateway: the Gateway API. Both are served by K3s' Traefik. none: no ingress. Default traefik."`
-	Class string `yaml:"class" doc:"Class of Ingresses or Gateways. Default traefik."`
+	Kind  string `yaml:"kind" short:"text" default:"traefik" enum:"traefik,gateway,none" absent:"‘traefik’; ‘none’ if ‘k3s.disable’ has it" doc:"‘traefik’: Ingresses. ‘gateway’: the Gateway API, also by Traefik. ‘none’: the hub is a Service with an address; Rancher and Grafana need an ingress."`
+	Class string `yaml:"class" absent:"‘traefik’" doc:"Class of Ingresses or Gateways."`
 }
 
 // Sources of certificates.
@@ -148,74 +148,74 @@ const (
 
 // TLS says who signs the platform's certificates.
 type TLS struct {
-	Source string    `yaml:"source" short:"text" enum:"self-signed,acme,ca,secret" doc:"Who signs certificates. Default: follows from the other keys, else self-signed."`
-	Issuer string    `yaml:"issuer" doc:"Name of the ClusterIssuer. Default homelab."`
-	Email  string    `yaml:"email" doc:"For acme: the account's address, which gets warnings about expiring certificates."`
-	Server string    `yaml:"server" doc:"For acme: URL of the directory. Default: Let's Encrypt."`
-	CACert string    `yaml:"ca" doc:"For ca: PEM file of the authority's certificate. For secret: that of the certificate's signer, if it is private."`
-	CAKey  SecretRef `yaml:"key" doc:"For ca: reference to the authority's private key."`
-	Secret string    `yaml:"secret" doc:"For secret: namespace/name of an existing Secret of type kubernetes.io/tls."`
+	Source string    `yaml:"source" short:"text" enum:"self-signed,acme,ca,secret" absent:"follows from the other keys, else ‘self-signed’" doc:"‘self-signed’: an authority created in the cluster. ‘acme’: Let's Encrypt and the like. ‘ca’: your own authority. ‘secret’: an existing certificate."`
+	Issuer string    `yaml:"issuer" absent:"‘homelab’" doc:"Name of the ClusterIssuer."`
+	Email  string    `yaml:"email" absent:"required for ‘acme’" doc:"Address for notices about expiring certificates."`
+	Server string    `yaml:"server" absent:"Let's Encrypt" doc:"For ‘acme’: URL of the directory."`
+	CACert string    `yaml:"ca" absent:"required for ‘ca’" doc:"PEM file of the authority's certificate. For ‘secret’: that of the signer."`
+	CAKey  SecretRef `yaml:"key" absent:"required for ‘ca’" doc:"Reference to the authority's private key."`
+	Secret string    `yaml:"secret" absent:"required for ‘secret’" doc:"‘namespace/name’ of a Secret of type ‘kubernetes.io/tls’, which homelab copies where it is needed."`
 }
 
 // Rancher is the management UI; it brings its own Fleet.
 type Rancher struct {
-	Hostname  string    `yaml:"hostname" short:"text" required:"true" doc:"Its hostname, e.g. rancher.lab.example."`
-	Version   string    `yaml:"version" doc:"Version of the chart. Default: the pinned one."`
-	Replicas  int       `yaml:"replicas" doc:"Default: the number of servers, at most 3."`
-	Bootstrap SecretRef `yaml:"bootstrapPassword" doc:"Reference to the first password of admin, 12 characters at least. Default: generated and kept in the cluster."`
+	Hostname  string    `yaml:"hostname" short:"text" required:"true" doc:"A name that your DNS resolves to the cluster."`
+	Version   string    `yaml:"version" absent:"pinned" doc:"Of the chart."`
+	Replicas  int       `yaml:"replicas" absent:"the number of servers, at most 3" doc:"Number of its pods."`
+	Bootstrap SecretRef `yaml:"bootstrapPassword" absent:"generated, and kept in the cluster" doc:"Reference to the first password of ‘admin’, 12 characters at least."`
 }
 
 // Fleet is GitOps.
 type Fleet struct {
 	_          struct{}      `short:"switch"`
-	Standalone Switch        `yaml:"standalone" doc:"Install Fleet. Default: true without rancher, which brings its own."`
+	Standalone Switch        `yaml:"standalone" absent:"‘true’ without ‘rancher’" doc:"Install Fleet. Rancher installs its own."`
 	Repo       string        `yaml:"repo" short:"text" doc:"URL of the Git repository, https or ssh."`
-	Branch     string        `yaml:"branch" default:"main" doc:"Default main."`
-	Path       string        `yaml:"path" doc:"Folder in it that is written. Default fleet/NAME with the cluster's name."`
-	Username   string        `yaml:"username" doc:"Login of an https repository."`
+	Branch     string        `yaml:"branch" default:"main" doc:"Branch that is pushed to and deployed."`
+	Path       string        `yaml:"path" absent:"‘fleet/NAME’ with the cluster's name" doc:"Folder that only homelab writes."`
+	Username   string        `yaml:"username" doc:"Login of an https repository; with a token, any name."`
 	Password   SecretRef     `yaml:"password" doc:"Reference to its password or token."`
 	SSHKey     SecretRef     `yaml:"sshKey" doc:"Reference to the private key of an ssh repository."`
-	KnownHosts string        `yaml:"knownHosts" doc:"File with the host keys of an ssh repository, as ssh-keyscan prints them."`
-	CAFile     string        `yaml:"ca" doc:"PEM file of the authority that signed the https repository's certificate."`
-	Polling    time.Duration `yaml:"polling" default:"15s" doc:"How often Fleet polls the repository. Default 15s."`
-	Default    string        `yaml:"default" default:"direct" enum:"direct,fleet" doc:"How parts that charts.via does not name are deployed. Default direct."`
-	Extra      []string      `yaml:"extra" doc:"Further folders of the repository that Fleet deploys and homelab never writes."`
-	Author     string        `yaml:"author" doc:"Author of commits, Name <address>. Default: homelab."`
+	KnownHosts string        `yaml:"knownHosts" absent:"required with ssh" doc:"File with its server's host keys, as ‘ssh-keyscan’ prints them."`
+	CAFile     string        `yaml:"ca" absent:"system's" doc:"PEM of the authority of the https repository's certificate."`
+	Polling    time.Duration `yaml:"polling" default:"15s" absent:"‘15s’" doc:"How often Fleet polls the repository."`
+	Default    string        `yaml:"default" default:"direct" enum:"direct,fleet" doc:"How parts that ‘charts.via’ does not name are deployed: ‘direct’ or ‘fleet’."`
+	Extra      []string      `yaml:"extra" doc:"Further folders that Fleet deploys, and homelab never writes."`
+	Author     string        `yaml:"author" absent:"‘homelab’" doc:"Author of commits, ‘Name <address>’."`
 }
 
 // Monitoring is Prometheus, Grafana and the GPU exporter.
 type Monitoring struct {
 	_            struct{}      `short:"switch"`
-	Retention    time.Duration `yaml:"retention" default:"15d" doc:"How long metrics are kept. Default 15d."`
-	StorageClass string        `yaml:"class" doc:"Storage class of the metrics. Default: the default one."`
-	Size         Size          `yaml:"size" default:"50GiB" doc:"Size of their volume. Default 50GiB."`
-	Hostname     string        `yaml:"hostname" doc:"Hostname of Grafana. Default: none, inside the cluster only."`
-	GPUs         Switch        `yaml:"gpus" doc:"Metrics and a dashboard of GPUs. Default: true if a node has GPUs."`
+	Retention    time.Duration `yaml:"retention" default:"15d" absent:"‘15d’" doc:"How long metrics are kept."`
+	StorageClass string        `yaml:"class" absent:"default class" doc:"Its storage class."`
+	Size         Size          `yaml:"size" default:"50GiB" doc:"Its size."`
+	Hostname     string        `yaml:"hostname" absent:"none: inside the cluster only" doc:"Hostname of Grafana."`
+	GPUs         Switch        `yaml:"gpus" absent:"‘true’ if a node has GPUs" doc:"DCGM exporter, and a dashboard."`
 	Alertmanager bool          `yaml:"alertmanager" doc:"Also run Alertmanager."`
 }
 
 // Backup is Velero.
 type Backup struct {
-	Endpoint   string        `yaml:"endpoint" doc:"URL of the S3 service. Default: Amazon's."`
-	Region     string        `yaml:"region" default:"us-east-1" doc:"Default us-east-1."`
-	Bucket     string        `yaml:"bucket" required:"true" doc:"Name of the bucket."`
-	Prefix     string        `yaml:"prefix" doc:"Folder in the bucket. Default: the cluster's name."`
+	Endpoint   string        `yaml:"endpoint" absent:"Amazon's" doc:"URL of the S3 service."`
+	Region     string        `yaml:"region" default:"us-east-1" doc:"Its region."`
+	Bucket     string        `yaml:"bucket" required:"true" doc:"An existing bucket."`
+	Prefix     string        `yaml:"prefix" absent:"the cluster's name" doc:"Folder in the bucket."`
 	AccessKey  SecretRef     `yaml:"accessKey" required:"true" doc:"Reference to the access key."`
 	SecretKey  SecretRef     `yaml:"secretKey" required:"true" doc:"Reference to the secret key."`
-	Schedule   string        `yaml:"schedule" default:"0 3 * * *" doc:"Cron expression. Default 0 3 * * *."`
-	Retention  time.Duration `yaml:"retention" default:"30d" doc:"How long a backup is kept. Default 30d."`
-	Namespaces []string      `yaml:"namespaces" doc:"Namespaces to back up. Default: all."`
-	FileSystem Switch        `yaml:"fileSystem" default:"true" doc:"Also back up the volumes' files. Default true."`
-	CAFile     string        `yaml:"ca" doc:"PEM file of the authority that signed the service's certificate."`
-	Insecure   bool          `yaml:"insecure" doc:"Do not check the service's certificate."`
+	Schedule   string        `yaml:"schedule" default:"0 3 * * *" doc:"Cron expression."`
+	Retention  time.Duration `yaml:"retention" default:"30d" absent:"‘30d’" doc:"How long a backup is kept."`
+	Namespaces []string      `yaml:"namespaces" absent:"all" doc:"Namespaces to back up."`
+	FileSystem Switch        `yaml:"fileSystem" default:"true" doc:"Also back up the volumes' files: ‘local-path’ and NFS have no snapshots."`
+	CAFile     string        `yaml:"ca" absent:"system's" doc:"PEM of the authority of the service's certificate."`
+	Insecure   bool          `yaml:"insecure" doc:"Do not check the certificate."`
 }
 
 // Queue is a group's part of the cluster's GPUs: its pods wait until it is their turn.
 type Queue struct {
 	Name       string         `yaml:"-"`
-	GPUs       int            `yaml:"gpus" min:"0" doc:"How many nvidia.com/gpu it can always have. Default 0: only what others leave."`
-	MIG        map[string]int `yaml:"mig" doc:"How many MIG instances with a name of their own, by profile, e.g. 1g.5gb: 8."`
-	Namespaces []string       `yaml:"namespaces" required:"true" doc:"Pods and Jobs in these wait in the queue; in the hub's, only notebooks with GPUs."`
-	Borrow     Switch         `yaml:"borrow" default:"true" doc:"It may also use what other queues leave unused. Default true."`
-	Reclaim    bool           `yaml:"reclaim" doc:"It takes its own part back from borrowers, by ending their pods. Default: it waits for them."`
+	GPUs       int            `yaml:"gpus" min:"0" doc:"How many ‘nvidia.com/gpu’ the group can always have."`
+	MIG        map[string]int `yaml:"mig" doc:"MIG instances with names of their own: ‘{1g.5gb: 7}’."`
+	Namespaces []string       `yaml:"namespaces" required:"true" doc:"Pods and Jobs in these wait in the queue."`
+	Borrow     Switch         `yaml:"borrow" default:"true" doc:"The group may also use what other queues leave unused."`
+	Reclaim    bool           `yaml:"reclaim" doc:"The group takes its own part back from borrowers: their newest pods end."`
 }

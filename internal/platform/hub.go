@@ -27,7 +27,7 @@ const hubTLS = "hub-tls"
 type hub struct{ spec *spec.Spec }
 
 func (h hub) Info() addon.Info {
-	i := addon.Info{Name: "jupyterhub", Section: "hub", On: h.spec.Platform.Hub != nil, Chart: jupyterhub.Pin()}
+	i := addon.Info{Name: "jupyterhub", Section: "hub", On: h.spec.Platform.Hub != nil, Namespace: "jupyterhub", Chart: jupyterhub.Pin()}
 	if i.On {
 		i.Namespace = h.spec.Platform.Hub.Namespace
 	}

@@ -16,8 +16,9 @@ import (
 //	yaml     the key; with ",inline" the keys of a struct stand among those of its outer one; with
 //	         ",named" the items of a list are written by their names, each the field Name, in a
 //	         mapping; with ",single" a network is written as one address; "-" is a field that is no key: it follows from others
-//	doc      what an editor shows of the key
+//	doc      what the key does, as docs/cluster-yaml.md and editors show it; ‘x’ is x as it is written
 //	default  what an absent key stands for, or an empty text
+//	absent   the same in words, where it depends on something
 //	enum     choices of a text, or of the items of a list
 //	without  the keys that an inlined struct does not bring
 //	required the key must be there, for schema.json
@@ -28,11 +29,11 @@ import (
 
 // Field is one key of a section.
 type Field struct {
-	Name                             string
-	Doc, Default, Required, Min, Max string
-	Enum                             []string
-	Named, Single                    bool
-	Type                             reflect.Type
+	Name                                     string
+	Doc, Default, Absent, Required, Min, Max string
+	Enum                                     []string
+	Named, Single                            bool
+	Type                                     reflect.Type
 
 	index []int
 }
@@ -56,7 +57,7 @@ func Fields(t reflect.Type) []Field {
 		case name != "" && name != "-":
 			tag := f.Tag.Get
 			out = append(out, Field{
-				Name: name, Doc: tag("doc"), Default: tag("default"), Required: tag("required"), Min: tag("min"), Max: tag("max"),
+				Name: name, Doc: tag("doc"), Default: tag("default"), Absent: tag("absent"), Required: tag("required"), Min: tag("min"), Max: tag("max"),
 				Enum: strings.FieldsFunc(tag("enum"), func(r rune) bool { return r == ',' }), Named: option == "named", Single: option == "single", Type: f.Type, index: []int{i},
 			})
 		}
