@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/platform"
-	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
 func parsed(t *testing.T, text string) *spec.Spec {
@@ -142,39 +139,6 @@ func TestEightA100Platform(t *testing.T) {
 	four := strings.Replace(string(text), "gpus: 2\n      pool", "gpus: 4\n      pool", 1)
 	_, err = Parse("cluster.yaml", []byte(four))
 	require.ErrorContains(t, err, "no server of profile gpu-2 can ever start: on wk-gpu a node has 2 GPUs of 4; the largest that fits: 2 GPUs, 8 cores, 48GiB on wk-gpu")
-}
-
-// TestFullHasEveryKey: a key that no good file uses is a key that no test has read.
-// What is refused for now (rawS3) is in testdata/broken/not-yet-*.
-func TestFullHasEveryKey(t *testing.T) {
-	files, err := filepath.Glob("testdata/good/*.yaml")
-	require.NoError(t, err)
-	used := map[string]bool{}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
-		c := decode.NewChecker(file)
-		collectKeys(decode.ReadTree(c, data), used)
-		require.NoError(t, c.Err())
-	}
-	for _, section := range sections(reflect.TypeFor[spec.Spec]()) {
-		if decode.Name(section) == "Lab" { // whose keys exclude each other
-			continue
-		}
-		for _, key := range decode.Keys(section) {
-			assert.True(t, used[key], "%s.%s", section, key)
-		}
-	}
-}
-
-func collectKeys(t *yamlnode.Node, used map[string]bool) {
-	for _, f := range t.Fields {
-		used[f.Name] = true
-		collectKeys(f.Value, used)
-	}
-	for _, item := range t.Items {
-		collectKeys(item, used)
-	}
 }
 
 const layered = `

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite docs/platform.md")
 
 // TestPage: the page for people has every part, and the version that is installed.
 func TestPage(t *testing.T) {
-	const page, begin = "../../docs/platform.md", "<!-- parts -->\n"
+	const page, begin = "../../docs/platform.md", "<!-- parts -->\n\n"
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	head, rest, ok := strings.Cut(string(text), begin)

@@ -12,6 +12,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -117,8 +121,48 @@ func issuer(tls spec.TLS) addon.Issuer {
 	return addon.Issuer{CertManager: addon.CertManager{TLS: &tls}}
 }
 
-// samples are all parts, as small and as rich as they come.
+// samples are all parts, as small and as rich as they come. A class of storage that none of
+// writtenSamples has is as a file has it that says no more than true.
 func samples(t *testing.T) []sample {
+	t.Helper()
+	out := writtenSamples(t)
+	for _, part := range platform.Parts(&spec.Spec{}) {
+		i := part.Info()
+		key, ok := strings.CutPrefix(i.Section, "storage.")
+		if !ok || slices.ContainsFunc(out, func(s sample) bool { return s.part.Name == i.Name }) {
+			continue
+		}
+		file, err := clusterfile.Parse("cluster.yaml", fmt.Appendf(nil, `
+name: t
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 2, addresses: [10.0.0.21-22], gpus: 1, taints: [%s]}}
+storage: {%s: true}
+`, strings.Join(taintTexts(), ", "), key))
+		require.NoError(t, err, "%s needs a sample of its own", i.Name)
+		pieces, err := platform.Pieces(file, false)
+		require.NoError(t, err)
+		at := slices.IndexFunc(pieces, func(p addon.Piece) bool { return p.Name == i.Name })
+		require.GreaterOrEqual(t, at, 0, i.Name)
+		out = append(out, sample{i.Name, pieces[at]})
+	}
+	return out
+}
+
+// taintTexts are the taints as a file has them.
+func taintTexts() []string {
+	var out []string
+	for _, taint := range taints {
+		text := taint.Key
+		if taint.Value != "" {
+			text += "=" + taint.Value
+		}
+		out = append(out, text+":"+string(taint.Effect))
+	}
+	return out
+}
+
+func writtenSamples(t *testing.T) []sample {
 	t.Helper()
 	cert, key := theCA(t, true, time.Now().Add(time.Hour))
 	key0, key1 := told(t, "AKIAEXAMPLE"), told(t, "wJalrXUtnFEMIEXAMPLE")

@@ -1,6 +1,8 @@
 package charts_test
 
 import (
+	"encoding/json"
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,15 +36,25 @@ func metadata(t *testing.T) map[string]string {
 	return versions
 }
 
+var update = flag.Bool("update", false, "rewrite pins.json")
+
 func TestVersionsAreThosePinned(t *testing.T) {
-	have := metadata(t)
-	for _, pin := range platform.Pins() {
+	have, want := metadata(t), map[string]charts.Pin{}
+	for part, pin := range platform.Pins() {
+		want[part] = charts.Pin{Chart: pin.Chart, Version: pin.Version}
 		if version, ok := have[pin.Chart]; ok {
 			assert.Equal(t, pin.Version, version, "%s: change the version in sim/lab/charts/%s/Chart.yaml", pin.Chart, pin.Chart)
 			delete(have, pin.Chart)
 		}
 	}
 	assert.Empty(t, have, "stand-ins for charts that nobody pins")
+	if *update {
+		text, err := json.MarshalIndent(want, "", "  ")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile("pins.json", append(text, '\n'), 0o644))
+		return
+	}
+	assert.Equal(t, want, charts.Pins(), "run go test ./sim/lab/charts -update")
 }
 
 func TestEachRendersFromTheFolderThatIsWritten(t *testing.T) {

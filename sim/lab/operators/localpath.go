@@ -59,10 +59,15 @@ func localVolume(ctx context.Context, i *instance, r request) (*corev1.Persisten
 	kind := corev1.HostPathDirectoryOrCreate
 	return &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: full, Type: &kind}},
-		NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{r.node}}},
-		}}}},
+		NodeAffinity:           onNode(r.node),
 	}}, nil
+}
+
+// onNode ties a volume to a node.
+func onNode(name string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}},
+	}}}}
 }
 
 // pathOn finds where the configuration wants volumes of a node.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,6 +90,10 @@ func newSite(t *testing.T, disable ...string) *site {
 	if folder == "" {
 		folder = t.TempDir()
 		require.NoError(t, charts.Write(folder))
+		for name, text := range charts.Driver("other", "other", "1.0.0") {
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(folder, "other", name)), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "other", name), text, 0o600))
+		}
 	}
 	s.charts = helm.NewClient(s.kube, helm.Source{Folder: folder, Offline: true})
 	return s
@@ -235,6 +241,11 @@ func TestPlatformOfParts(t *testing.T) {
 	s.part(t, addon.Issuer{CertManager: certificates()})
 	s.part(t, nfs())
 	s.part(t, addon.Scratch{Scratch: &spec.Scratch{Class: "scratch", Path: "/scratch", Nodes: []string{"wk1"}}})
+	binding := storagev1.VolumeBindingWaitForFirstConsumer
+	s.install(t, chart.Part{Name: "other", Release: &chart.Release{Name: "other", Namespace: "other", Chart: "other", Version: "1.0.0"}, After: []runtime.Object{
+		&storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+			ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"app.kubernetes.io/name": "other"}}, Provisioner: "other.example.org", VolumeBindingMode: &binding},
+	}}, nil)
 	eventually(t, 20*time.Second, "the issuer is Ready", func(ctx context.Context) error {
 		issuer, err := s.get(ctx, "cert-manager.io", "v1", "clusterissuers", "", "homelab")
 		if err != nil {
@@ -293,6 +304,7 @@ func (s *site) storage(t *testing.T) {
 	for _, p := range []addon.Probe{
 		{Class: "nfs", Mode: corev1.ReadWriteMany, Nodes: []string{"wk1", "wk2"}},
 		{Class: "scratch", Local: true, Nodes: []string{"wk1"}},
+		{Class: "other", Local: true, Nodes: []string{"wk1"}},
 		{Class: "local-path", Local: true, Nodes: []string{"wk2"}},
 	} {
 		began := time.Now()

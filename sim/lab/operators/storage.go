@@ -36,8 +36,40 @@ func storagePrograms() []program {
 			return i.provision(ctx, driver{name: i.argument("drivername"), volume: cephVolume})
 		}},
 		{name: "local-path-provisioner", image: "local-path-provisioner", watch: watch, sync: localPath},
+		{name: "driver", image: "homelab.lab/driver", watch: watch, sync: anyDriver},
 		{name: "longhorn-manager", image: "longhorn-manager", is: longhornDaemon, watch: watch, sync: longhorn},
 	}
+}
+
+// anyDriver makes the volumes of the classes that a part of the platform owns.
+func anyDriver(ctx context.Context, i *instance) (time.Duration, error) {
+	list, err := all[storagev1.StorageClass](i, classes())
+	if err != nil {
+		return 0, err
+	}
+	var again time.Duration
+	for _, class := range list {
+		if class.Labels["app.kubernetes.io/name"] != i.argument("part") {
+			continue
+		}
+		wait, err := i.provision(ctx, driver{name: class.Provisioner, volume: anyVolume})
+		if err != nil {
+			return 0, err
+		}
+		again = max(again, wait)
+	}
+	return again, nil
+}
+
+// anyVolume is on the node of its first pod, if its class waits for one.
+func anyVolume(_ context.Context, _ *instance, r request) (*corev1.PersistentVolume, error) {
+	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+		CSI: &corev1.CSIPersistentVolumeSource{Driver: r.class.Provisioner, VolumeHandle: r.name},
+	}}}
+	if r.node != "" {
+		pv.Spec.NodeAffinity = onNode(r.node)
+	}
+	return pv, nil
 }
 
 // hasArgument reports whether a container's command line has a word.
