@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -121,6 +122,28 @@ func FuzzCheck(f *testing.F) {
 			}
 		}
 	})
+}
+
+// charts.digests of a file are those of its releases, whatever is known.
+func TestDigestsOfAFile(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	file, err := clusterfile.Parse("cluster.yaml", []byte(`
+name: t
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
+storage: {nfs: "10.0.0.30:/x"}
+monitoring: true
+charts: {digests: {nfs: "`+digest+`", monitoring: "`+digest+`"}}
+`))
+	require.NoError(t, err)
+	pieces, err := platform.Pieces(file, false)
+	require.NoError(t, err)
+	for _, p := range pieces {
+		if p.Release != nil {
+			assert.Equal(t, digest, p.Release.Digest, p.Name)
+		}
+	}
 }
 
 // A release has its pin's digest at that version alone.
