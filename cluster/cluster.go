@@ -65,7 +65,14 @@ type Backend struct {
 var ErrNoProxmox = errors.New("the file has no proxmox section, because every machine is external")
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
-type Cluster struct{ flow }
+type Cluster struct {
+	Backend // what New was given: a later change has no effect
+	site    *site
+}
+
+// flow returns the steps of one graph, or of one question: they remember what they have seen
+// until the graph's Plan or Run ends.
+func (c *Cluster) flow() *flow { return c.site.another() }
 
 // flow is the order of Up.
 type flow struct{ machines }
@@ -81,14 +88,14 @@ type cards struct{ *site }
 
 // site is what all steps share: the file, and the ways to the hosts, the machines and Kubernetes.
 type site struct {
-	spec    *spec.Spec
-	Backend // what New was given: a later change has no effect
+	spec *spec.Spec
+	Backend
 
 	nodes     *nodes.Nodes
 	seeds     *firstboot.Maker
 	templates *templates.Templates
 	hosts     *ssh.KnownHosts
-	warnings  warnings
+	warnings  *warnings
 	members   *members.Members
 
 	parts  *parts.Steps  // the steps of the platform
@@ -105,7 +112,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}
 	c := &site{
-		spec: want, Backend: b, baking: make(chan struct{}, 1),
+		spec: want, Backend: b, baking: make(chan struct{}, 1), warnings: &warnings{},
 		hosts: ssh.NewKnownHosts(filepath.Join(b.Dir, "known_hosts")),
 	}
 	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)
@@ -126,30 +133,37 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		b.Proxmox.VMs.ExpectNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
 		b.Proxmox.Expect(proxmox.Cure(hostprep.RolePrefix(want), b.Proxmox.TokenID(), slices.Concat(hostprep.Grants(want, b.Proxmox.Version()), hostprep.LookGrants(want))))
 	}
-	return of(c), nil
+	return &Cluster{b, c}, nil
 }
 
-func of(s *site) *Cluster { return &Cluster{flow{machines{holdings{cards{s}}}}} }
+// another returns the steps of another run.
+func (c *site) another() *flow {
+	s := *c
+	s.nodes = c.nodes.Another()
+	s.members = c.members.Another(s.nodes)
+	s.parts = c.parts.Another(s.members.Kube, s.members.Work)
+	return &flow{machines{holdings{cards{&s}}}}
+}
 
 // Spec returns the wanted state of the cluster.
-func (c *Cluster) Spec() *spec.Spec { return c.spec }
+func (c *Cluster) Spec() *spec.Spec { return c.site.spec }
 
 // KubeconfigPath is where Up writes the administrator's kubeconfig.
-func (c *Cluster) KubeconfigPath() string { return c.kubeconfig() }
+func (c *Cluster) KubeconfigPath() string { return c.site.kubeconfig() }
 
 func (c *site) kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
 // Keep writes the machines' host keys that were learned to known_hosts in Dir. Up does so at
 // its end. After other Runs, Keep saves asking again.
-func (c *Cluster) Keep() error { return c.hosts.Flush() }
+func (c *Cluster) Keep() error { return c.site.hosts.Flush() }
 
 // Close ends the connections to the guests.
 func (c *Cluster) Close() {
-	c.nodes.Close()
+	c.site.nodes.Close()
 }
 
 // Kube returns the client for the cluster's API.
-func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.members.Kube(ctx) }
+func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.flow().members.Kube(ctx) }
 
 // LoginKey is the key to log in to the machines of a cluster, derived from the secret of its API
 // token. It is the same on every machine that has the token, and need not be stored. The owner
@@ -175,13 +189,13 @@ func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }
 // VM without disks in Proxmox or, if all machines are external, a file on the first server of
 // the file, /var/lib/homelab-NAME.lease.
 func (c *Cluster) Lease() converge.LeaseStore {
-	if c.Proxmox == nil {
-		first := c.spec.Servers()[0].Name
-		return &leasefile.File{Root: c.nodes.Root(first), Machine: first, Path: leasefile.Folder + "/homelab-" + c.spec.Name + ".lease"}
+	if c.site.Proxmox == nil {
+		first := c.site.spec.Servers()[0].Name
+		return &leasefile.File{Root: c.site.nodes.Root(first), Machine: first, Path: leasefile.Folder + "/homelab-" + c.site.spec.Name + ".lease"}
 	}
-	hosts := make([]string, len(c.spec.Proxmox.Hosts))
-	for i, h := range c.spec.Proxmox.Hosts {
+	hosts := make([]string, len(c.site.spec.Proxmox.Hosts))
+	for i, h := range c.site.spec.Proxmox.Hosts {
 		hosts[i] = h.Name
 	}
-	return c.Proxmox.Lease(c.spec.Name, hosts...)
+	return c.site.Proxmox.Lease(c.site.spec.Name, hosts...)
 }

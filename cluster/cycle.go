@@ -15,7 +15,8 @@ import (
 // all its GPUs. A reboot inside the guest never resets a passed-through card; stopping the VM
 // does.
 func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeCycleGraph(ctx, name, force) })
+	f := c.flow()
+	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeCycleGraph(ctx, name, force) })
 }
 
 func (c *machines) nodeCycleGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -35,7 +36,7 @@ func (c *machines) nodeCycleGraph(ctx context.Context, name string, force bool) 
 			return nil, err
 		}
 	}
-	g := run.Graph(c.spec)
+	g := c.members.Graph()
 	g.Add(c.cycleStep(n, vm))
 	return g, nil
 }

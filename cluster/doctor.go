@@ -10,15 +10,16 @@ import (
 
 // Doctor returns where [doctor.Examine] looks for the cause of a failure of this cluster.
 func (c *Cluster) Doctor() doctor.Sources {
-	s := doctor.Sources{Spec: c.spec, Root: c.nodes.Root, HasDriver: c.members.HasDriver, Kube: c.members.Kube}
-	if c.Proxmox == nil {
+	f := c.flow()
+	s := doctor.Sources{Spec: f.spec, Root: f.nodes.Root, HasDriver: f.members.HasDriver, Kube: f.members.Kube}
+	if f.Proxmox == nil {
 		return s
 	}
-	s.Proxmox = c.Proxmox
+	s.Proxmox = f.Proxmox
 	s.VM = func(ctx context.Context, name string) (*proxmox.VM, error) {
-		return c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), name)
+		return f.Proxmox.VMs.Get(ctx, names.Tag(f.spec), name)
 	}
-	s.Cards = c.brokenCards
+	s.Cards = f.brokenCards
 	return s
 }
 

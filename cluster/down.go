@@ -24,11 +24,12 @@ import (
 // and confirmed. Machines that hold data (see Keeps) stay, with what they need, unless also
 // names them.
 func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
-	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.downGraph(ctx, also...) })
+	f := c.flow()
+	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.downGraph(ctx, also...) })
 }
 
 func (c *flow) downGraph(ctx context.Context, also ...string) (*converge.Graph, error) {
-	down := run.Graph(c.spec)
+	down := c.members.Graph()
 	stay, err := c.kept(ctx, also)
 	if err != nil {
 		return nil, err

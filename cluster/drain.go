@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/consent"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
@@ -14,12 +13,13 @@ import (
 // NodeDrain drains a node: it gets no new pods, and its pods are evicted as their disruption
 // budgets allow. Pods of DaemonSets stay.
 func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
-	n, err := c.named(name)
+	f := c.flow()
+	n, err := f.named(name)
 	if err != nil {
 		return nil, err
 	}
-	g := run.Graph(c.spec)
-	g.Add(c.drainStep(n))
+	g := f.members.Graph()
+	g.Add(f.drainStep(n))
 	return g, nil
 }
 
@@ -67,15 +67,16 @@ func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
 
 // NodeUncordon lets new pods onto a node again.
 func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
-	n, err := c.named(name)
+	f := c.flow()
+	n, err := f.named(name)
 	if err != nil {
 		return nil, err
 	}
-	g := run.Graph(c.spec)
+	g := f.members.Graph()
 	g.Add(&converge.Resource[*kube.Node]{
 		ID: "uncordon/" + n.Name,
 		Observe: func(ctx context.Context) (*kube.Node, error) {
-			have, err := c.members.ObserveNode(ctx, n.Name)
+			have, err := f.members.ObserveNode(ctx, n.Name)
 			if err == nil && have == nil {
 				err = converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: homelab cluster:up lets it join"})
 			}
@@ -88,7 +89,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 			return converge.Diff{{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: converge.Update}}
 		},
 		Apply: func(ctx context.Context, _ *kube.Node) error {
-			client, err := c.members.Kube(ctx)
+			client, err := f.members.Kube(ctx)
 			if err != nil {
 				return err
 			}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -91,7 +89,7 @@ func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverSeen, 
 			}
 			return c.costsOfDividing(ctx, n)
 		}
-		if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+		if c.nodes.Seen(n.Name).Absent.Load() {
 			return nil
 		}
 		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
@@ -115,7 +113,8 @@ func (c *machines) replaces(n spec.Node) bool {
 // replaceForDriver recreates a node's machine in its turn, from the template of the file. What can
 // refuse that does so while the node still works, and the template is baked before the node is drained.
 func (c *machines) replaceForDriver(ctx context.Context, n spec.Node) error {
-	again, err := c.nodeReplaceGraph(ctx, n.Name, false)
+	// A run of its own: what it sees of the machine that goes says nothing about the one that comes.
+	again, err := c.another().nodeReplaceGraph(ctx, n.Name, false)
 	if err == nil {
 		err = c.bakeFirst(ctx, n)
 	}
@@ -138,7 +137,7 @@ func (c *machines) bakeFirst(ctx context.Context, n spec.Node) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	g := run.Graph(c.spec)
+	g := c.another().members.Graph()
 	g.Add(c.templates.Step(n.Host, n.Name))
 	_, err := g.Run(ctx, retold(ctx))
 	return err

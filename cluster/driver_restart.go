@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -88,7 +87,7 @@ func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen)
 
 // joined reports whether Kubernetes has a node, or cannot say: a new machine has not joined.
 func (c *site) joined(ctx context.Context, n spec.Node) bool {
-	if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+	if c.nodes.Seen(n.Name).Absent.Load() {
 		return false
 	}
 	was, err := c.members.ObserveNode(ctx, n.Name)

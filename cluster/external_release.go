@@ -73,10 +73,6 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 	}
 }
 
-// OthersK3sError means that K3s on an external machine seems to belong to another cluster.
-// It is left alone.
-type OthersK3sError = members.OthersK3sError
-
 // costsOfRelease is what is lost with K3s on an external machine.
 func (c *machines) costsOfRelease(n spec.Node) func(context.Context, k3s.State, converge.Diff) []converge.Cost {
 	return func(ctx context.Context, _ k3s.State, _ converge.Diff) []converge.Cost {

@@ -17,7 +17,8 @@ import (
 //
 // Without force it refuses a server that the others need.
 func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeRemoveGraph(ctx, name, force) })
+	f := c.flow()
+	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeRemoveGraph(ctx, name, force) })
 }
 
 func (c *machines) nodeRemoveGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -31,7 +32,7 @@ func (c *machines) nodeRemoveGraph(ctx context.Context, name string, force bool)
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
-	g := run.Graph(c.spec)
+	g := c.members.Graph()
 	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, on a machine that never joined
 	return g, nil
 }
@@ -41,7 +42,7 @@ func (c *machines) externalReplace(ctx context.Context, n spec.Node, force bool)
 	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
-	g := run.Graph(c.spec)
+	g := c.members.Graph()
 	c.joinAgain(g, n, c.leave(g, n))
 	return g, nil
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/placement"
@@ -47,39 +46,39 @@ nodes:
 func TestProxmoxRefusesALook(t *testing.T) {
 	for name, tt := range map[string]struct {
 		host    string // where the file puts its nodes
-		look    func(ctx context.Context, c *Cluster) error
+		look    func(ctx context.Context, c inside) error
 		canLose []string // requests whose refusal does not fail it
 	}{
-		"hosts are chosen": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error {
+		"hosts are chosen": {host: spec.AnyHost, look: func(ctx context.Context, c inside) error {
 			return kubetest.Second(placement.Once(ctx, c.spec, c.Proxmox))
 		}},
-		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c *Cluster) error {
+		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c inside) error {
 			return kubetest.Second(placement.Place(ctx, c.spec, c.Proxmox))
 		}},
-		"templates are listed": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
+		"templates are listed": {host: "pve1", look: func(ctx context.Context, c inside) error {
 			all, err := c.templates.List(ctx)
 			if err == nil && (len(all) != 1 || all[0].State != templates.Theirs || !slices.Equal(all[0].Nodes, []string{"clone"})) {
 				return members.ErrNoServer
 			}
 			return err
 		}},
-		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return c.templates.CheckSources(ctx) }},
-		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c *Cluster) error { return c.templates.CheckSources(ctx) }},
-		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.GPUs(ctx)) }},
-		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.Strays(ctx)) }},
-		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.removedStep().Observe(ctx)) }},
-		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.rests(ctx, c.wanted)) }},
-		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c *Cluster) error {
+		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c inside) error { return c.templates.CheckSources(ctx) }},
+		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c inside) error { return c.templates.CheckSources(ctx) }},
+		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.GPUs(ctx)) }},
+		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.Strays(ctx)) }},
+		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.removedStep().Observe(ctx)) }},
+		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.rests(ctx, c.wanted)) }},
+		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c inside) error {
 			return kubetest.Second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
 		}},
-		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.settled(ctx)) }},
+		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.settled(ctx)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for at := 0; ; at++ {
 					c, way, closed := failingHosts(t, tt.host)
 					way.On, way.At = true, at
-					err := tt.look(run.Begin(t.Context()), c)
+					err := tt.look(t.Context(), c)
 					closed()
 					if at == 0 {
 						require.NoError(t, err)
@@ -99,7 +98,7 @@ func TestProxmoxRefusesALook(t *testing.T) {
 
 // failingHosts is a cluster with two hosts that share a storage, on which there is a template of
 // somebody's with one clone.
-func failingHosts(t *testing.T, host string) (*Cluster, *kubetest.FailNth, func()) {
+func failingHosts(t *testing.T, host string) (inside, *kubetest.FailNth, func()) {
 	t.Helper()
 	model := pvesim.TwoHosts()
 	for i := range model.Hosts {
@@ -116,16 +115,16 @@ func failingHosts(t *testing.T, host string) (*Cluster, *kubetest.FailNth, func(
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: &http.Client{Transport: way}})
 	require.NoError(t, err)
 	file := fileOf(t, strings.ReplaceAll(failingHostsFile, "HOST", host))
-	c, stop := of(&site{spec: file}), func() {} // which New refuses while a node may be on any host
+	one := &site{spec: file, Backend: Backend{Proxmox: pve}} // which New refuses while a node may be on any host
+	c, stop := inside{&Cluster{one.Backend, one}, &flow{machines{holdings{cards{one}}}}}, func() {}
 	if host != spec.AnyHost {
 		private, _, err := ssh.GenerateKey()
 		require.NoError(t, err)
 		signer, err := ssh.ParseSigner(private)
 		require.NoError(t, err)
-		c, err = New(file, Backend{Dir: t.TempDir(), Proxmox: pve, Signers: []ssh.Signer{signer}})
+		cluster, err := New(file, Backend{Dir: t.TempDir(), Proxmox: pve, Signers: []ssh.Signer{signer}})
 		require.NoError(t, err)
-		stop = c.Close
+		c, stop = insideOf(cluster), cluster.Close
 	}
-	c.Proxmox = pve
 	return c, way, func() { stop(); sim.Close() }
 }

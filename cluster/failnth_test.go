@@ -19,7 +19,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -37,7 +36,7 @@ fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_T
 `
 
 // failing is a cluster of that file with an API, without its machines.
-func failing(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *kubetest.FailNth) {
+func failing(t *testing.T, text string) (inside, *kubesim.Cluster, *kubetest.FailNth) {
 	t.Helper()
 	t.Setenv("GIT_TOKEN", "correct horse battery")
 	charts, err := filepath.Abs("../sim/lab/charts")
@@ -47,12 +46,30 @@ func failing(t *testing.T, text string) (*Cluster, *kubesim.Cluster, *kubetest.F
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") }})
 	require.NoError(t, err)
 	client, sim, way := kubetest.Kubernetes(t)
-	c.members.Use(client, "")
+	in := insideOf(c)
+	in.members.Use(client, "")
 	t.Cleanup(c.Close)
-	return c, sim, way
+	return in, sim, way
 }
 
-func kubeOf(t *testing.T, c *Cluster) *kube.Client {
+// inside is a cluster with the steps of one run.
+type inside struct {
+	*Cluster
+	*flow
+}
+
+func insideOf(c *Cluster) inside { return inside{c, c.flow()} }
+
+func usual(t *testing.T) (inside, *kubesim.Cluster, *kubetest.FailNth) {
+	return failing(t, failingFile)
+}
+
+func withoutAPI(c inside) error {
+	c.members.Use(nil, "")
+	return members.ErrNoServer
+}
+
+func kubeOf(t *testing.T, c inside) *kube.Client {
 	t.Helper()
 	client, err := c.Kube(t.Context())
 	require.NoError(t, err)
@@ -62,19 +79,19 @@ func kubeOf(t *testing.T, c *Cluster) *kube.Client {
 // Every request of a step that Kubernetes refuses fails the step, and it says with what.
 func TestKubernetesRefusesAStep(t *testing.T) {
 	const node = "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {unschedulable: true}}"
-	for name, tt := range map[string]failingCase{
-		"a password is read": {there: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", step: func(ctx context.Context, c *Cluster) error {
+	for name, tt := range map[string]kubetest.Refused[inside]{
+		"a password is read": {There: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", Step: func(ctx context.Context, c inside) error {
 			return kubetest.Second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
 		}},
-		"Fleet's state":     {step: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.FleetState(ctx, "")) }},
-		"a node is emptied": {there: node, step: func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.members.Drain(ctx, "a")) }},
-		"a node is deleted": {there: node, step: func(ctx context.Context, c *Cluster) error { return c.members.DeleteNode(ctx, "a") }},
-		"a node is marked": {there: node, step: func(ctx context.Context, c *Cluster) error {
+		"Fleet's state":     {Step: func(ctx context.Context, c inside) error { return kubetest.Second(c.FleetState(ctx, "")) }},
+		"a node is emptied": {There: node, Step: func(ctx context.Context, c inside) error { return kubetest.Second(c.members.Drain(ctx, "a")) }},
+		"a node is deleted": {There: node, Step: func(ctx context.Context, c inside) error { return c.members.DeleteNode(ctx, "a") }},
+		"a node is marked": {There: node, Step: func(ctx context.Context, c inside) error {
 			n, _ := c.spec.Node("a")
 			return c.members.SettleNode(ctx, "a", c.members.Marks(n))
 		}},
 	} {
-		t.Run(name, func(t *testing.T) { tt.run(t) })
+		t.Run(name, func(t *testing.T) { tt.Run(t, usual, withoutAPI) })
 	}
 }
 
@@ -84,16 +101,16 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 		return []kube.Ref{{APIVersion: "v1", Kind: kind, Namespace: "kube-system", Name: name}}
 	}
 	old := parts.Record{Part: "old", Namespace: "old", Classes: []string{"slow"}, Before: at("ConfigMap", "before"), After: at("ConfigMap", "after"), Secrets: at("Secret", "given")}
-	for name, step := range map[string]func(ctx context.Context, c *Cluster) error{
-		"leftovers are looked for": func(ctx context.Context, c *Cluster) error { return kubetest.Second(c.leftoversStep().Observe(ctx)) },
-		"leftovers go": func(ctx context.Context, c *Cluster) error {
+	for name, step := range map[string]func(ctx context.Context, c inside) error{
+		"leftovers are looked for": func(ctx context.Context, c inside) error { return kubetest.Second(c.leftoversStep().Observe(ctx)) },
+		"leftovers go": func(ctx context.Context, c inside) error {
 			return c.leftoversStep().Apply(ctx, unneeded{parts: []parts.Record{old}, given: []parts.Record{{Part: "theirs"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failingCase{step: step, before: func(ctx context.Context, c *Cluster) error {
+			kubetest.Refused[inside]{Step: step, Before: func(ctx context.Context, c inside) error {
 				return kubetest.Second(kubeOf(t, c).Apply(ctx, old.Object()))
-			}}.run(t)
+			}}.Run(t, usual, withoutAPI)
 		})
 	}
 }
@@ -128,7 +145,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, _, way := failing(t, failingFile)
-				ctx, client := run.Begin(t.Context()), kubeOf(t, c)
+				ctx, client := t.Context(), kubeOf(t, c)
 				require.NoError(t, kubetest.Second(client.Apply(ctx, thing(), old.Object())))
 				next, claimed := way.Next, tt.claimed
 				way.Next = roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -177,45 +194,4 @@ func TestWhatLiesAboutNoLonger(t *testing.T) {
 	out, err := seen.still(now)
 	require.NoError(t, err)
 	assert.Equal(t, []templates.Rest{{Host: "pve1", Volumes: volumes("b"), Mappings: []string{"m"}, Templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
-}
-
-// failingCase is a step, and what is there before.
-type failingCase struct {
-	there   string
-	before  func(ctx context.Context, c *Cluster) error
-	step    func(ctx context.Context, c *Cluster) error
-	noReach bool // it does not fail where the API cannot be had
-}
-
-func (tt failingCase) run(t *testing.T) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		for at := 0; ; at++ {
-			c, sim, way := failing(t, failingFile)
-			require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds())))
-			if tt.there != "" {
-				require.NoError(t, sim.Apply(t.Context(), []byte(tt.there)))
-			}
-			ctx := run.Begin(t.Context())
-			if tt.before != nil {
-				require.NoError(t, tt.before(ctx, c))
-			}
-			way.On, way.At = true, at
-			err := tt.step(ctx, c)
-			if at == 0 {
-				require.NoError(t, err)
-			} else if at > len(way.Seen) {
-				break
-			} else {
-				assert.ErrorContains(t, err, kubetest.Refusal, "request %d, %s", at, way.Seen[at-1])
-			}
-			_ = sim.Close()
-		}
-		if !tt.noReach {
-			c, _, _ := failing(t, failingFile)
-			c.members.Use(nil, "")
-			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), c), members.ErrNoServer, "nobody leads to the API")
-		}
-		synctest.Wait()
-	})
 }

@@ -17,7 +17,9 @@ import (
 // outlives the cluster. Only a command that names the machine for this purpose destroys it.
 
 // Keeps are the machines with data that Down leaves alone unless it gets their names.
-func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) { return c.withData(ctx) }
+func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
+	return c.flow().withData(ctx)
+}
 
 func (c *site) withData(ctx context.Context) ([]proxmox.Summary, error) {
 	if c.Proxmox == nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 )
 
 // What a part costs that goes is said also where its API gives no answer.
@@ -19,19 +18,19 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, way := failing(t, failingFile)
 		gone := unneeded{parts: []parts.Record{{Part: "old", Namespace: "old"}}}
-		cost := c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
+		cost := c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		assert.Empty(t, cost[0].Holds, "nothing is in it")
 		assert.Equal(t, "old: no longer in the file", cost[0].Machine+": "+cost[0].Why)
 
 		way.On, way.At = true, 1
-		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
+		cost = c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
 		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked) && strings.Contains(cost[0].Holds[0].Text, kubetest.Refusal), cost[0].Holds[0].Text)
 
 		c.members.Use(nil, "")
-		cost = c.costsOfLeftovers(run.Begin(t.Context()), gone, nil)
+		cost = c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
 		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked), cost[0].Holds[0].Text)

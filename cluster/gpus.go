@@ -107,7 +107,7 @@ func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allo
 		Late: n.Name + " did not get its cards",
 	}
 	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		if err := run.Of[members.Unhealthy](ctx).Refuses(n.Name); err != nil {
+		if err := c.members.Refuses(n.Name); err != nil {
 			return "", converge.Permanent(err)
 		}
 		if a, err = c.allot(ctx, n.Host); err != nil {

@@ -86,17 +86,17 @@ func (d *warnings) keep(all []preflight.Finding, notes []string) {
 // Doubts returns what the last check of the hosts by [Cluster.Up] found that may fail, or that
 // works only for now.
 func (c *Cluster) Doubts() []preflight.Finding {
-	c.warnings.mu.Lock()
-	defer c.warnings.mu.Unlock()
-	return c.warnings.all
+	c.site.warnings.mu.Lock()
+	defer c.site.warnings.mu.Unlock()
+	return c.site.warnings.all
 }
 
 // Notes returns what the last check of the hosts by [Cluster.Up] found that works and is worth knowing
 // before it happens: disks that are copied as a whole.
 func (c *Cluster) Notes() []string {
-	c.warnings.mu.Lock()
-	defer c.warnings.mu.Unlock()
-	return c.warnings.notes
+	c.site.warnings.mu.Lock()
+	defer c.site.warnings.mu.Unlock()
+	return c.site.warnings.notes
 }
 
 // beginStep checks what must hold before anything changes: it is hostStep, or, if nothing is

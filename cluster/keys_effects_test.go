@@ -86,9 +86,10 @@ func effectsOf(t *testing.T, asked *spec.Spec, hosts *proxmox.Client, login ssh.
 		e.say("place", nil, err)
 		return e
 	}
-	c, err := New(s, Backend{Proxmox: hosts, Dir: "nowhere", Signers: []ssh.Signer{login}})
+	cluster, err := New(s, Backend{Proxmox: hosts, Dir: "nowhere", Signers: []ssh.Signer{login}})
 	require.NoError(t, err)
-	defer c.Close()
+	defer cluster.Close()
+	c := insideOf(cluster)
 	up := c.Up()
 	e.say("steps", up.Names(), nil)
 	e.say("patience", up.Patience, nil)
@@ -103,7 +104,7 @@ func effectsOf(t *testing.T, asked *spec.Spec, hosts *proxmox.Client, login ssh.
 	return e
 }
 
-func (e effects) ofHosts(ctx context.Context, c *Cluster) {
+func (e effects) ofHosts(ctx context.Context, c inside) {
 	w := c.want()
 	for i := range w.Addresses {
 		w.Addresses[i].Place = ""
@@ -134,7 +135,7 @@ func (e effects) ofHosts(ctx context.Context, c *Cluster) {
 	}
 }
 
-func (e effects) ofMachine(ctx context.Context, c *Cluster, n spec.Node) {
+func (e effects) ofMachine(ctx context.Context, c inside, n spec.Node) {
 	if !n.External {
 		sd, err := c.seeds.Seed(n)
 		e.say("seed/"+n.Name, sd.File, err)
@@ -168,7 +169,7 @@ func (e effects) ofMachine(ctx context.Context, c *Cluster, n spec.Node) {
 	e.say("k3s/"+n.Name, config, err)
 }
 
-func (e effects) ofPlatform(c *Cluster) {
+func (e effects) ofPlatform(c inside) {
 	s := c.spec
 	if c.members.HasPlugin() && s.NVIDIA.Stack == spec.StackDevicePlugin {
 		objects, err := members.PluginObjects(s)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -96,7 +95,7 @@ func noLayout(err error) error {
 
 // costsOfDividing is the cost of dividing the GPUs of a joined node in another way.
 func (c *machines) costsOfDividing(ctx context.Context, n spec.Node) []converge.Cost {
-	if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+	if c.nodes.Seen(n.Name).Absent.Load() {
 		return nil
 	}
 	if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {

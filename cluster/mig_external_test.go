@@ -12,7 +12,7 @@ import (
 // On an external machine the file is compared with what its owner divided, and nothing is done:
 // a GPU in MIG mode that the file wants whole would be offered whole, and no program could use it.
 func TestExternalMachineIsDividedByItsOwner(t *testing.T) {
-	c := &Cluster{}
+	c := &machines{}
 	whole := spec.Node{Name: "box", External: true, GPUs: spec.GPURequest{Count: 1}}
 	seen := driverSeen{DriverState: nvidia.DriverState{
 		Loaded: "580.173.02", Runtime: "/usr/bin/nvidia-container-runtime",

@@ -34,7 +34,7 @@ func (c *Cluster) Entrances() []Entrance {
 
 // forPeople are the parts, the hub first, which most people look for.
 func (c *Cluster) forPeople() []addon.Piece {
-	pieces, err := platform.Pieces(c.spec, false)
+	pieces, err := platform.Pieces(c.site.spec, false)
 	if err != nil { // the step charts reports it
 		return nil
 	}
@@ -69,7 +69,7 @@ func (c *Cluster) Passwords() []Password {
 
 // ReadPassword reads a password from the cluster.
 func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, error) {
-	client, err := c.members.Kube(ctx)
+	client, err := c.flow().members.Kube(ctx)
 	if err != nil {
 		return secret.Value{}, err
 	}
@@ -85,10 +85,10 @@ func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, e
 
 // Hub is the hub that the file describes, without its secrets.
 func (c *Cluster) Hub() (jupyterhub.Hub, bool) {
-	if c.spec.Platform.Hub == nil {
+	if c.site.spec.Platform.Hub == nil {
 		return jupyterhub.Hub{}, false
 	}
-	return platform.Hub(c.spec), true
+	return platform.Hub(c.site.spec), true
 }
 
 // Part describes a part of the platform, for users.
@@ -104,7 +104,7 @@ type Part struct {
 // Parts are the parts that the file asks for, in the order of their installation.
 func (c *Cluster) Parts() []Part {
 	var out []Part
-	for _, p := range c.parts.Pieces() {
+	for _, p := range c.flow().parts.Pieces() {
 		x := Part{Name: p.Name, Via: p.Via, Classes: p.Classes}
 		if p.Release != nil {
 			x.Chart, x.Namespace = p.Release.Chart+" "+p.Release.Version, p.Release.Namespace

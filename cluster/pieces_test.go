@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -41,13 +40,13 @@ func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, stop := failingHosts(t, "pve1")
 		defer stop()
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		require.NoError(t, c.members.OwnServer(ctx, "nobody"))
 		for _, n := range c.spec.Nodes {
 			require.NoError(t, c.members.OwnServer(ctx, n.Name), "nobody is there to answer")
 		}
 		outside, _, _ := failing(t, failingFile)
-		require.Error(t, outside.members.OwnServer(run.Begin(t.Context()), "a"), "nobody is there to answer")
+		require.Error(t, outside.members.OwnServer(t.Context(), "a"), "nobody is there to answer")
 		synctest.Wait()
 	})
 }
@@ -58,7 +57,7 @@ func TestCostsOfMachinesThatGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, stop := failingHosts(t, "pve1")
 		defer stop()
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		for want, vm := range map[string]*proxmox.VM{"vm107": {VMID: 107}, "nameless": nil} {
 			cost := c.destroys(ctx, "", "why", vm, nil)
 			assert.Equal(t, want, cost.Machine)

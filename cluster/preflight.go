@@ -22,10 +22,11 @@ import (
 // returns a root shell on a host, for what only that can tell; it may be nil. hosts are the
 // hosts to check; without any, HostCheck checks all that carry a machine of this cluster.
 func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, host string) (remote.Runner, error), hosts ...string) (*preflight.Report, error) {
-	if c.Proxmox == nil {
+	f := c.flow()
+	if f.Proxmox == nil {
 		return nil, ErrNoProxmox
 	}
-	return preflight.Check(ctx, c.Proxmox, c.want(hosts...), preflight.Options{SSH: ssh, Exact: true})
+	return preflight.Check(ctx, f.Proxmox, f.want(hosts...), preflight.Options{SSH: ssh, Exact: true})
 }
 
 // local reports whether host:port is on this machine.

@@ -13,22 +13,56 @@ import (
 )
 
 // TemplateInfo is one template of the cluster.
-type TemplateInfo = templates.Info
+type TemplateInfo struct {
+	Host string `json:"host"`
+	VMID int    `json:"vmid"`
+	Name string `json:"name"`
+	// State is "current", "old" (of an earlier file or version), "half-made" (the next run goes on
+	// with it), or "theirs" (image.template names it).
+	State string           `json:"state"`
+	Size  proxmox.Size     `json:"size"` // of its disks, in bytes
+	Holds TemplateContents `json:"holds"`
+	Nodes []string         `json:"nodes"` // VMs whose disks are linked clones of it
+}
+
+// TemplateContents is what a template contains, as its description says.
+type TemplateContents struct {
+	Image    string   `json:"image,omitempty"` // the file's name
+	SHA256   string   `json:"sha256,omitempty"`
+	SHA512   string   `json:"sha512,omitempty"`
+	Packages []string `json:"packages,omitempty"` // in addition to the image's own
+	Driver   string   `json:"driver,omitempty"`   // e.g. 580-server-open
+	Toolkit  string   `json:"toolkit,omitempty"`
+	K3s      string   `json:"k3s,omitempty"`
+	Made     string   `json:"made,omitempty"` // the day on which baking started: 2006-01-02
+}
+
+// String names the contents in a few words.
+func (c TemplateContents) String() string { return templates.Contents(c).String() }
 
 // Templates lists the templates that were baked for this cluster, on every host, even one that is
 // no longer in the file, and the template that image.template names.
 func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
-	if c.Proxmox == nil {
+	if c.site.Proxmox == nil {
 		return nil, ErrNoProxmox
 	}
-	return c.templates.List(ctx)
+	all, err := c.site.templates.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]TemplateInfo, len(all))
+	for i, t := range all {
+		out[i] = TemplateInfo{Host: t.Host, VMID: t.VMID, Name: t.Name, State: t.State, Size: t.Size, Holds: TemplateContents(t.Holds), Nodes: t.Nodes}
+	}
+	return out, nil
 }
 
 // Prune removes the cluster's templates that the file no longer needs and that have no linked
 // clones, and ISOs and images that nothing needs. It covers every host, even one that is no
 // longer in the file. It lists them first, so that each can be shown and confirmed.
 func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
-	return run.Asked(ctx, c.spec, c.pruneGraph)
+	f := c.flow()
+	return run.Asked(ctx, f.spec, f.pruneGraph)
 }
 
 func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
@@ -43,7 +77,7 @@ func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	graph := run.Graph(c.spec)
+	graph := c.members.Graph()
 	var gone []*converge.Ref
 	for _, t := range all {
 		if t.State != templates.Theirs && !wanted.Ours[t.Key()] && len(t.Nodes) == 0 {
@@ -66,7 +100,7 @@ func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 
 // unbakeStep removes one template. If a VM has become a linked clone of it since, both stay:
 // Proxmox refuses.
-func (c *holdings) unbakeStep(t TemplateInfo) *converge.Resource[*proxmox.VM] {
+func (c *holdings) unbakeStep(t templates.Info) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + t.Host + "/" + t.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) { // several hosts may have templates of one name

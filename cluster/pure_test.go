@@ -25,7 +25,7 @@ func TestEntrancesAndPasswords(t *testing.T) {
 		"hub: {hostname: h.lab.example, auth: {kind: native, admins: [teacher]}}": "[jupyterhub=http://h.lab.example] []",
 		"hub: {hostname: h.lab.example, auth: dummy}\ntls: {}":                    "[jupyterhub=https://h.lab.example] [jupyterhub/hub-homelab/user-password jupyterhub/hub-homelab/admin-password]",
 	} {
-		c := of(&site{spec: fileOf(t, base+more)})
+		c := &Cluster{site: &site{spec: fileOf(t, base+more)}}
 		in, out := []string{}, []string{}
 		for _, e := range c.Entrances() {
 			in = append(in, e.Part+"="+e.URL)

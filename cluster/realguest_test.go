@@ -18,7 +18,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -110,7 +109,7 @@ func newRealWorld(t *testing.T) *realWorld {
 }
 
 // cluster binds a spec to the world.
-func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
+func (w *realWorld) cluster(t *testing.T, yaml string) inside {
 	t.Helper()
 	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
@@ -130,12 +129,12 @@ func (w *realWorld) cluster(t *testing.T, yaml string) *Cluster {
 	c, err := New(spec, b)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return c
+	return insideOf(c)
 }
 
-// machines are the steps of Up that make machines: as far as one gets without K3s.
-func (c *Cluster) machines() *converge.Graph {
-	up, templates := run.Graph(c.spec), parts.Refs{}
+// onlyMachines are the steps of Up that make machines: as far as one gets without K3s.
+func onlyMachines(c inside) *converge.Graph {
+	up, templates := c.members.Graph(), parts.Refs{}
 	removed := up.Add(c.removedStep())
 	for _, h := range c.templates.Hosts() {
 		templates[h] = up.Add(c.templates.Step(h))
@@ -145,13 +144,13 @@ func (c *Cluster) machines() *converge.Graph {
 }
 
 // up brings the machines to what a file says, and sees that nothing is left to do.
-func (w *realWorld) up(t *testing.T, yaml string) *Cluster {
+func (w *realWorld) up(t *testing.T, yaml string) inside {
 	t.Helper()
 	c := w.cluster(t, yaml)
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	start := time.Now()
-	_, err := c.machines().Run(ctx, func(e converge.Event) {
+	_, err := onlyMachines(c).Run(ctx, func(e converge.Event) {
 		if e.Kind != converge.Checking {
 			t.Logf("%6s %-9s %-14s %s %s", e.Time.Sub(start).Round(time.Second), e.Kind, e.Step, e.Diff, e.Message)
 		}
@@ -161,9 +160,9 @@ func (w *realWorld) up(t *testing.T, yaml string) *Cluster {
 	return c
 }
 
-func (w *realWorld) settled(t *testing.T, c *Cluster) {
+func (w *realWorld) settled(t *testing.T, c inside) {
 	t.Helper()
-	plan, err := c.machines().Plan(t.Context())
+	plan, err := onlyMachines(c).Plan(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, plan.Err())
 	for _, it := range plan.Items {
@@ -172,7 +171,7 @@ func (w *realWorld) settled(t *testing.T, c *Cluster) {
 }
 
 // said is what a command says on the node.
-func said(t *testing.T, c *Cluster, args ...string) string {
+func said(t *testing.T, c inside, args ...string) string {
 	t.Helper()
 	out, err := remote.Output(t.Context(), c.nodes.Root("cp1"), args...)
 	require.NoError(t, err)
@@ -218,7 +217,7 @@ func TestRealGuest(t *testing.T) {
 	// The key is lost, and all that was kept here: the token's comes in through the agent.
 	assert.Contains(t, said(t, c, "cat", firstboot.UserDataFile), firstboot.KeyBlob(ssh.AuthorizedKey(c.Signers[0].PublicKey())))
 	w.dir, w.byToken = t.TempDir(), true
-	plan, err := w.cluster(t, larger).machines().Plan(t.Context())
+	plan, err := onlyMachines(w.cluster(t, larger)).Plan(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, plan.Err())
 	for _, it := range plan.Items {
@@ -242,7 +241,7 @@ ExecStart=/bin/sh -c 'mountpoint -q /srv/data && mountpoint -q /srv/logs'
 [Install]
 WantedBy=multi-user.target`
 
-func (w *realWorld) reboot(t *testing.T, c *Cluster) {
+func (w *realWorld) reboot(t *testing.T, c inside) {
 	t.Helper()
 	vm, err := c.Proxmox.VMs.Get(t.Context(), names.Tag(c.spec), "cp1")
 	require.NoError(t, err)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/members"
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -27,7 +26,8 @@ import (
 //
 // Without force it refuses to destroy data, or a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	return run.Asked(ctx, c.spec, func(ctx context.Context) (*converge.Graph, error) { return c.nodeReplaceGraph(ctx, name, force) })
+	f := c.flow()
+	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeReplaceGraph(ctx, name, force) })
 }
 
 func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -54,7 +54,7 @@ func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool
 	if err := c.cardsFree(ctx, n); err != nil {
 		return nil, err
 	}
-	g := run.Graph(c.spec)
+	g := c.members.Graph()
 	host := g.Add(c.hostStep())
 	template := g.Add(c.templates.Step(n.Host, n.Name), host) // before anything is destroyed
 	gone := g.Add(c.retireStep(n, vm), template)
@@ -210,8 +210,8 @@ func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resour
 			if err := c.seeds.DestroyVM(ctx, have); err != nil {
 				return err
 			}
-			nodes.SeenOf(ctx, n.Name).Made.Store(true)
-			nodes.SeenOf(ctx, n.Name).Absent.Store(true)
+			c.nodes.Seen(n.Name).Made.Store(true)
+			c.nodes.Seen(n.Name).Absent.Store(true)
 			if n.Role != spec.Server {
 				return nil
 			}

@@ -349,7 +349,7 @@ func (w *world) templates(t testing.TB, spec *spec.Spec) []string {
 	require.NoError(t, err)
 	var out []string
 	for _, i := range all {
-		out = append(out, fmt.Sprintf("%s %s %s: %s, made %s, used by %v", i.Host, i.State, i.Size, i.What(), i.Made(), i.Nodes))
+		out = append(out, fmt.Sprintf("%s %s %s: %s, made %s, used by %v", i.Host, i.State, i.Size, i.Holds.String(), i.Holds.Made, i.Nodes))
 	}
 	return out
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -20,49 +19,50 @@ import (
 // bottom: every node is a chain of its own, and each step starts as soon as its dependencies
 // are done.
 func (c *Cluster) Up() *converge.Graph {
-	up := run.Graph(c.spec)
-	up.Before = c.mayChange()
+	f := c.flow()
+	up := f.members.Graph()
+	up.Before = f.mayChange()
 
 	// Before anything changes, the hosts must be able to carry what the file asks for. All charts
 	// must be available and accept our values.
-	begin := []*converge.Ref{up.Add(c.beginStep()), c.parts.AddCheck(up)}
-	if c.Proxmox != nil { // and existing machines must let us log in
-		begin = append(begin, up.Add(c.nodes.LoginStep(), begin[0]))
+	begin := []*converge.Ref{up.Add(f.beginStep()), f.parts.AddCheck(up)}
+	if f.Proxmox != nil { // and existing machines must let us log in
+		begin = append(begin, up.Add(f.nodes.LoginStep(), begin[0]))
 	}
 
 	// Machines that are no longer in the file release their GPUs first.
 	var removed *converge.Ref
-	if c.Proxmox != nil {
-		removed = up.Add(c.removedStep(), begin...)
+	if f.Proxmox != nil {
+		removed = up.Add(f.removedStep(), begin...)
 	}
 
 	// Each host has one template: booted once, filled, sealed. Clones boot ready to use.
 	templates := parts.Refs{}
-	for _, h := range c.templates.Hosts() {
-		templates[h] = up.Add(c.templates.Step(h), begin...)
+	for _, h := range f.templates.Hosts() {
+		templates[h] = up.Add(f.templates.Step(h), begin...)
 	}
 
-	booted := c.boot(up, begin, removed, templates)
+	booted := f.boot(up, begin, removed, templates)
 	ready := maps.Clone(booted)
-	for _, n := range c.spec.Nodes {
-		ready[n.Name] = c.driver(up, n, booted[n.Name])
+	for _, n := range f.spec.Nodes {
+		ready[n.Name] = f.driver(up, n, booted[n.Name])
 	}
-	joined, api := c.join(up, ready)
+	joined, api := f.join(up, ready)
 
 	// From here on the steps use the Kubernetes API.
-	kubeconfig := up.Add(c.members.KubeconfigStep(), api)
-	ground := c.schedule(up, joined, c.network(up, kubeconfig))
-	ground.Files = c.fileServer(up, booted)
+	kubeconfig := up.Add(f.members.KubeconfigStep(), api)
+	ground := f.schedule(up, joined, f.network(up, kubeconfig))
+	ground.Files = f.fileServer(up, booted)
 
 	// The parts that users work with: storage, certificates, monitoring, the hub.
-	last := c.parts.Add(up, ground)
+	last := f.parts.Add(up, ground)
 
 	// Leftovers of earlier files.
 	rest := append([]*converge.Ref{kubeconfig}, last...)
-	for _, n := range c.spec.Machines() {
+	for _, n := range f.spec.Machines() {
 		rest = append(rest, booted[n.Name])
 	}
-	up.Add(c.leftoversStep(), rest...)
+	up.Add(f.leftoversStep(), rest...)
 	return up
 }
 
@@ -225,4 +225,4 @@ func (c *site) serverUp(ctx context.Context) (bool, error) {
 
 // UpgradeSnapshot returns the snapshot of etcd that [Cluster.Up] saved before it upgraded the
 // first server, and on which server it is; empty if it saved none.
-func (c *Cluster) UpgradeSnapshot() (name, server string) { return c.members.Saved() }
+func (c *Cluster) UpgradeSnapshot() (name, server string) { return c.site.members.Saved() }

@@ -32,7 +32,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, err
 			}
-			if met := nodes.SeenOf(ctx, n.Name); vm != nil && !met.Made.Load() {
+			if met := c.nodes.Seen(n.Name); vm != nil && !met.Made.Load() {
 				met.Absent.Store(false)
 			}
 			if vm != nil {
@@ -41,7 +41,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
 			}
-			nodes.SeenOf(ctx, n.Name).Absent.Store(true)
+			c.nodes.Seen(n.Name).Absent.Store(true)
 			// We must not take over a copy that has this name, and create no VM beside it.
 			return nil, converge.Permanent(c.Proxmox.VMs.Conflict(ctx, names.Tag(c.spec), n.Name))
 		},
@@ -54,7 +54,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
-			nodes.SeenOf(ctx, n.Name).Made.CompareAndSwap(false, vm == nil)
+			c.nodes.Seen(n.Name).Made.CompareAndSwap(false, vm == nil)
 			to, err := want("")
 			if err != nil {
 				return err

@@ -15,9 +15,9 @@ type Graph struct {
 	// Longer says how to give a step more time, for the error of a step that timed out; may
 	// be empty.
 	Longer string
-	// Begin returns the context for the steps of one Look or Run. It may carry values that
-	// the steps share during that time only. May be nil.
-	Begin func(ctx context.Context) context.Context
+	// Begin is called as each Look or Run begins, so that the steps forget what they have seen in
+	// an earlier one. May be nil.
+	Begin func()
 	// Before is called at most once in a run, before the first Act and before any wait; a
 	// run with nothing to do does not call it. Steps that differed before it returned are
 	// checked again, because the world may have changed in the meantime. If it fails,
@@ -89,11 +89,10 @@ func (g *Graph) Names() []string {
 	return names
 }
 
-func (g *Graph) begin(ctx context.Context) context.Context {
-	if g.Begin == nil {
-		return ctx
+func (g *Graph) begin() {
+	if g.Begin != nil {
+		g.Begin()
 	}
-	return g.Begin(ctx)
 }
 
 // looker returns how a step is checked whose costs somebody may ask for.

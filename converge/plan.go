@@ -76,7 +76,7 @@ func (g *Graph) Look(ctx context.Context, listen func(Event)) (*Plan, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
-	ctx = g.begin(ctx)
+	g.begin()
 	items := make([]Item, len(g.nodes))
 	r := &run{listen: listen}
 	g.each(func(n *Ref) { items[n.index] = r.look(ctx, n, items) })

@@ -21,7 +21,7 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
-	ctx = g.begin(ctx)
+	g.begin()
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes)), gate: newGate(g.Before, cancel)}

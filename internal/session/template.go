@@ -22,11 +22,11 @@ func TemplateList(s *Session, ctx context.Context) error {
 	}
 	t := console.Table{Header: []string{"HOST", "VMID", "NAME", "STATE", "SIZE", "MADE", "HOLDS", "USED BY"}}
 	for _, info := range templates {
-		made := info.Made()
+		made := info.Holds.Made
 		if made == "" {
 			made = "-"
 		}
-		t.Add(info.Host, fmt.Sprint(info.VMID), info.Name, info.State, info.Size.String(), made, info.What(), dash(info.Nodes))
+		t.Add(info.Host, fmt.Sprint(info.VMID), info.Name, info.State, info.Size.String(), made, info.Holds.String(), dash(info.Nodes))
 	}
 	s.Table(t)
 	return nil

@@ -53,8 +53,8 @@ func (s Seconds) String() string {
 
 // met records the Proxmox VE of the trial.
 func (r *Record) met(c *cluster.Cluster) {
-	if c.Proxmox != nil {
-		r.Endpoint, r.Proxmox = c.Proxmox.Endpoint(), c.Proxmox.Version().Version
+	if pve := c.Proxmox; pve != nil {
+		r.Endpoint, r.Proxmox = pve.Endpoint(), pve.Version().Version
 	}
 }
 

@@ -20,7 +20,12 @@ const maxSessions = 8
 // Client runs commands on one machine. It is safe for concurrent use: commands beyond the SSH
 // server's limit wait for their turn.
 type Client struct {
-	cfg      Config
+	cfg Config
+	*line
+}
+
+// line is the connection to a machine, which several Clients may share.
+type line struct {
 	sessions chan struct{} // one token for each command that may run
 
 	turn    chan struct{} // held while current is read or changed
@@ -34,12 +39,19 @@ var _ remote.Runner = (*Client)(nil)
 
 // New makes a Client that connects when it is first used.
 func New(cfg Config) *Client {
-	return &Client{
-		cfg:      cfg,
+	return &Client{cfg: cfg, line: &line{
 		sessions: make(chan struct{}, maxSessions),
 		turn:     make(chan struct{}, 1),
 		closed:   make(chan struct{}),
-	}
+	}}
+}
+
+// With returns a Client of the same connection. Where it has to connect first, it does so with dial
+// and keys in place of [Config.Dial] and [Config.HostKeys]. Closing one of the two closes both.
+func (c *Client) With(dial func(ctx context.Context, network, addr string) (net.Conn, error), keys func(ctx context.Context, addr string) ([]PublicKey, error)) *Client {
+	cfg := c.cfg
+	cfg.Dial, cfg.HostKeys = dial, keys
+	return &Client{cfg: cfg, line: c.line}
 }
 
 // Dial makes a Client and connects it, once. To wait for a machine that boots, retry while the

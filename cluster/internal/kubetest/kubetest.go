@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/kube"
@@ -81,3 +83,46 @@ func FleetKinds() string {
 
 // Second returns the error of a call that also returns another value.
 func Second[T any](_ T, err error) error { return err }
+
+// Refused is a step of a T, and what is there before it: every request of it that Kubernetes refuses
+// must fail it, with what Kubernetes said.
+type Refused[T any] struct {
+	There   string // objects
+	Before  func(ctx context.Context, c T) error
+	Step    func(ctx context.Context, c T) error
+	NoReach bool // it succeeds also without the API
+}
+
+// Run runs the step once as it is, and then once for each of its requests. fresh makes a T with an API of
+// its own; away takes the API from a T, and returns the error of a step then.
+func (tt Refused[T]) Run(t *testing.T, fresh func(t *testing.T) (T, *kubesim.Cluster, *FailNth), away func(c T) error) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		for at := 0; ; at++ {
+			c, sim, way := fresh(t)
+			require.NoError(t, sim.Apply(t.Context(), []byte(FleetKinds())))
+			if tt.There != "" {
+				require.NoError(t, sim.Apply(t.Context(), []byte(tt.There)))
+			}
+			if tt.Before != nil {
+				require.NoError(t, tt.Before(t.Context(), c))
+			}
+			way.On, way.At = true, at
+			err := tt.Step(t.Context(), c)
+			if at == 0 {
+				require.NoError(t, err)
+			} else if at > len(way.Seen) {
+				break
+			} else {
+				assert.ErrorContains(t, err, Refusal, "request %d, %s", at, way.Seen[at-1])
+			}
+			_ = sim.Close()
+		}
+		if !tt.NoReach {
+			c, _, _ := fresh(t)
+			gone := away(c)
+			assert.ErrorIs(t, tt.Step(t.Context(), c), gone, "nobody leads to the API")
+		}
+		synctest.Wait()
+	})
+}

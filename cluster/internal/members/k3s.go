@@ -189,7 +189,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 			return have, converge.Permanent(err)
 		}
 	}
-	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ks.Spec.K3s.Version && nodes.SeenOf(ctx, n.Name).Started.Load() {
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ks.Spec.K3s.Version && ks.Nodes.Seen(n.Name).Started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil
@@ -228,14 +228,14 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 	if err := ms.markK3s(ctx, n, have); err != nil {
 		return err
 	}
-	nodes.SeenOf(ctx, n.Name).Started.Store(true)
+	ms.Nodes.Seen(n.Name).Started.Store(true)
 	if stale(have, srv.Version) {
 		return ms.upgradeServer(ctx, n, have, srv)
 	}
 	if err := ms.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
-	nodes.SeenOf(ctx, n.Name).Absent.Store(false) // from here on others may ask it
+	ms.Nodes.Seen(n.Name).Absent.Store(false) // from here on others may ask it
 	if joins {
 		if err := ms.forgetOld(ctx, n, have); err != nil {
 			return err
@@ -302,7 +302,7 @@ func (ms *Members) startAgent(ctx context.Context, n spec.Node, have k3s.State, 
 	if err := ms.markK3s(ctx, n, have); err != nil {
 		return err
 	}
-	nodes.SeenOf(ctx, n.Name).Started.Store(true)
+	ms.Nodes.Seen(n.Name).Started.Store(true)
 	if stale(have, agent.Version) {
 		return ms.upgradeAgent(ctx, n, have, join)
 	}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/converge"
 	whole "github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/k3s"
@@ -89,7 +88,7 @@ var errAbsent = errors.New("its machine was made just now")
 const askTime = 20 * time.Second
 
 func (ks *Kubernetes) tokenOf(ctx context.Context, server string, read TokenReader) (secret.Value, error) {
-	if nodes.SeenOf(ctx, server).Absent.Load() {
+	if ks.Nodes.Seen(server).Absent.Load() {
 		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -105,44 +104,52 @@ func (ks *Kubernetes) CanKeep(context.Context) error { return whole.Check(ks.Kub
 
 // KubeconfigStep writes a kubeconfig for kubectl, mode 0600, and checks that a server has the
 // administrator's kubeconfig.
-func (ks *Kubernetes) KubeconfigStep() *converge.Resource[[]byte] {
-	path, kept := ks.Kubeconfig, false
-	var want []byte
-	return &converge.Resource[[]byte]{
-		ID:    "kubeconfig",
-		Local: true,
-		Observe: func(ctx context.Context) ([]byte, error) {
-			config, err := ks.fetchKubeconfig(ctx)
-			if err != nil {
-				return nil, err
-			}
-			want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: apiURL(ks.Spec), Cluster: ks.Spec.Name, ProxyURL: ks.ProxyURL})
-			if err != nil {
-				return nil, err
-			}
-			info, err := os.Stat(path)
-			if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm() != 0o600 {
-				return nil, nil
-			}
-			if err != nil {
-				return nil, err
-			}
-			return os.ReadFile(path)
-		},
-		Diff: func(have []byte) converge.Diff {
+func (ks *Kubernetes) KubeconfigStep() *converge.Resource[kubeconfigs] {
+	path := ks.Kubeconfig
+	return &converge.Resource[kubeconfigs]{
+		ID:      "kubeconfig",
+		Local:   true,
+		Observe: ks.kubeconfigs,
+		Diff: func(s kubeconfigs) converge.Diff {
 			switch {
-			case have == nil:
+			case s.have == nil:
 				return converge.Diff{{Want: path, Effect: converge.Update}}
-			case !bytes.Equal(have, want):
+			case !bytes.Equal(s.have, s.want):
 				return converge.Diff{{Have: "of an earlier cluster or address", Want: path, Effect: converge.Update}}
-			case !kept && ks.Hosts.Unsaved():
+			case s.keys:
 				return converge.Diff{{Want: ks.Hosts.Path(), Effect: converge.Update}}
 			}
 			return nil
 		},
-		Apply: func(context.Context, []byte) error {
-			kept = true // the next run writes what this run learns from now on
-			return errors.Join(whole.Whole(path, want, 0o600), ks.Hosts.Flush())
+		Apply: func(_ context.Context, s kubeconfigs) error {
+			ks.memory.Load().wrote.Store(true) // the next run writes what this run learns from now on
+			return errors.Join(whole.Whole(path, s.want, 0o600), ks.Hosts.Flush())
 		},
 	}
+}
+
+// kubeconfigs are that of the file on this machine, nil if it must be written, and the wanted one.
+type kubeconfigs struct {
+	have, want []byte
+	keys       bool // host keys are not written yet
+}
+
+func (ks *Kubernetes) kubeconfigs(ctx context.Context) (s kubeconfigs, err error) {
+	config, err := ks.fetchKubeconfig(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: apiURL(ks.Spec), Cluster: ks.Spec.Name, ProxyURL: ks.ProxyURL})
+	if err != nil {
+		return s, err
+	}
+	s.keys = !ks.memory.Load().wrote.Load() && ks.Hosts.Unsaved()
+	info, err := os.Stat(ks.Kubeconfig)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm() != 0o600 {
+		return s, nil
+	}
+	if err == nil {
+		s.have, err = os.ReadFile(ks.Kubeconfig)
+	}
+	return s, err
 }

@@ -2,9 +2,12 @@ package members
 
 import (
 	"net/http"
+	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
@@ -12,7 +15,27 @@ import (
 // for concurrent use.
 type Kubernetes struct {
 	Config
-	api api
+	api    *api // of all runs
+	memory atomic.Pointer[memory]
+}
+
+// memory is what a Plan or Run knows of the cluster. Its zero value is empty.
+type memory struct {
+	work      workSeen
+	unhealthy unhealthy
+	wrote     atomic.Bool // the kubeconfig, and the host keys that were known then
+}
+
+// Begin forgets what an earlier Plan or Run has seen: everything may have changed since.
+func (ks *Kubernetes) Begin() {
+	ks.memory.Store(&memory{})
+	ks.Nodes.Begin()
+}
+
+// Graph returns an empty graph whose steps have the time limits of the file, and forget what
+// they have seen when another Plan or Run of it begins.
+func (ks *Kubernetes) Graph() *converge.Graph {
+	return &converge.Graph{Patience: ks.Spec.Patience, Longer: run.Longer(ks.Spec), Begin: ks.Begin}
 }
 
 // Config is what Members need.

@@ -1,25 +1,37 @@
 package members
 
+import "github.com/cps-gpu/homelab/cluster/internal/nodes"
+
 // Turns take nodes down and up again, one at a time.
 type Turns struct {
 	*Kubernetes
-
-	// restarting is held by the one node that goes down and comes up again.
-	restarting chan struct{}
+	turns *turns
 }
 
 // GPUs are what nodes offer to Kubernetes.
 type GPUs struct{ *Turns }
 
-// Members are the machines of a cluster as members of its K3s. They are safe for concurrent
-// use.
+// Members are the machines of a cluster as members of its K3s, as one run sees them. They are safe
+// for concurrent use.
 type Members struct {
 	*GPUs
-	saved saved
+	saved *saved
 }
 
 // New makes Members.
 func New(c Config) *Members {
-	turns := &Turns{Kubernetes: &Kubernetes{Config: c}, restarting: make(chan struct{}, 1)}
-	return &Members{GPUs: &GPUs{turns}}
+	return members(c, &api{}, &turns{free: make(chan struct{}, 1)}, &saved{})
+}
+
+// Another returns the same members for another run, which sees the machines as ns.
+func (ms *Members) Another(ns *nodes.Nodes) *Members {
+	c := ms.Config
+	c.Nodes = ns
+	return members(c, ms.api, ms.turns, ms.saved)
+}
+
+func members(c Config, a *api, t *turns, s *saved) *Members {
+	ks := &Kubernetes{Config: c, api: a}
+	ks.memory.Store(&memory{})
+	return &Members{GPUs: &GPUs{&Turns{Kubernetes: ks, turns: t}}, saved: s}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -23,8 +22,8 @@ import (
 // well.
 func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
 	ms := New(Config{})
-	ctx := run.Begin(t.Context())
-	refuses := func(node string) error { return run.Of[Unhealthy](ctx).Refuses(node) }
+	ctx := t.Context()
+	refuses := ms.Refuses
 	require.NoError(t, refuses("gpu1"))
 	ms.noteUnhealthy(ctx, errors.New("no driver"), "gpu1")
 	ms.noteUnhealthy(ctx, errors.New("no driver"), "gpu2")
@@ -52,7 +51,7 @@ func TestCostsOfTaints(t *testing.T) {
 			Spec: spec, Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts")),
 			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },
 		})})
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		hard, soft, other := kube.Taint{Key: "k", Effect: "NoExecute"}, kube.Taint{Key: "k", Effect: "NoSchedule"}, kube.Taint{Key: "other", Effect: "NoExecute"}
 		for _, tt := range []struct {
 			have *kube.Node

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -87,7 +86,7 @@ func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[strin
 		}
 	}
 	for _, n := range ks.Spec.Servers() {
-		if n.Name == but.Name || nodes.SeenOf(ctx, n.Name).Absent.Load() {
+		if n.Name == but.Name || ks.Nodes.Seen(n.Name).Absent.Load() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -104,7 +103,7 @@ func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[strin
 // cluster: nothing that this server says about its cluster may be used.
 func (ks *Kubernetes) OwnServer(ctx context.Context, name string) error {
 	n, _ := ks.Spec.Node(name)
-	met := nodes.SeenOf(ctx, name)
+	met := ks.Nodes.Seen(name)
 	if !n.External || met.Owned.Load() {
 		return nil
 	}

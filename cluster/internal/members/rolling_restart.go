@@ -51,7 +51,6 @@ func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
 		return err
 	}
 	defer done()
-	ctx = context.WithValue(ctx, hasTurn{}, true)
 	if v.first != nil {
 		err = v.first(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -35,23 +36,34 @@ func (ts *Turns) turnOf(ctx context.Context, n spec.Node, away awayCheck) (done 
 	}
 }
 
-// hasTurn is the key of a context that has the turn: what is done in it needs no other.
-type hasTurn struct{}
+// turns are held by the one node that goes down and comes up again, in whatever run.
+type turns struct {
+	free chan struct{} // holds a token while a node has the turn
+	node atomic.Value  // its name; "": none
+}
+
+// of reports whether a node has the turn.
+func (t *turns) of(node string) bool { return t.node.Load() == node }
 
 // turn waits until no other node is down on purpose, and keeps other nodes up until done is
-// called. After a node did not recover, no other node goes down.
+// called. After a node did not recover, no other node goes down. What is done to a node in its
+// turn needs no other.
 func (ts *Turns) turn(ctx context.Context, who string) (done func(), err error) {
-	if ctx.Value(hasTurn{}) != nil { // a step within another one's turn
+	if ts.turns.of(who) {
 		return func() {}, nil
 	}
 	converge.Say(ctx, "waiting for another node to come back")
 	select {
-	case ts.restarting <- struct{}{}:
+	case ts.turns.free <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	done = func() { <-ts.restarting }
-	if err := run.Of[Unhealthy](ctx).Refuses(who); err != nil {
+	ts.turns.node.Store(who)
+	done = func() {
+		ts.turns.node.Store("")
+		<-ts.turns.free
+	}
+	if err := ts.Refuses(who); err != nil {
 		done()
 		return nil, err
 	}
@@ -61,7 +73,7 @@ func (ts *Turns) turn(ctx context.Context, who string) (done func(), err error) 
 // noteUnhealthy records a node that failed while it went down or came back, and removes the record of
 // one that is healthy after a retry. The caller must have the turn.
 func (ts *Turns) noteUnhealthy(ctx context.Context, err error, name string) {
-	u := run.Of[Unhealthy](ctx)
+	u := &ts.memory.Load().unhealthy
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
@@ -75,15 +87,16 @@ func (ts *Turns) noteUnhealthy(ctx context.Context, err error, name string) {
 	}
 }
 
-// Unhealthy are nodes that went down in this run and did not come back.
-type Unhealthy struct {
+// unhealthy are nodes that went down in this run and did not come back.
+type unhealthy struct {
 	mu    sync.Mutex
 	nodes map[string]bool
 }
 
 // Refuses returns an error if another node did not recover. A node that did not recover may
 // retry.
-func (u *Unhealthy) Refuses(name string) error {
+func (ks *Kubernetes) Refuses(name string) error {
+	u := &ks.memory.Load().unhealthy
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.nodes) == 0 || u.nodes[name] {
@@ -100,7 +113,7 @@ func (ts *Turns) waitAway(ctx context.Context, n spec.Node, away awayCheck) erro
 		Late: n.Name + " stays up: not every other node was healthy",
 	}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
-		if err := run.Of[Unhealthy](ctx).Refuses(n.Name); err != nil {
+		if err := ts.Refuses(n.Name); err != nil {
 			return "", converge.Permanent(err)
 		}
 		return away(ctx, n)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/secret"
@@ -79,7 +78,7 @@ func (ks *Kubernetes) silent(ctx context.Context, servers []spec.Node) map[strin
 	var there []string
 	absent := map[string]error{}
 	for _, n := range servers {
-		if nodes.SeenOf(ctx, n.Name).Absent.Load() {
+		if ks.Nodes.Seen(n.Name).Absent.Load() {
 			absent[n.Name] = errAbsent
 		} else {
 			there = append(there, n.Name)

@@ -117,7 +117,7 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) 
 		}
 	}
 	converge.Say(ctx, "the snapshot of etcd before the upgrade is %s on %s; docs/restore.md says how to go back to it", name, n.Name)
-	s := &ms.saved
+	s := ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.name, s.server = name, n.Name
@@ -149,7 +149,7 @@ func (ms *Members) wayBack(ctx context.Context, n spec.Node, err error) error {
 
 // savedBefore finds the snapshot before this upgrade, which an earlier run may have saved.
 func (ms *Members) savedBefore(ctx context.Context) (name, server string) {
-	s := &ms.saved
+	s := ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.name != "" {

@@ -75,7 +75,7 @@ func (s *workSeen) look(after int) (l *workLook, mine bool) {
 
 // Work observes the running work by node; nil if there is no cluster yet.
 func (ks *Kubernetes) Work(ctx context.Context) (*consent.Work, error) {
-	seen := run.Of[workSeen](ctx)
+	seen := &ks.memory.Load().work
 	after := seen.asked(ctx)
 	for {
 		l, mine := seen.look(after)

@@ -37,8 +37,9 @@ type guest struct {
 	root remote.Runner // the same connection, as root
 }
 
-func (ns *Nodes) newGuest(n spec.Node) *guest {
-	user, port := ns.Spec.Access.User, "22"
+// sshConfig is how to reach a node, except for what a run knows of it.
+func (s *shared) sshConfig(n spec.Node) ssh.Config {
+	user, port := s.Spec.Access.User, "22"
 	if n.External {
 		port = strconv.Itoa(n.SSHPort)
 		if n.SSHUser != "" {
@@ -49,7 +50,13 @@ func (ns *Nodes) newGuest(n spec.Node) *guest {
 	if !n.DHCP() {
 		host = n.Address.Addr().String()
 	}
-	g := &guest{node: n, addr: net.JoinHostPort(host, port), user: user}
+	return ssh.Config{Addr: net.JoinHostPort(host, port), User: user, Signers: s.signers(), Agent: s.Agent, Via: s.Via}
+}
+
+func (ns *Nodes) newGuest(n spec.Node) *guest {
+	at := ns.sshConfig(n)
+	_, port, _ := net.SplitHostPort(at.Addr)
+	g := &guest{node: n, addr: at.Addr, user: at.User}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if n.DHCP() {
 			ip, err := ns.leased(ctx, n)
@@ -60,19 +67,13 @@ func (ns *Nodes) newGuest(n spec.Node) *guest {
 		}
 		return ns.knock(ctx, g, network, addr)
 	}
-	g.ssh = ssh.New(ssh.Config{
-		Addr: g.addr, User: user, Signers: ns.signers(), Agent: ns.Agent,
-		Dial: dial, Via: ns.Via,
-		HostKeys: func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return ns.hostKeys(ctx, n, addr) },
-	})
+	g.ssh = ns.connections[n.Name].With(dial, func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return ns.hostKeys(ctx, n, addr) })
 	g.root = g.ssh
-	if user != "root" { // whose machine may have no sudo
+	if g.user != "root" { // whose machine may have no sudo
 		g.root = remote.Sudo(g.ssh)
 	}
 	return g
 }
-
-func (g *guest) close() { _ = g.ssh.Close() }
 
 // knockTime is how long a machine of this cluster may take to accept its first connection in
 // a run: enough for two packets. A machine that boots accepts none, and a check must not wait
@@ -85,7 +86,7 @@ var errNoAnswer = fmt.Errorf("no answer within %s", knockTime)
 // knock connects to a guest. Whether its SSH server accepts a connection is the cheapest sign
 // of life: it costs the Proxmox host nothing.
 func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net.Conn, error) {
-	if SeenOf(ctx, g.node.Name).answered.Load() || g.node.External || ns.Via != "" {
+	if ns.Seen(g.node.Name).answered.Load() || g.node.External || ns.Via != "" {
 		return ns.DialTo(ctx, network, addr)
 	}
 	limited, cancel := context.WithTimeout(ctx, knockTime)
@@ -93,7 +94,7 @@ func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net
 	conn, err := ns.DialTo(limited, network, addr)
 	switch {
 	case err == nil:
-		SeenOf(ctx, g.node.Name).answered.Store(true)
+		ns.Seen(g.node.Name).answered.Store(true)
 	case ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
 		// The caller's deadline has not passed. The socket may report limited's slightly early.
 		err = errNoAnswer
@@ -111,7 +112,7 @@ func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	if !ns.Proxmox.Agents.HasSent(ctx, vm) {
 		return netip.Addr{}, fmt.Errorf("%s has no address from a DHCP server yet: it has not sent a network packet", n.Name)
 	}
-	addrs, err := askAgent(ctx, vm, func(ctx context.Context) ([]netip.Addr, error) { return ns.Proxmox.Agents.Addresses(ctx, vm) })
+	addrs, err := askAgent(ctx, ns, vm, func(ctx context.Context) ([]netip.Addr, error) { return ns.Proxmox.Agents.Addresses(ctx, vm) })
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -153,7 +154,7 @@ func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.
 	if err != nil {
 		return nil, err
 	}
-	b, err := askAgent(ctx, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, hostKeyFile) })
+	b, err := askAgent(ctx, ns, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, hostKeyFile) })
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +201,7 @@ const BootTime = 10 * time.Minute
 // key, a refused login or a failed first boot are permanent errors.
 func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	g := ns.guests[n.Name]
-	if !SeenOf(ctx, n.Name).looked.Swap(true) && ns.inFirstBoot(ctx, n) {
+	if !ns.Seen(n.Name).looked.Swap(true) && ns.inFirstBoot(ctx, n) {
 		return inside{problem: "booting, it has not sent a network packet yet"}, nil
 	}
 	out, err := CloudInitStatus(ctx, g.ssh)
@@ -221,11 +222,11 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 		return inside{}, ctx.Err()
 	case ofThisMachine(err):
 		return inside{}, converge.Permanent(err)
-	case ns.logins.closed(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
-		return inside{}, converge.Permanent(ns.noLoginError(locked{node: n, why: ns.logins.closed(n.Name)}))
-	case errors.As(err, &auth) && ns.logins.awaits(n.Name):
+	case ns.memory.Load().logins.closed(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
+		return inside{}, converge.Permanent(ns.noLoginError(locked{node: n, why: ns.memory.Load().logins.closed(n.Name)}))
+	case errors.As(err, &auth) && ns.memory.Load().logins.awaits(n.Name):
 		return inside{problem: "its SSH server answers, and step login adds the key of this run"}, nil
-	case errors.As(err, &auth) && SeenOf(ctx, n.Name).refusedFor() < loginGrace:
+	case errors.As(err, &auth) && ns.Seen(n.Name).refusedFor() < loginGrace:
 		return inside{problem: "its SSH server answers, the first boot has not created the login yet"}, nil
 	case errors.As(err, &auth):
 		if _, failed := ns.withoutLogin(ctx, n, err); failed != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/remote"
@@ -61,7 +60,7 @@ func (t *identities) known(node string) bool {
 
 // checkIdentity returns an error if a booted node has the identity of another.
 func (ns *Nodes) checkIdentity(ctx context.Context, n spec.Node) error {
-	if n.External || run.Of[identities](ctx).known(n.Name) {
+	if n.External || ns.memory.Load().identities.known(n.Name) {
 		return nil
 	}
 	g := ns.guests[n.Name]
@@ -73,7 +72,7 @@ func (ns *Nodes) checkIdentity(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return err
 	}
-	return converge.Permanent(run.Of[identities](ctx).addNode(n.Name, identity{strings.TrimSpace(string(id)), key}))
+	return converge.Permanent(ns.memory.Load().identities.addNode(n.Name, identity{strings.TrimSpace(string(id)), key}))
 }
 
 // storedKey is the stored host key of a guest, "" for none.

@@ -40,7 +40,7 @@ func TestTwinsAreMet(t *testing.T) {
 
 // The stored host key of a guest is returned; without one the result is empty, without an error.
 func TestHostKeysThatAreKept(t *testing.T) {
-	ns := &Nodes{Config: Config{Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))}}
+	ns := &Nodes{shared: &shared{Config: Config{Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))}}}
 	key, err := ns.storedKey(&guest{addr: "10.0.0.99:22"})
 	require.NoError(t, err)
 	assert.Empty(t, key)

@@ -29,7 +29,7 @@ func (ns *Nodes) Silent(ctx context.Context, machines []string) map[string]error
 		return nil
 	}
 	for _, name := range machines {
-		if SeenOf(ctx, name).answered.Load() || ns.guests[name].node.DHCP() {
+		if ns.Seen(name).answered.Load() || ns.guests[name].node.DHCP() {
 			return nil
 		}
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
@@ -54,7 +53,7 @@ func TestSilent(t *testing.T) {
 			},
 		})
 		names := []string{"a", "b", "c"}
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		expect := func(silent bool, takes time.Duration) {
 			t.Helper()
 			begun := time.Now()

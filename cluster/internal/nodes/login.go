@@ -24,11 +24,11 @@ import (
 )
 
 // signers are the keys to log in with, in the order in which they are offered.
-func (ns *Nodes) signers() []ssh.Signer {
-	if ns.TokenKey == nil {
-		return ns.Signers
+func (s *shared) signers() []ssh.Signer {
+	if s.TokenKey == nil {
+		return s.Signers
 	}
-	return append(slices.Clip(ns.Signers), ns.TokenKey)
+	return append(slices.Clip(s.Signers), s.TokenKey)
 }
 
 //go:embed login.sh
@@ -110,7 +110,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 			for _, m := range shut { // its own step reports it; other machines go on
 				converge.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, printable.FirstLine(m.why.Error()))
 			}
-			ns.logins.set(all, shut)
+			ns.memory.Load().logins.set(all, shut)
 			return all, nil
 		},
 		Diff: func(all []locked) converge.Diff {
@@ -212,7 +212,7 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 	deadline := time.Now().Add(agentGrace)
 	var have []string
 	for {
-		have, m.why = askAgent(ctx, vm, func(ctx context.Context) ([]string, error) { return ns.keysInside(ctx, vm, ns.guests[n.Name].user) })
+		have, m.why = askAgent(ctx, ns, vm, func(ctx context.Context) ([]string, error) { return ns.keysInside(ctx, vm, ns.guests[n.Name].user) })
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

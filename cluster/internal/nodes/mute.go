@@ -27,10 +27,10 @@ const slowBoot = time.Minute
 // error of the login. A look does not ask: it would hold up the host's other users.
 func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (inside, error) {
 	still := inside{problem: notYet(why)}
-	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) || !SeenOf(ctx, n.Name).waits() {
+	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) || !ns.Seen(n.Name).waits() {
 		return still, nil
 	}
-	host := run.Of[silentAgents](ctx).of(n.Host)
+	host := ns.memory.Load().agents.of(n.Host)
 	if !host.begin() {
 		return still, nil
 	}

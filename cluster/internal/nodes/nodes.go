@@ -29,23 +29,44 @@ type Config struct {
 	KnownHosts *ssh.KnownHosts
 }
 
-// Nodes are the machines of a cluster, seen from inside. They are safe for concurrent use.
+// Nodes are the machines of a cluster, seen from inside in one run. They are safe for concurrent use.
 type Nodes struct {
-	Config
+	*shared
 	guests map[string]*guest // by machine name
-	logins logins
+	memory atomic.Pointer[memory]
+}
+
+// shared is what all runs have in common.
+type shared struct {
+	Config
+	connections map[string]*ssh.Client // by machine name
 	// unheard is when none of several machines accepted a connection, in Unix nanoseconds.
 	unheard atomic.Int64
 }
 
 // New makes Nodes. It does not connect to any of them.
 func New(c Config) *Nodes {
-	ns := &Nodes{Config: c, guests: map[string]*guest{}}
+	s := &shared{Config: c, connections: map[string]*ssh.Client{}}
 	for _, n := range c.Spec.Machines() {
+		s.connections[n.Name] = ssh.New(s.sshConfig(n))
+	}
+	return s.nodes()
+}
+
+// Another returns the same machines for another run, with the same connections.
+func (ns *Nodes) Another() *Nodes { return ns.nodes() }
+
+func (s *shared) nodes() *Nodes {
+	ns := &Nodes{shared: s, guests: map[string]*guest{}}
+	ns.Begin()
+	for _, n := range s.Spec.Machines() {
 		ns.guests[n.Name] = ns.newGuest(n)
 	}
 	return ns
 }
+
+// Begin forgets what an earlier Plan or Run has seen: everything may have changed since.
+func (ns *Nodes) Begin() { ns.memory.Store(&memory{}) }
 
 // Keys are all keys that this run may log in with, in the order in which they are offered.
 func (ns *Nodes) Keys(ctx context.Context) ([]ssh.Signer, error) {
@@ -59,8 +80,8 @@ func (ns *Nodes) Keys(ctx context.Context) ([]ssh.Signer, error) {
 
 // Close ends the connections to the machines.
 func (ns *Nodes) Close() {
-	for _, g := range ns.guests {
-		g.close()
+	for _, c := range ns.connections {
+		_ = c.Close()
 	}
 }
 

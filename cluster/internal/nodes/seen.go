@@ -1,11 +1,8 @@
 package nodes
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
-
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 )
 
 // Seen is what a run has observed of a machine.
@@ -32,22 +29,26 @@ type Seen struct {
 	sought atomic.Int64
 }
 
-// seen is what a run has observed of all machines.
-type seen struct {
+// memory is what a Plan or Run knows of the machines. Its zero value is empty.
+type memory struct {
+	logins     logins
+	identities identities
+	agents     silentAgents
+
 	mu       sync.Mutex
 	machines map[string]*Seen
 }
 
-// SeenOf returns what this run has observed of a machine.
-func SeenOf(ctx context.Context, machine string) *Seen {
-	s := run.Of[seen](ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.machines == nil {
-		s.machines = map[string]*Seen{}
+// Seen returns what this run has observed of a machine.
+func (ns *Nodes) Seen(machine string) *Seen {
+	m := ns.memory.Load()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.machines == nil {
+		m.machines = map[string]*Seen{}
 	}
-	if s.machines[machine] == nil {
-		s.machines[machine] = &Seen{}
+	if m.machines[machine] == nil {
+		m.machines[machine] = &Seen{}
 	}
-	return s.machines[machine]
+	return m.machines[machine]
 }

@@ -69,12 +69,12 @@ func (s *silentAgents) of(host string) *silentHost {
 
 // askAgent asks the guest agent of vm, unless this is a look and another agent of the host has been
 // silent.
-func askAgent[T any](ctx context.Context, vm *proxmox.VM, ask func(context.Context) (T, error)) (T, error) {
+func askAgent[T any](ctx context.Context, ns *Nodes, vm *proxmox.VM, ask func(context.Context) (T, error)) (T, error) {
 	return run.InAgentTime(ctx, func(ctx context.Context) (out T, err error) {
-		if SeenOf(ctx, vm.Name).waits() {
+		if ns.Seen(vm.Name).waits() {
 			return ask(ctx)
 		}
-		host := run.Of[silentAgents](ctx).of(vm.Host)
+		host := ns.memory.Load().agents.of(vm.Host)
 		select {
 		case host.turn <- struct{}{}:
 			defer func() { <-host.turn }()

@@ -7,15 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -68,29 +65,29 @@ func pieceOf(t *testing.T, s *Steps, name string) addon.Piece {
 
 func TestKubernetesRefusesAStep(t *testing.T) {
 	of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }
-	for name, tt := range map[string]failingCase{
-		"objects are looked at": {step: func(ctx context.Context, s *Steps) error {
+	for name, tt := range map[string]kubetest.Refused[*Steps]{
+		"objects are looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.Second(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
 		}},
-		"a chart is looked at": {step: func(ctx context.Context, s *Steps) error {
+		"a chart is looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.Second(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
-		"storage is looked at": {step: func(ctx context.Context, s *Steps) error {
+		"storage is looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.Second(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
-		"Fleet is looked at": {step: func(ctx context.Context, s *Steps) error { return kubetest.Second(s.fleetStep().Observe(ctx)) }},
-		"a bundle is looked at": {step: func(ctx context.Context, s *Steps) error {
+		"Fleet is looked at": {Step: func(ctx context.Context, s *Steps) error { return kubetest.Second(s.fleetStep().Observe(ctx)) }},
+		"a bundle is looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.Second(s.bundleStep(of("jupyterhub")).Observe(ctx))
 		}},
-		"one Fleet": {step: func(ctx context.Context, s *Steps) error {
+		"one Fleet": {Step: func(ctx context.Context, s *Steps) error {
 			return s.oneFleet(ctx, addon.Piece{Fleet: true, Part: chart.Part{Name: "fleet"}})
 		}},
-		"whether Fleet has a part": {noReach: true, step: func(ctx context.Context, s *Steps) error { return s.stillInFleet(ctx, mustKube(t, s), of("hub")) }},
-		"objects are made": {there: "{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}", step: func(ctx context.Context, s *Steps) error {
+		"whether Fleet has a part": {NoReach: true, Step: func(ctx context.Context, s *Steps) error { return s.stillInFleet(ctx, mustKube(t, s), of("hub")) }},
+		"objects are made": {There: "{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}", Step: func(ctx context.Context, s *Steps) error {
 			return s.objectsStep(pieceOf(t, s, platform.GitOps)).Apply(ctx, objectsSeen{part: pieceOf(t, s, platform.GitOps)})
 		}},
 	} {
-		t.Run(name, func(t *testing.T) { tt.run(t) })
+		t.Run(name, func(t *testing.T) { tt.Run(t, fresh, withoutAPI) })
 	}
 }
 
@@ -112,51 +109,20 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 		"a part without Secrets is handed over": func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, Record{Part: "old"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			failingCase{step: step, before: func(ctx context.Context, s *Steps) error {
+			kubetest.Refused[*Steps]{Step: step, Before: func(ctx context.Context, s *Steps) error {
 				return kubetest.Second(mustKube(t, s).Apply(ctx, old.Object()))
-			}}.run(t)
+			}}.Run(t, fresh, withoutAPI)
 		})
 	}
 }
 
-// failingCase is a step, and what is there before.
-type failingCase struct {
-	there   string
-	before  func(ctx context.Context, s *Steps) error
-	step    func(ctx context.Context, s *Steps) error
-	noReach bool // it succeeds also without the API
+func fresh(t *testing.T) (*Steps, *kubesim.Cluster, *kubetest.FailNth) {
+	s, _, sim, way := failing(t)
+	return s, sim, way
 }
 
-func (tt failingCase) run(t *testing.T) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		for at := 0; ; at++ {
-			s, _, sim, way := failing(t)
-			require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds())))
-			if tt.there != "" {
-				require.NoError(t, sim.Apply(t.Context(), []byte(tt.there)))
-			}
-			ctx := run.Begin(t.Context())
-			if tt.before != nil {
-				require.NoError(t, tt.before(ctx, s))
-			}
-			way.On, way.At = true, at
-			err := tt.step(ctx, s)
-			if at == 0 {
-				require.NoError(t, err)
-			} else if at > len(way.Seen) {
-				break
-			} else {
-				assert.ErrorContains(t, err, kubetest.Refusal, "request %d, %s", at, way.Seen[at-1])
-			}
-			_ = sim.Close()
-		}
-		if !tt.noReach {
-			s, _, _, _ := failing(t)
-			away := errors.New("nobody answers")
-			s.Kube = func(context.Context) (*kube.Client, error) { return nil, away }
-			assert.ErrorIs(t, tt.step(run.Begin(t.Context()), s), away, "nobody leads to the API")
-		}
-		synctest.Wait()
-	})
+func withoutAPI(s *Steps) error {
+	away := errors.New("nobody answers")
+	s.Kube = func(context.Context) (*kube.Client, error) { return nil, away }
+	return away
 }

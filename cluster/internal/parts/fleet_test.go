@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
@@ -102,7 +101,7 @@ func TestFleetElsewhere(t *testing.T) {
 		require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds())))
 		put("aaaa")
 		way.On = true
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		looks := func() int { n := len(way.Seen); way.Seen = nil; return n }
 		s.pushed.commit, s.pushed.asked = "aaaa", time.Now().Add(-time.Hour)
 		_, pending, err := s.fleetState(ctx)

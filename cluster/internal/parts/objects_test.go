@@ -11,8 +11,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 )
 
 // Storage classes cannot be changed and are recreated; what was not applied for them is
@@ -20,7 +18,7 @@ import (
 func TestStorageClassesAreRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, sim, _ := failing(t)
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		class := func(of string) *storagev1.StorageClass {
 			return &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: of}
 		}

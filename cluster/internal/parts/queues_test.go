@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -27,7 +26,7 @@ func TestWhatHoldsAQueue(t *testing.T) {
 func TestQueuesWithoutKueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, client, _, _ := failing(t)
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		for _, part := range []string{"kueue", "velero"} {
 			require.NoError(t, Unused(ctx, client, Record{Part: part}))
 			require.NoError(t, s.emptyQueues(ctx, client, Record{Part: part}))

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -20,7 +19,7 @@ import (
 func TestPartsThatAreRetired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, client, _, _ := failing(t)
-		ctx := run.Begin(t.Context())
+		ctx := t.Context()
 		ref := kube.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "x"}
 		for _, r := range []Record{
 			{Part: "a"}, {Part: "b", Needs: []string{"c"}}, {Part: "c", Needs: []string{"d"}}, {Part: "d"}, {Part: "nfs", Release: "nfs"}, {Part: "jupyterhub", Secrets: []kube.Ref{ref}},

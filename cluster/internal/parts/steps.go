@@ -38,3 +38,10 @@ func New(c Config) *Steps {
 	c.Charts = c.Charts.Remembering()
 	return &Steps{Config: c}
 }
+
+// Another returns the steps of another run, which reaches Kubernetes by kube.
+func (s *Steps) Another(kube func(context.Context) (*kube.Client, error), work func(context.Context) (*consent.Work, error)) *Steps {
+	c := s.Config
+	c.Kube, c.Work = kube, work
+	return &Steps{Config: c}
+}

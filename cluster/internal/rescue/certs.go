@@ -14,10 +14,10 @@ import (
 
 // Certificates are those of K3s on one machine.
 type Certificates struct {
-	Node string            `json:"node"`
-	Role string            `json:"role"`
-	All  []k3s.Certificate `json:"certificates"` // the first to end first
-	Err  error             `json:"-"`            // why they could not be read
+	Node string
+	Role string
+	All  []k3s.Certificate // the first to end first
+	Err  error             // why they could not be read
 }
 
 // Certs reads the certificates of all nodes. One that does not answer has an error.
@@ -42,7 +42,7 @@ func (r *Rescue) Certs(ctx context.Context) []Certificates {
 
 // Rotate makes new certificates on one node after the other, servers first. Pods keep running.
 func (r *Rescue) Rotate() *converge.Graph {
-	g := run.Graph(r.Spec)
+	g := r.Members.Graph()
 	var last []*converge.Ref
 	for _, n := range r.Spec.Servers() {
 		last = []*converge.Ref{g.Add(r.rotateStep(n, k3s.RoleServer), last...)}

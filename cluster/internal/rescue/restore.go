@@ -33,7 +33,7 @@ func (r *Rescue) Restore(from Source) (*converge.Graph, error) {
 		return nil, fmt.Errorf("the snapshot is of K3s %s, and the file says %s: an older K3s cannot read it; write version: %s under k3s:, and run cluster:up first",
 			from.K3s, r.Spec.K3s.Version, from.K3s)
 	}
-	g := run.Graph(r.Spec)
+	g := r.Members.Graph()
 	servers, agents := r.Spec.Servers(), r.Spec.Agents()
 	stopped := make([]*converge.Ref, len(servers))
 	for i, n := range servers {

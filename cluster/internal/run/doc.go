@@ -1,3 +1,2 @@
-// Package run is what the steps of one Plan or Run share: what they remember until it
-// ends, and how patiently they wait, by the file's patience.
+// Package run is how patiently steps wait, by the file's patience.
 package run

@@ -20,11 +20,6 @@ const (
 // askedTime is how long a check before a graph may take.
 const askedTime = time.Minute
 
-// Graph returns an empty graph whose steps have the time limits of the file.
-func Graph(s *spec.Spec) *converge.Graph {
-	return &converge.Graph{Patience: s.Patience, Longer: Longer(s), Begin: Begin}
-}
-
 // Longer says how to give a step more time.
 func Longer(s *spec.Spec) string {
 	return fmt.Sprintf("patience: %d in cluster.yaml would double this limit", 2*max(s.Patience, 1))

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// Contents is what a template contains, as its description says, for people and for
-// template:list.
+// Contents is what a template contains, as its description says.
 type Contents struct {
-	Image    string   `json:"image,omitempty"` // the file's name
-	SHA256   string   `json:"sha256,omitempty"`
-	SHA512   string   `json:"sha512,omitempty"`
-	Packages []string `json:"packages,omitempty"` // in addition to the image's own
-	Driver   string   `json:"driver,omitempty"`   // e.g. 580-server-open
-	Toolkit  string   `json:"toolkit,omitempty"`
-	K3s      string   `json:"k3s,omitempty"`
-	Made     string   `json:"made,omitempty"` // the day on which baking started: 2006-01-02
+	Image    string // the file's name
+	SHA256   string
+	SHA512   string
+	Packages []string // in addition to the image's own
+	Driver   string   // e.g. 580-server-open
+	Toolkit  string
+	K3s      string
+	Made     string // the day on which baking started: 2006-01-02
 }
 
 // line is one of the lines of a description.

@@ -20,23 +20,17 @@ const (
 
 // Info is one template of the cluster.
 type Info struct {
-	Host  string       `json:"host"`
-	VMID  int          `json:"vmid"`
-	Name  string       `json:"name"`
-	State string       `json:"state"`
-	Size  proxmox.Size `json:"size"` // of its disks, in bytes
-	Holds Contents     `json:"holds"`
-	Nodes []string     `json:"nodes"` // VMs whose disks are linked clones of it
+	Host  string
+	VMID  int
+	Name  string
+	State string
+	Size  proxmox.Size // of its disks
+	Holds Contents
+	Nodes []string // VMs whose disks are linked clones of it
 }
 
 // Key identifies this template among others.
 func (t Info) Key() Key { return Key{t.Host, t.Name} }
-
-// What returns what the template contains, in a few words.
-func (t Info) What() string { return t.Holds.String() }
-
-// Made returns the day on which baking started, "" if unknown.
-func (t Info) Made() string { return t.Holds.Made }
 
 // List lists the templates that were baked for this cluster, on every host, even one that is
 // no longer in the file, and the template that image.template names.

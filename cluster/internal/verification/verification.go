@@ -32,41 +32,18 @@ import (
 
 // Result is the result for one GPU of one node.
 type Result struct {
-	Node string `json:"node"`
+	Node string
 	nvidia.VerifyResult
-	// Note says what the result does not prove: if GPUs are shared, a pod gets one share, and the
-	// node's other GPUs are not tested.
-	Note string `json:"note,omitempty"`
+	Note string // what the result does not prove
 }
-
-// Level says how much a verification does.
-type Level string
-
-// The levels.
-const (
-	// Quick computes on every GPU, and judges what nvidia-smi reports on the nodes.
-	Quick Level = "quick"
-	// Full also asks for one GPU more than each node offers, which must be refused, and has
-	// systemd reload its units while a container holds the GPUs, which must keep them. It does the
-	// latter only on nodes where nobody else holds a GPU. And it writes and reads volumes like
-	// those that users get: of scratch, and of the hub's homes.
-	//
-	// Where an image with PyTorch or TensorFlow is named, it computes with them too, copies between
-	// GPUs, and sums over the GPUs of a node and of all nodes.
-	Full Level = "full"
-	// Burn loads every GPU that nobody else has for a while, in place of computing once, and
-	// does the other checks of Full.
-	Burn Level = "burn"
-)
-
-// BurnTime is how long Burn loads GPUs if nobody says.
-const BurnTime = 10 * time.Minute
 
 // Config is what a Verification needs.
 type Config struct {
 	Spec    *spec.Spec
 	Members *members.Members
 	Nodes   *nodes.Nodes
+	Quick   bool          // it computes on every GPU, and does nothing else
+	Burn    time.Duration // it loads every GPU so long, in place of computing once; 0: it computes
 }
 
 // Verification is a running or finished proof that every GPU computes.
@@ -79,19 +56,17 @@ type Verification struct {
 	results map[string][]nvidia.VerifyResult
 	checks  map[string][]check.Check // by step
 
-	level   Level
 	benches *benches.Benches // nil for Quick
 }
 
-// New prepares a Job for each node with GPUs, which computes on every one of them, and the checks
-// of the level; burn is for Burn, 0 means BurnTime. Run the graph, then read the Results and
-// Checks.
-func New(c Config, level Level, burn time.Duration) (*converge.Graph, *Verification) {
-	v := &Verification{Config: c, run: runID(), parts: map[string][]*verifiedPart{}, results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}, level: level}
-	g := run.Graph(c.Spec)
+// New prepares a Job for each node with GPUs, which computes on every one of them, and the checks.
+// Run the graph, then read the Results and Checks.
+func New(c Config) (*converge.Graph, *Verification) {
+	v := &Verification{Config: c, run: runID(), parts: map[string][]*verifiedPart{}, results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}}
+	g := c.Members.Graph()
 	var swept *converge.Ref
-	if level != Quick {
-		v.benches = v.newBenches(burn)
+	if !c.Quick {
+		v.benches = v.newBenches()
 		swept = g.Add(v.benches.Sweep())
 	}
 	var last []*converge.Ref
@@ -101,12 +76,12 @@ func New(c Config, level Level, burn time.Duration) (*converge.Graph, *Verificat
 		}
 		v.parts[n.Name] = partsOf(n)
 		needs := []*converge.Ref{g.Add(c.Members.AllocatableStep(n), swept)}
-		if level != Burn {
+		if c.Burn == 0 {
 			for _, p := range v.parts[n.Name] {
 				needs = append(needs, g.Add(v.step(p), needs[0]))
 			}
 		}
-		if level == Quick {
+		if c.Quick {
 			continue
 		}
 		if (volumes.Config{Spec: c.Spec, Node: n.Name}).Any() {
@@ -120,7 +95,7 @@ func New(c Config, level Level, burn time.Duration) (*converge.Graph, *Verificat
 		}
 		last = append(last, needs...)
 	}
-	if level != Quick {
+	if !c.Quick {
 		if s := v.benches.Across(); s != nil {
 			g.Add(s, last...)
 		}
@@ -129,14 +104,8 @@ func New(c Config, level Level, burn time.Duration) (*converge.Graph, *Verificat
 }
 
 // newBenches prepares what is measured with PyTorch and TensorFlow.
-func (v *Verification) newBenches(burn time.Duration) *benches.Benches {
-	switch {
-	case v.level != Burn:
-		burn = 0
-	case burn == 0:
-		burn = BurnTime
-	}
-	return benches.New(benches.Config{Spec: v.Spec, Kube: v.Members.Kube, Root: v.Nodes.Root, Verify: v.jobOptions(), Burn: burn, Computed: v.keep})
+func (v *Verification) newBenches() *benches.Benches {
+	return benches.New(benches.Config{Spec: v.Spec, Kube: v.Members.Kube, Root: v.Nodes.Root, Verify: v.jobOptions(), Burn: v.Burn, Computed: v.keep})
 }
 
 // verifiedPart is what one Job verifies: all of one resource of a node, or what others leave of it.
