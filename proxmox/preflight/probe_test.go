@@ -3,9 +3,11 @@ package preflight
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,14 +32,27 @@ func TestProbeIsAShellScript(t *testing.T) {
 	assert.NotEmpty(t, p.cmdline)
 }
 
-// TestEveryCheckIsDescribed holds the page that people read to what is looked at.
-func TestEveryCheckIsDescribed(t *testing.T) {
-	page, err := os.ReadFile("../../docs/host-check.md")
+// TestPage holds the page that people read to what is looked at, or writes its table with -update.
+func TestPage(t *testing.T) {
+	const file, begin = "../../docs/host-check.md", "| id | what the check makes sure of | an error, or a warning (!), when |\n|---|---|---|\n"
+	page, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for _, c := range checks() {
-		assert.Contains(t, string(page), "\n| "+c.id+" | "+c.title+" | ")
+	head, rest, ok := strings.Cut(string(page), begin)
+	require.True(t, ok)
+	for strings.HasPrefix(rest, "|") {
+		_, rest, _ = strings.Cut(rest, "\n")
 	}
-	assert.Contains(t, string(page), fmt.Sprintf("pve1: %d checks, nothing wrong", len(checks())))
+	var table strings.Builder
+	for _, c := range checks() {
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", c.id, c.title, strings.NewReplacer("‘", "`", "’", "`").Replace(c.when))
+	}
+	head = regexp.MustCompile(`pve1: \d+ checks`).ReplaceAllString(head, fmt.Sprintf("pve1: %d checks", len(checks())))
+	want := head + begin + table.String() + rest
+	if flag.Lookup("update").Value.String() == "true" { // of the tests beside these
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
+		return
+	}
+	assert.Equal(t, want, string(page), "run go test ./proxmox/preflight -run TestPage -update")
 }
 
 func TestParseProbe(t *testing.T) {
