@@ -208,14 +208,18 @@ func TestWait(t *testing.T) {
 	// Time is virtual; the machine is a function of it. Only systemd's word and
 	// the journal change.
 	const told = "time=\"…\" level=info msg=\"Waiting to retrieve agent configuration; server is not ready: failed to get CA certs: Get \\\"https://127.0.0.1:6444/cacerts\\\": EOF\""
+	const waits = "waiting for k3s agent: the server "
+	const refused = "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: not authorized"
 	for name, test := range map[string]struct {
 		journal []string // one line for each look; after the last it is active
 		want    string   // of the error, empty for none
+		said    []string // where it comes up
 		after   time.Duration
 	}{
-		"comes up":    {journal: []string{"starting", told}, after: 4 * time.Second},
-		"wrong token": {journal: []string{told, "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: not authorized", "x"}, want: "the server refuses the token", after: 2 * time.Second},
-		"never":       {journal: strings.Split(strings.Repeat(told+"\n", 100), "\n"), want: "k3s agent is not running yet: the server cannot be reached: context deadline exceeded", after: time.Minute},
+		"comes up":      {journal: []string{"starting", told}, said: []string{"waiting for k3s agent: starting", waits + "cannot be reached"}, after: 4 * time.Second},
+		"wrong token":   {journal: []string{told, strings.Repeat(refused+"\n", 3), "x"}, want: "the server refuses the token", after: 2 * time.Second},
+		"server starts": {journal: []string{told, refused, told}, said: []string{waits + "cannot be reached", waits + "is not ready yet", waits + "cannot be reached"}, after: 6 * time.Second},
+		"never":         {journal: strings.Split(strings.Repeat(told+"\n", 100), "\n"), want: "k3s agent is not running yet: the server cannot be reached: context deadline exceeded", after: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,7 +248,7 @@ func TestWait(t *testing.T) {
 				if test.want == "" {
 					require.NoError(t, err)
 					assert.True(t, state.Running())
-					assert.Equal(t, []string{"waiting for k3s agent: starting", "waiting for k3s agent: the server cannot be reached"}, said)
+					assert.Equal(t, test.said, said)
 					return
 				}
 				require.ErrorContains(t, err, test.want)
@@ -358,6 +362,7 @@ func TestDiagnosisIsOfThePresentRun(t *testing.T) {
 	// recorded: testdata/real/34-v1.35.0-agent-of-a-restored-server.txt
 	const restoring = `time="2026-11-24T01:04:21Z" level=warning msg="Failed to validate server token: token CA hash does not match the Cluster CA certificate hash: 1 != 2"`
 	const old = `time="2026-11-22T11:36:19Z" level=info msg="Waiting to retrieve agent configuration; server is not ready: Post: http: ContentLength=189 with Body length 0"`
+	const unready = `time="2026-11-28T02:53:57Z" level=info msg="Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: forbidden"`
 	long := make([]string, 60)
 	for i := range long {
 		long[i] = waits
@@ -370,8 +375,10 @@ func TestDiagnosisIsOfThePresentRun(t *testing.T) {
 		{"deactivating", []string{begun, waits, dies}, false},
 		{"activating", []string{waits, dies}, false},
 		{"activating", []string{waits, dies, begun}, false},
-		{"activating", []string{waits, dies, begun, waits}, true},
-		{"activating", []string{begun, waits}, true},
+		{"activating", []string{waits, dies, begun, waits}, false}, // a server that starts says so, too
+		{"activating", []string{waits, dies, begun, waits, waits, waits}, true},
+		{"activating", []string{begun, waits, waits, unready, waits}, false},
+		{"activating", []string{begun, waits, dies}, true},
 		{"activating", []string{dies, noFlag}, true},
 		{"activating", long, true},
 		{"activating", []string{begun, noFlag, begun, old}, true},
