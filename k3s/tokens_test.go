@@ -98,6 +98,36 @@ func TestRejoin(t *testing.T) {
 	})
 }
 
+// TestAgentThatIsStoppedAndNotRestarted: a run that is cut off after start.sh has stopped an agent, and perhaps
+// removed its certificate, leaves it down. The next run sees that, starts it, and it is the same member.
+func TestAgentThatIsStoppedAndNotRestarted(t *testing.T) {
+	const certificate = "/var/lib/rancher/k3s/agent/client-kubelet.crt"
+	for _, certificateGone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t)
+			first, _, _ := s.form(1)
+			ctx := t.Context()
+			_, r := s.boot("wk1", 21, k3s.RoleAgent)
+			a := worker("wk1")
+			join := func() {
+				_, token, err := k3s.CreateToken(ctx, first, time.Hour, "")
+				require.NoError(t, err)
+				require.NoError(t, k3s.JoinAgent(ctx, r, k3s.Join{Token: token, Agent: a}))
+				s.up(r, k3s.RoleAgent, func(st k3s.State) string { return a.Diff(st).String() })
+			}
+			join()
+			require.NoError(t, remote.Run(ctx, r, "systemctl", "stop", "k3s-agent"))
+			if certificateGone {
+				require.NoError(t, remote.Run(ctx, r, "rm", "-f", certificate, strings.TrimSuffix(certificate, ".crt")+".key"))
+			}
+			have, err := k3s.Observe(ctx, r)
+			require.NoError(t, err)
+			require.NotEmpty(t, a.Diff(have), "it is seen that it does not run")
+			join()
+		})
+	}
+}
+
 // TestAgentThatEndsEarly: between its certificate and its Node, as recorded. With a bootstrap token it
 // never joins by itself after that, with the servers' it does, and what ended it is said.
 func TestAgentThatEndsEarly(t *testing.T) {
