@@ -70,10 +70,6 @@ type Cluster struct {
 	site    *site
 }
 
-// flow returns the steps of one graph, or of one question: they remember what they have seen
-// until the graph's Plan or Run ends.
-func (c *Cluster) flow() *flow { return c.site.another() }
-
 // flow is the order of Up.
 type flow struct{ machines }
 
@@ -136,8 +132,9 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	return &Cluster{b, c}, nil
 }
 
-// another returns the steps of another run.
-func (c *site) another() *flow {
+// flow returns the steps of one graph, or of one question: they remember what they have seen
+// until the graph's Plan or Run ends.
+func (c *site) flow() *flow {
 	s := *c
 	s.nodes = c.nodes.Another()
 	s.members = c.members.Another(s.nodes)
@@ -163,7 +160,7 @@ func (c *Cluster) Close() {
 }
 
 // Kube returns the client for the cluster's API.
-func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.flow().members.Kube(ctx) }
+func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.site.flow().members.Kube(ctx) }
 
 // LoginKey is the key to log in to the machines of a cluster, derived from the secret of its API
 // token. It is the same on every machine that has the token, and need not be stored. The owner

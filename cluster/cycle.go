@@ -15,7 +15,7 @@ import (
 // all its GPUs. A reboot inside the guest never resets a passed-through card; stopping the VM
 // does.
 func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeCycleGraph(ctx, name, force) })
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Doctor returns where [doctor.Examine] looks for the cause of a failure of this cluster.
 func (c *Cluster) Doctor() doctor.Sources {
-	f := c.flow()
+	f := c.site.flow()
 	s := doctor.Sources{Spec: f.spec, Root: f.nodes.Root, HasDriver: f.members.HasDriver, Kube: f.members.Kube}
 	if f.Proxmox == nil {
 		return s

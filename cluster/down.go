@@ -24,7 +24,7 @@ import (
 // and confirmed. Machines that hold data (see Keeps) stay, with what they need, unless also
 // names them.
 func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.downGraph(ctx, also...) })
 }
 

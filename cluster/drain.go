@@ -13,7 +13,7 @@ import (
 // NodeDrain drains a node: it gets no new pods, and its pods are evicted as their disruption
 // budgets allow. Pods of DaemonSets stay.
 func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	n, err := f.named(name)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
 
 // NodeUncordon lets new pods onto a node again.
 func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	n, err := f.named(name)
 	if err != nil {
 		return nil, err

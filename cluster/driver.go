@@ -114,7 +114,7 @@ func (c *machines) replaces(n spec.Node) bool {
 // refuse that does so while the node still works, and the template is baked before the node is drained.
 func (c *machines) replaceForDriver(ctx context.Context, n spec.Node) error {
 	// A run of its own: what it sees of the machine that goes says nothing about the one that comes.
-	again, err := c.another().nodeReplaceGraph(ctx, n.Name, false)
+	again, err := c.flow().nodeReplaceGraph(ctx, n.Name, false)
 	if err == nil {
 		err = c.bakeFirst(ctx, n)
 	}
@@ -137,7 +137,7 @@ func (c *machines) bakeFirst(ctx context.Context, n spec.Node) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	g := c.another().members.Graph()
+	g := c.flow().members.Graph()
 	g.Add(c.templates.Step(n.Host, n.Name))
 	_, err := g.Run(ctx, retold(ctx))
 	return err

@@ -17,7 +17,7 @@ import (
 //
 // Without force it refuses a server that the others need.
 func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeRemoveGraph(ctx, name, force) })
 }
 

@@ -58,7 +58,7 @@ type inside struct {
 	*flow
 }
 
-func insideOf(c *Cluster) inside { return inside{c, c.flow()} }
+func insideOf(c *Cluster) inside { return inside{c, c.site.flow()} }
 
 func usual(t *testing.T) (inside, *kubesim.Cluster, *kubetest.FailNth) {
 	return failing(t, failingFile)

@@ -18,7 +18,7 @@ import (
 
 // Keeps are the machines with data that Down leaves alone unless it gets their names.
 func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
-	return c.flow().withData(ctx)
+	return c.site.flow().withData(ctx)
 }
 
 func (c *site) withData(ctx context.Context) ([]proxmox.Summary, error) {

@@ -13,23 +13,23 @@ import (
 // have changed. After the graph has run, Pushed describes the push; without a commit, nothing
 // was pushed.
 func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
-	g, done := c.flow().members.Graph(), &fleet.Pushed{}
+	g, done := c.site.flow().members.Graph(), &fleet.Pushed{}
 	g.Add(parts.PushTree(remote, tree, overwrite, done))
 	return g, done
 }
 
 // FleetTree is the wanted content of the folder in Git.
 func (c *Cluster) FleetTree(ctx context.Context) (fleet.Tree, error) {
-	return c.flow().parts.FleetTree(ctx)
+	return c.site.flow().parts.FleetTree(ctx)
 }
 
 // FleetRemote is the Git repository that the file names, and the credentials for it.
-func (c *Cluster) FleetRemote() (fleet.Remote, error) { return c.flow().parts.FleetRemote() }
+func (c *Cluster) FleetRemote() (fleet.Remote, error) { return c.site.flow().parts.FleetRemote() }
 
 // FleetState reads what Fleet has made of the repository. If commit is not empty, an earlier
 // commit does not count.
 func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, error) {
-	client, err := c.flow().members.Kube(ctx)
+	client, err := c.site.flow().members.Kube(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ const vfio = "vfio-pci"
 
 // GPUs lists every NVIDIA card of every running host of the Proxmox cluster, no matter who owns
 // it.
-func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) { return c.flow().gpus(ctx) }
+func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) { return c.site.flow().gpus(ctx) }
 
 func (c *cards) gpus(ctx context.Context) ([]GPUInfo, error) {
 	if c.Proxmox == nil {
@@ -169,7 +169,7 @@ func (o GPUOwner) String() string {
 
 // WriteKubeconfig fetches the kubeconfig and writes it to KubeconfigPath.
 func (c *Cluster) WriteKubeconfig(ctx context.Context) error {
-	step := c.flow().members.KubeconfigStep()
+	step := c.site.flow().members.KubeconfigStep()
 	diff, act, err := step.Check(ctx)
 	if err != nil || diff.Empty() {
 		return err

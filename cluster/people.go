@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -24,7 +25,7 @@ type Entrance struct {
 // Entrances are the addresses that the file gives a name.
 func (c *Cluster) Entrances() []Entrance {
 	var out []Entrance
-	for _, p := range c.forPeople() {
+	for _, p := range forPeople(c.site.spec) {
 		if p.Web != nil {
 			out = append(out, Entrance{Part: p.Name, Title: p.Web.Title, URL: p.Web.URL})
 		}
@@ -33,8 +34,8 @@ func (c *Cluster) Entrances() []Entrance {
 }
 
 // forPeople are the parts, the hub first, which most people look for.
-func (c *Cluster) forPeople() []addon.Piece {
-	pieces, err := platform.Pieces(c.site.spec, false)
+func forPeople(s *spec.Spec) []addon.Piece {
+	pieces, err := platform.Pieces(s, false)
 	if err != nil { // the step charts reports it
 		return nil
 	}
@@ -59,7 +60,7 @@ type Password struct {
 // Passwords are the passwords that the parts of the file generate for users.
 func (c *Cluster) Passwords() []Password {
 	var out []Password
-	for _, p := range c.forPeople() {
+	for _, p := range forPeople(c.site.spec) {
 		for _, its := range p.Passwords {
 			out = append(out, Password(its))
 		}
@@ -69,7 +70,7 @@ func (c *Cluster) Passwords() []Password {
 
 // ReadPassword reads a password from the cluster.
 func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, error) {
-	client, err := c.flow().members.Kube(ctx)
+	client, err := c.site.flow().members.Kube(ctx)
 	if err != nil {
 		return secret.Value{}, err
 	}
@@ -104,7 +105,7 @@ type Part struct {
 // Parts are the parts that the file asks for, in the order of their installation.
 func (c *Cluster) Parts() []Part {
 	var out []Part
-	for _, p := range c.flow().parts.Pieces() {
+	for _, p := range c.site.flow().parts.Pieces() {
 		x := Part{Name: p.Name, Via: p.Via, Classes: p.Classes}
 		if p.Release != nil {
 			x.Chart, x.Namespace = p.Release.Chart+" "+p.Release.Version, p.Release.Namespace

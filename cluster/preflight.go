@@ -22,7 +22,7 @@ import (
 // returns a root shell on a host, for what only that can tell; it may be nil. hosts are the
 // hosts to check; without any, HostCheck checks all that carry a machine of this cluster.
 func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, host string) (remote.Runner, error), hosts ...string) (*preflight.Report, error) {
-	f := c.flow()
+	f := c.site.flow()
 	if f.Proxmox == nil {
 		return nil, ErrNoProxmox
 	}

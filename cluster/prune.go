@@ -61,7 +61,7 @@ func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
 // clones, and ISOs and images that nothing needs. It covers every host, even one that is no
 // longer in the file. It lists them first, so that each can be shown and confirmed.
 func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	return run.Asked(ctx, f.spec, f.pruneGraph)
 }
 

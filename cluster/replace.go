@@ -26,7 +26,7 @@ import (
 //
 // Without force it refuses to destroy data, or a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeReplaceGraph(ctx, name, force) })
 }
 

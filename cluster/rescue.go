@@ -25,7 +25,7 @@ type Certificates struct {
 // restore needs, encrypted to these recipients and signed with a key of this run, if it has one.
 // It leaves nothing on the server. The SHA-256 is that of what was written.
 func (c *Cluster) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m backup.Manifest, sum string, err error) {
-	return c.flow().rescue().Backup(ctx, w, to)
+	return c.site.flow().rescue().Backup(ctx, w, to)
 }
 
 // Restore brings Kubernetes back to the state of a backup: on the same machines, or on others
@@ -33,7 +33,7 @@ func (c *Cluster) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (
 // open opens the backup's file; it may be called several times. Interrupted, it has to be
 // repeated: until then K3s is stopped on the servers.
 func (c *Cluster) Restore(m backup.Contents, open func() (*backup.Reader, io.Closer, error)) (*converge.Graph, error) {
-	return c.flow().rescue().Restore(rescue.Source{
+	return c.site.flow().rescue().Restore(rescue.Source{
 		Restore: k3s.Restore{Name: m.Snapshot, Size: m.Size, SHA256: m.SHA256, Token: m.Token},
 		Made:    m.Made.UTC().Format("2006-01-02 15:04:05 UTC"), K3s: m.K3s,
 		Open: func(context.Context) (io.ReadCloser, error) {
@@ -52,12 +52,12 @@ func (c *Cluster) Restore(m backup.Contents, open func() (*backup.Reader, io.Clo
 // Made reports whether a key that signed a backup is one of the cluster's: a key of this run, or
 // one of the file's ssh.publicKeys.
 func (c *Cluster) Made(ctx context.Context, by ssh.PublicKey) (bool, error) {
-	return c.flow().rescue().Made(ctx, by)
+	return c.site.flow().rescue().Made(ctx, by)
 }
 
 // RestoreSnapshot is Restore for a snapshot that one of the servers has, by its name.
 func (c *Cluster) RestoreSnapshot(ctx context.Context, name string) (*converge.Graph, error) {
-	f := c.flow()
+	f := c.site.flow()
 	from, err := f.rescue().Find(ctx, name)
 	if err != nil {
 		return nil, err
@@ -68,14 +68,14 @@ func (c *Cluster) RestoreSnapshot(ctx context.Context, name string) (*converge.G
 // Certs returns the certificates of K3s on all nodes. K3s renews those that are about to end
 // when it starts.
 func (c *Cluster) Certs(ctx context.Context) (out []Certificates) {
-	for _, of := range c.flow().rescue().Certs(ctx) {
+	for _, of := range c.site.flow().rescue().Certs(ctx) {
 		out = append(out, Certificates(of))
 	}
 	return out
 }
 
 // RotateCerts makes new certificates on one node after the other. Pods keep running.
-func (c *Cluster) RotateCerts() *converge.Graph { return c.flow().rescue().Rotate() }
+func (c *Cluster) RotateCerts() *converge.Graph { return c.site.flow().rescue().Rotate() }
 
 func (c *site) rescue() *rescue.Rescue {
 	return rescue.New(rescue.Config{Spec: c.spec, Members: c.members, Nodes: c.nodes})

@@ -15,7 +15,7 @@ import (
 // Strays lists VMs that have the cluster's tag but do not belong to it: copies of its
 // machines, and VMs that were tagged by hand. No command changes them.
 func (c *Cluster) Strays(ctx context.Context) ([]preflight.Finding, error) {
-	return c.flow().strays(ctx)
+	return c.site.flow().strays(ctx)
 }
 
 func (c *holdings) strays(ctx context.Context) ([]preflight.Finding, error) {

@@ -19,7 +19,7 @@ import (
 // bottom: every node is a chain of its own, and each step starts as soon as its dependencies
 // are done.
 func (c *Cluster) Up() *converge.Graph {
-	f := c.flow()
+	f := c.site.flow()
 	up := f.members.Graph()
 	up.Before = f.mayChange()
 

@@ -71,7 +71,7 @@ func (c *Cluster) GPUVerify(level VerifyLevel, burn time.Duration) (*converge.Gr
 	case burn == 0:
 		burn = BurnTime
 	}
-	f := c.flow()
+	f := c.site.flow()
 	g, v := verification.New(verification.Config{Spec: f.spec, Members: f.members, Nodes: f.nodes, Quick: level == VerifyQuick, Burn: burn})
 	return g, &Verification{v}
 }

@@ -13,6 +13,9 @@ var manyMethods = map[string]int{
 	"fleet/lint/internal/python.parser": 57,
 }
 
+// fewMethods are the types that everybody reads.
+var fewMethods = map[string]int{"cluster.Cluster": 40}
+
 // TestNoTypeHasTooManyMethods: beyond 50, a type is a folder whose functions nobody finds.
 func TestNoTypeHasTooManyMethods(t *testing.T) {
 	const most = 50
@@ -27,7 +30,11 @@ func TestNoTypeHasTooManyMethods(t *testing.T) {
 		}
 		for of, n := range methods {
 			name := s.name + "." + of[:len(of)-1]
-			assert.LessOrEqual(t, n, max(most, manyMethods[name]), name)
+			limit := max(most, manyMethods[name])
+			if fewer, ok := fewMethods[name]; ok {
+				limit = fewer
+			}
+			assert.LessOrEqual(t, n, limit, name)
 		}
 	}
 }
