@@ -160,7 +160,9 @@ func (c *Cluster) Close() {
 }
 
 // Kube returns the client for the cluster's API.
-func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) { return c.site.flow().members.Kube(ctx) }
+func (c *Cluster) Kube(ctx context.Context) (*kube.Client, error) {
+	return c.site.flow().members.Kube(ctx)
+}
 
 // LoginKey is the key to log in to the machines of a cluster, derived from the secret of its API
 // token. It is the same on every machine that has the token, and need not be stored. The owner
