@@ -36,7 +36,7 @@ for unit in k3s k3s-agent; do
 			# from the oldest line in systemd 252; with --reverse it never does.
 			since=@0
 			if [ -f "$etc/homelab.started" ]; then
-				since=@$(stat -c %Y "$etc/homelab.started")
+				since=@$(stat -c %.6Y "$etc/homelab.started")
 			fi
 			journalctl -u "$unit" -r -n 60 -o cat --no-pager "--since=$since" 2>/dev/null | tac
 		fi

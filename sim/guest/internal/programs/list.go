@@ -2,6 +2,7 @@ package programs
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
@@ -129,7 +130,7 @@ func runStat(_ context.Context, p *machine.Proc) int {
 			"%%", "%", "%n", name, "%s", strconv.FormatInt(e.Size(), 10), "%a", octal(e.Mode()), "%A", modeString(e.Mode()),
 			"%u", strconv.Itoa(e.UID()), "%U", disk.NameOf(p.FS, "/etc/passwd", e.UID()), "%F", kindOf(e),
 			"%g", strconv.Itoa(e.GID()), "%G", disk.NameOf(p.FS, "/etc/group", e.GID()),
-			"%Y", strconv.FormatInt(e.ModTime().Unix(), 10)).Replace(format))
+			"%.6Y", fmt.Sprintf("%d.%06d", e.ModTime().Unix(), e.ModTime().Nanosecond()/1000), "%Y", strconv.FormatInt(e.ModTime().Unix(), 10)).Replace(format))
 	}
 	return code
 }

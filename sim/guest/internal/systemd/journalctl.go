@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +108,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	}
 	if seconds, ok := strings.CutPrefix(text, "@"); ok {
 		if n, err := strconv.ParseFloat(seconds, 64); err == nil {
-			return time.UnixMilli(int64(n * 1000)), nil
+			return time.UnixMicro(int64(math.Round(n * 1e6))), nil
 		}
 	}
 	ago, past := strings.CutSuffix(text, " ago")

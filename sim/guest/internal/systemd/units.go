@@ -293,6 +293,8 @@ func Stop(s *machine.System, name string) error {
 	if stop != nil {
 		stop()
 	}
+	// An end takes time, so that what the unit said is older than all that comes after.
+	<-time.After(time.Millisecond)
 	return nil
 }
 
