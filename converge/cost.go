@@ -75,17 +75,17 @@ func (c Cost) String() string {
 	return c.Machine + " is stopped for " + c.Away
 }
 
-// Weigher is a [Step] that knows what its Act costs. Weigh does what Check does and also
+// weigher is a [Step] that knows what its Act costs. weigh does what Check does and also
 // returns the costs; without a difference there are none. A plan weighs, and so does a run
 // whose graph has a May; later checks use Check alone. Costs that cannot be determined, such
 // as the users of a machine whose API is down, are described in the cost itself.
-type Weigher interface {
+type weigher interface {
 	Step
-	Weigh(ctx context.Context) (Diff, Act, []Cost, error)
+	weigh(ctx context.Context) (Diff, Act, []Cost, error)
 }
 
-// Weigh is Check, with what Costs says of the difference.
-func (r *Resource[S]) Weigh(ctx context.Context) (Diff, Act, []Cost, error) {
+// weigh is Check, with what Costs says of the difference.
+func (r *Resource[S]) weigh(ctx context.Context) (Diff, Act, []Cost, error) {
 	seen, diff, act, err := r.look(ctx)
 	if err != nil || act == nil || r.Costs == nil {
 		return diff, act, nil, err
@@ -93,10 +93,10 @@ func (r *Resource[S]) Weigh(ctx context.Context) (Diff, Act, []Cost, error) {
 	return diff, act, r.Costs(ctx, seen, diff), nil
 }
 
-// weigh calls Weigh if the step has it, and Check otherwise.
+// weigh calls weigh if the step has it, and Check otherwise.
 func weigh(ctx context.Context, s Step) (Diff, Act, []Cost, error) {
-	if w, ok := s.(Weigher); ok {
-		return w.Weigh(ctx)
+	if w, ok := s.(weigher); ok {
+		return w.weigh(ctx)
 	}
 	return check(ctx, s)
 }

@@ -67,9 +67,9 @@ func IsPassing(err error) bool {
 	return false
 }
 
-// Besides returns err, unless it only says that a context ended, so that a failure before
+// besides returns err, unless it only says that a context ended, so that a failure before
 // Ctrl-C is not lost.
-func Besides(err error) error {
+func besides(err error) error {
 	if saysMore(err) {
 		return err
 	}
@@ -90,9 +90,9 @@ func saysMore(err error) bool {
 	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// CutShort reports whether the result of a check is meaningless because ctx ended meanwhile:
+// cutShort reports whether the result of a check is meaningless because ctx ended meanwhile:
 // it has no error, or one caused by that end.
-func CutShort(ctx context.Context, err error) bool {
+func cutShort(ctx context.Context, err error) bool {
 	if ctx.Err() == nil {
 		return false
 	}

@@ -28,7 +28,7 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	g.each(func(n *Ref) { r.step(inner, n) })
 	report := &Report{Steps: r.reports}
 	if err := ctx.Err(); err != nil {
-		return report, errors.Join(ended(ctx), Besides(r.gate.refused), report.err())
+		return report, errors.Join(ended(ctx), besides(r.gate.refused), report.err())
 	}
 	return report, errors.Join(r.gate.refused, report.err())
 }
@@ -75,7 +75,7 @@ func (r *run) step(ctx context.Context, n *Ref) {
 	changed, err := r.bring(ctx, n, emit)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		end(Cancelled, "", Besides(err))
+		end(Cancelled, "", besides(err))
 	case err != nil:
 		end(FailedStep, "", err)
 	case changed:
@@ -218,7 +218,7 @@ func settle(ctx context.Context, n *Ref, seen Diff, emit func(Event)) error {
 		if err == nil && diff.Empty() {
 			return "", nil
 		}
-		if last.words() == "" || !CutShort(limited, err) {
+		if last.words() == "" || !cutShort(limited, err) {
 			last.Diff, last.Err = diff, err
 		}
 		return cmp.Or(diff.String(), "it differs"), err

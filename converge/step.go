@@ -20,8 +20,8 @@ type Step interface {
 
 // Defaults of a [Resource]'s patience.
 const (
-	DefaultSettle = 5 * time.Minute
-	DefaultPoll   = time.Second
+	defaultSettle = 5 * time.Minute
+	defaultPoll   = time.Second
 )
 
 // Resource is a Step made of an observation, a pure comparison and an action; S is the state
@@ -36,9 +36,9 @@ type Resource[S any] struct {
 	Costs func(ctx context.Context, seen S, diff Diff) []Cost
 
 	// Settle is how long after Apply a check may still find a difference or fail (0:
-	// DefaultSettle).
+	// defaultSettle).
 	Settle time.Duration
-	// Poll is the time between checks while settling (0: DefaultPoll).
+	// Poll is the time between checks while settling (0: defaultPoll).
 	Poll time.Duration
 	// Hint says what a person can do if Settle was not enough; may be empty.
 	Hint string
@@ -103,10 +103,10 @@ func patienceOf(s Step) (settle, poll time.Duration, hint string) {
 		settle, poll, hint = p.patience()
 	}
 	if settle == 0 {
-		settle = DefaultSettle
+		settle = defaultSettle
 	}
 	if poll == 0 {
-		poll = DefaultPoll
+		poll = defaultPoll
 	}
 	return settle, poll, hint
 }

@@ -95,7 +95,7 @@ func Until(ctx context.Context, r WaitRule, look Condition) error {
 			switch {
 			case err == nil && missing == "", IsPermanent(err), r.Strict && err != nil && !IsPassing(err) && ctx.Err() == nil:
 				return err
-			case last.Seen != "" && CutShort(ctx, err):
+			case last.Seen != "" && cutShort(ctx, err):
 			case err != nil:
 				last.Seen, last.Err = firstLine(err), err
 			default:

@@ -62,7 +62,7 @@ func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
 	}
 	repo := &api.GitRepo{
 		TypeMeta:   metav1.TypeMeta{APIVersion: api.SchemeGroupVersion.String(), Kind: "GitRepo"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: LocalNamespace, Name: g.name()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: localNamespace, Name: g.name()},
 		Spec: api.GitRepoSpec{Repo: g.URL, Branch: branch, Paths: g.Paths, CABundle: g.CA,
 			PollingInterval: &metav1.Duration{Duration: polling}},
 	}
@@ -75,7 +75,7 @@ func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
 // secret is the Secret with which Fleet logs in to the repository. Its types and keys are
 // those that Fleet reads (pkg/git, GetAuthFromSecret).
 func (g GitRepo) secret(p place) (*chart.Secret, error) {
-	s := &chart.Secret{Namespace: LocalNamespace, Name: g.name() + "-git"}
+	s := &chart.Secret{Namespace: localNamespace, Name: g.name() + "-git"}
 	switch {
 	case p.scheme != "ssh" && g.Password.IsZero():
 		return nil, nil

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// SystemNamespace is where Fleet runs, including Rancher's.
-	SystemNamespace = "cattle-fleet-system"
-	// LocalNamespace has the GitRepos and bundles for the cluster that Fleet runs in.
-	LocalNamespace = "fleet-local"
+	// systemNamespace is where Fleet runs, including Rancher's.
+	systemNamespace = "cattle-fleet-system"
+	// localNamespace has the GitRepos and bundles for the cluster that Fleet runs in.
+	localNamespace = "fleet-local"
 
 	controller    = "fleet-controller"
 	localCluster  = "local" // how Fleet calls the cluster that it runs in
@@ -58,7 +58,7 @@ func ObserveCopies(ctx context.Context, k *kube.Client) (Copies, error) {
 func (c Copies) Fits(standalone bool) error {
 	switch {
 	case len(c.Namespaces) > 1:
-		return fmt.Errorf("Fleet is installed in the namespaces %v, and the installations conflict: uninstall all but the one in %s", c.Namespaces, SystemNamespace)
+		return fmt.Errorf("Fleet is installed in the namespaces %v, and the installations conflict: uninstall all but the one in %s", c.Namespaces, systemNamespace)
 	case standalone && c.Rancher:
 		return errors.New("this cluster has Rancher, which brings its own Fleet: write fleet.standalone: false")
 	case !standalone && !c.Rancher && len(c.Namespaces) > 0:
@@ -73,19 +73,19 @@ func (c Copies) Fits(standalone bool) error {
 // after it is ready itself.
 func Ready(ctx context.Context, k *kube.Client) (string, error) {
 	for _, o := range []runtime.Object{
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: SystemNamespace, Name: controller}},
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: SystemNamespace, Name: "gitjob"}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: controller}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "gitjob"}},
 	} {
 		if why, ok, err := k.Ready(ctx, o); err != nil || !ok {
 			return why, err
 		}
 	}
-	u := fleetObject("Cluster", LocalNamespace, localCluster)
+	u := fleetObject("Cluster", localNamespace, localCluster)
 	var noKind *kube.NoKindError
 	err := k.Get(ctx, u)
 	switch {
 	case errors.Is(err, kube.ErrNotFound), errors.As(err, &noKind):
-		return "Fleet has not registered this cluster yet (cluster " + LocalNamespace + "/" + localCluster + ")", nil
+		return "Fleet has not registered this cluster yet (cluster " + localNamespace + "/" + localCluster + ")", nil
 	case err != nil:
 		return "", err
 	}

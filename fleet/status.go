@@ -78,7 +78,7 @@ func (o Obstacle) String() string {
 
 // Observe reads a GitRepo and the state of each of its bundles.
 func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, error) {
-	o.Name, o.Namespace = cmp.Or(o.Name, defaultRepoName), cmp.Or(o.Namespace, LocalNamespace)
+	o.Name, o.Namespace = cmp.Or(o.Name, defaultRepoName), cmp.Or(o.Namespace, localNamespace)
 	s := &State{Name: o.Name, Want: o.Commit}
 	u := fleetObject("GitRepo", o.Namespace, o.Name)
 	var noKind *kube.NoKindError

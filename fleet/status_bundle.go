@@ -44,7 +44,7 @@ func undeployed(b *api.Bundle) (string, []Obstacle) {
 	if b.Status.ObservedGeneration < b.Generation || len(b.Status.Conditions) == 0 {
 		return string(api.Pending), []Obstacle{{Why: "Fleet has not processed it yet"}}
 	}
-	return StateNowhere, []Obstacle{{Why: "it has no target cluster: Fleet's own cluster is called local, and is a target of bundles in " + LocalNamespace + " only"}}
+	return StateNowhere, []Obstacle{{Why: "it has no target cluster: Fleet's own cluster is called local, and is a target of bundles in " + localNamespace + " only"}}
 }
 
 // notReady matches the agent's message about a bundle that waits for others

@@ -23,9 +23,9 @@ var (
 	rotateScript string
 )
 
-// RenewDays is how many days before its end K3s renews a certificate, when it starts
+// renewDays is how many days before its end K3s renews a certificate, when it starts
 // (CertificateRenewDays, pkg/daemons/config/types.go of K3s 1.34; 90 before).
-const RenewDays = 120
+const renewDays = 120
 
 // Certificate is one of K3s' certificates on a machine.
 type Certificate struct {

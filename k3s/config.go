@@ -53,18 +53,12 @@ func (r Role) Unit() string {
 
 // Node has the settings of every machine, server or agent.
 type Node struct {
-	Name                  string            // node-name; empty: the hostname
-	IPs                   []netip.Addr      // node-ip: the node's address; empty: the default route's
-	ExternalIPs           []netip.Addr      // node-external-ip
-	Labels                map[string]string // node-label: set when the node registers, and again whenever K3s starts
-	Taints                []string          // node-taint, as key=value:Effect: set when the node registers, never changed afterwards
-	KubeletArgs           []string          // kubelet-arg, as name=value
-	FlannelIface          string            // flannel-iface
-	DefaultRuntime        string            // default-runtime; K3s exits if it is missing
-	Snapshotter           string            // snapshotter
-	ResolvConf            string            // resolv-conf
-	ProtectKernelDefaults bool              // protect-kernel-defaults
-	SELinux               bool              // selinux
+	Name        string            // node-name; empty: the hostname
+	IPs         []netip.Addr      // node-ip: the node's address; empty: the default route's
+	ExternalIPs []netip.Addr      // node-external-ip
+	Labels      map[string]string // node-label: set when the node registers, and again whenever K3s starts
+	Taints      []string          // node-taint, as key=value:Effect: set when the node registers, never changed afterwards
+	KubeletArgs []string          // kubelet-arg, as name=value
 
 	Registries []Registry // image registries, mirrors and logins in registries.yaml
 
@@ -81,21 +75,18 @@ type Server struct {
 	URL     string       // of the cluster to join, https://VIP:6443; empty on the first server
 	Token   secret.Value // for joining; empty on the first server: K3s generates one
 
-	TLSSANs              []string     // tls-san: further names of the API, the VIP among them
-	ClusterCIDR          netip.Prefix // cluster-cidr, of pods; default 10.42.0.0/16
-	ServiceCIDR          netip.Prefix // service-cidr; default 10.43.0.0/16
-	ClusterDNS           netip.Addr   // cluster-dns; default the tenth address of ServiceCIDR
-	ClusterDomain        string       // cluster-domain; default cluster.local
-	FlannelBackend       string       // flannel-backend: vxlan (default), host-gw, wireguard-native, none
-	FlannelIPv6Masq      bool         // flannel-ipv6-masq: pods with IPv6 reach the outside by their node's address
-	Disable              []string     // disable: packaged components, e.g. traefik, servicelb
-	DisableNetworkPolicy bool         // disable-network-policy
-	DisableKubeProxy     bool         // disable-kube-proxy
-	SecretsEncryption    bool         // secrets-encryption: Secrets are encrypted in etcd
-	EmbeddedRegistry     bool         // embedded-registry: nodes share images with each other
-	SnapshotSchedule     string       // etcd-snapshot-schedule-cron; default "0 */12 * * *"
-	SnapshotRetention    int          // etcd-snapshot-retention; default 5
-	S3                   *S3          // where K3s copies each snapshot; nil: nowhere
+	TLSSANs           []string     // tls-san: further names of the API, the VIP among them
+	ClusterCIDR       netip.Prefix // cluster-cidr, of pods; default 10.42.0.0/16
+	ServiceCIDR       netip.Prefix // service-cidr; default 10.43.0.0/16
+	ClusterDNS        netip.Addr   // cluster-dns; default the tenth address of ServiceCIDR
+	ClusterDomain     string       // cluster-domain; default cluster.local
+	FlannelBackend    string       // flannel-backend: vxlan (default), host-gw, wireguard-native, none
+	FlannelIPv6Masq   bool         // flannel-ipv6-masq: pods with IPv6 reach the outside by their node's address
+	Disable           []string     // disable: packaged components, e.g. traefik, servicelb
+	SecretsEncryption bool         // secrets-encryption: Secrets are encrypted in etcd
+	SnapshotSchedule  string       // etcd-snapshot-schedule-cron; default "0 */12 * * *"
+	SnapshotRetention int          // etcd-snapshot-retention; default 5
+	S3                *S3          // where K3s copies each snapshot; nil: nowhere
 
 	// Manifests are files for K3s' folder of manifests, by name. K3s applies them when it
 	// starts and when they change; a removed file leaves its objects.
@@ -155,10 +146,7 @@ func (s Server) keys() (map[string]any, error) {
 	putText(k, "flannel-backend", s.FlannelBackend)
 	putTrue(k, "flannel-ipv6-masq", s.FlannelIPv6Masq)
 	put(k, "disable", s.Disable)
-	putTrue(k, "disable-network-policy", s.DisableNetworkPolicy)
-	putTrue(k, "disable-kube-proxy", s.DisableKubeProxy)
 	putTrue(k, "secrets-encryption", s.SecretsEncryption)
-	putTrue(k, "embedded-registry", s.EmbeddedRegistry)
 	putText(k, "etcd-snapshot-schedule-cron", s.SnapshotSchedule)
 	if s.SnapshotRetention > 0 {
 		k["etcd-snapshot-retention"] = s.SnapshotRetention
@@ -197,12 +185,6 @@ func (n Node) keys() map[string]any {
 	put(k, "node-label", labels)
 	put(k, "node-taint", n.Taints)
 	put(k, "kubelet-arg", n.KubeletArgs)
-	putText(k, "flannel-iface", n.FlannelIface)
-	putText(k, "default-runtime", n.DefaultRuntime)
-	putText(k, "snapshotter", n.Snapshotter)
-	putText(k, "resolv-conf", n.ResolvConf)
-	putTrue(k, "protect-kernel-defaults", n.ProtectKernelDefaults)
-	putTrue(k, "selinux", n.SELinux)
 	return k
 }
 

@@ -149,7 +149,7 @@ func TestAgentThatEndsEarly(t *testing.T) {
 			}
 			_, r := s.boot("wk1", 21, k3s.RoleAgent)
 			a := worker("wk1")
-			a.DefaultRuntime = "nvidia"
+			a.Extra = map[string]any{"default-runtime": "nvidia"}
 			require.NoError(t, k3s.JoinAgent(ctx, r, k3s.Join{Token: token, Agent: a}))
 			time.Sleep(time.Minute)
 			have, err := k3s.Observe(ctx, r)
@@ -157,7 +157,7 @@ func TestAgentThatEndsEarly(t *testing.T) {
 			assert.Equal(t, rejected[of], strings.Contains(strings.Join(have.Journal, "\n"), "Node authorization rejected"), of)
 			_, err = k3s.Wait(ctx, r, k3s.RoleAgent)
 			require.ErrorContains(t, err, "default-runtime is nvidia", of)
-			a.DefaultRuntime = ""
+			a.Extra = nil
 			require.NoError(t, k3s.JoinAgent(ctx, r, k3s.Join{Token: token, Agent: a}))
 			s.up(r, k3s.RoleAgent, func(st k3s.State) string { return a.Diff(st).String() })
 		})

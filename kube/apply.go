@@ -19,9 +19,9 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// Manager is the field manager under which this package applies objects. Fields that it set
+// fieldManager is the field manager under which this package applies objects. Fields that it set
 // earlier and no longer sets are removed; all other fields stay.
-const Manager = "homelab"
+const fieldManager = "homelab"
 
 // Result is the outcome of applying an object.
 type Result string

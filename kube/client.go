@@ -112,7 +112,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.Timeout = 30 * time.Second
 	}
 	return &Client{api{base: base, http: &http.Client{Transport: rt, CheckRedirect: stay}, transport: transport, timeout: cfg.Timeout,
-		manager: Manager, known: &known{kinds: map[string][]metav1.APIResource{}}}}, nil
+		manager: fieldManager, known: &known{kinds: map[string][]metav1.APIResource{}}}}, nil
 }
 
 // contained refuses a kubeconfig that reads credentials from elsewhere on this machine.
@@ -222,7 +222,7 @@ func (c *api) once(ctx context.Context, r request, body []byte, out any) (after 
 		return 0, err
 	}
 	req.Header.Set("Accept", cmp.Or(r.accept, "application/json"))
-	req.Header.Set("User-Agent", Manager)
+	req.Header.Set("User-Agent", fieldManager)
 	if body != nil {
 		req.Header.Set("Content-Type", r.kind)
 		if r.kind == "" {

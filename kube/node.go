@@ -115,7 +115,7 @@ func nodePath(name string) string { return path(corev1.SchemeGroupVersion, "", "
 // patchNode sends a JSON merge patch.
 func (c *api) patchNode(ctx context.Context, doing, name string, patch map[string]any) error {
 	return c.do(ctx, request{doing: doing, verb: http.MethodPatch, path: nodePath(name),
-		query: map[string][]string{"fieldManager": {Manager}}, kind: string(types.MergePatchType), body: patch}, nil)
+		query: map[string][]string{"fieldManager": {fieldManager}}, kind: string(types.MergePatchType), body: patch}, nil)
 }
 
 func nodeOf(n *corev1.Node) Node {

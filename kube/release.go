@@ -24,7 +24,7 @@ import (
 // writes any.
 
 // As returns a client of the same cluster, with the same connections, that applies under
-// another field manager. Fields of [Manager] stay its own.
+// another field manager. Fields of "homelab" stay its own.
 func (c *Client) As(manager string) *Client {
 	other := *c
 	other.manager = manager

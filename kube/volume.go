@@ -118,7 +118,7 @@ func (c *api) patch(ctx context.Context, doing string, obj runtime.Object, field
 		return about(doing, u, err)
 	}
 	return c.do(ctx, request{doing: doing + " " + refOf(u).String(), verb: http.MethodPatch, path: p,
-		query: map[string][]string{"fieldManager": {Manager}},
+		query: map[string][]string{"fieldManager": {fieldManager}},
 		kind:  string(types.MergePatchType), body: fields}, nil)
 }
 

@@ -28,9 +28,9 @@ type Tree map[string]map[string]bool
 // those that something is granted on (PVE/RPCEnvironment.pm, get_effective_permissions).
 var rootPaths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
 
-// Knows reports whether what is granted on a path can be read off p exactly: Proxmox has
+// knows reports whether what is granted on a path can be read off p exactly: Proxmox has
 // answered for it.
-func (p Tree) Knows(where string) bool {
+func (p Tree) knows(where string) bool {
 	_, named := p[where]
 	return named || slices.Contains(rootPaths, where)
 }

@@ -18,7 +18,7 @@ func (c *Client) Permissions(ctx context.Context, paths ...string) (Tree, error)
 		return nil, err
 	}
 	for _, p := range paths {
-		if all.Knows(p) {
+		if all.knows(p) {
 			continue
 		}
 		one := Tree{}

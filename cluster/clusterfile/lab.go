@@ -46,16 +46,16 @@ func (r labSection) labGuests() {
 		}
 		return
 	}
-	for _, name := range LabImageFiles() {
+	for _, name := range labImageFiles() {
 		if _, err := os.Stat(filepath.Join(l.Image, name)); l.Image != "" && err != nil {
-			r.Wrong(&raw.Image, fmt.Sprintf("%s has no %s", l.Image, name), "name a folder with "+strings.Join(LabImageFiles(), ", ")+", as the lab keeps them in the user's cache")
+			r.Wrong(&raw.Image, fmt.Sprintf("%s has no %s", l.Image, name), "name a folder with "+strings.Join(labImageFiles(), ", ")+", as the lab keeps them in the user's cache")
 		}
 	}
 	*raw = l
 }
 
-// LabImageFiles are the files of an image for real guests of the lab.
-func LabImageFiles() []string { return []string{"disk.raw", "vmlinuz", "initrd"} }
+// labImageFiles are the files of an image for real guests of the lab.
+func labImageFiles() []string { return []string{"disk.raw", "vmlinuz", "initrd"} }
 
 // labHasImage sets the lab's image as that of the nodes.
 func (r labSection) labHasImage(raw *spec.Image) {
