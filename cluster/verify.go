@@ -39,8 +39,8 @@ const (
 	VerifyBurn VerifyLevel = "burn"
 )
 
-// BurnTime is how long VerifyBurn loads GPUs if nobody says.
-const BurnTime = 10 * time.Minute
+// burnTime is how long VerifyBurn loads GPUs if nobody says.
+const burnTime = 10 * time.Minute
 
 // Verification is a running or finished proof that every GPU computes.
 type Verification struct{ of *verification.Verification }
@@ -62,14 +62,14 @@ func (v *Verification) Checks() []check.Check { return v.of.Checks() }
 func (v *Verification) Clean(ctx context.Context) error { return v.of.Clean(ctx) }
 
 // GPUVerify prepares a Job for each node with GPUs, which computes on every one of them, and the
-// checks of the level; burn is for VerifyBurn, 0 means BurnTime. Run the graph, then read the
+// checks of the level; burn is for VerifyBurn, 0 means burnTime. Run the graph, then read the
 // Results and Checks.
 func (c *Cluster) GPUVerify(level VerifyLevel, burn time.Duration) (*converge.Graph, *Verification) {
 	switch {
 	case level != VerifyBurn:
 		burn = 0
 	case burn == 0:
-		burn = BurnTime
+		burn = burnTime
 	}
 	f := c.site.flow()
 	g, v := verification.New(verification.Config{Spec: f.spec, Members: f.members, Nodes: f.nodes, Quick: level == VerifyQuick, Burn: burn})

@@ -61,9 +61,9 @@ type Use struct {
 	Holders     []kube.Holder
 }
 
-// Prefix is that of the resources of NVIDIA's device plugin: nvidia.com/gpu, and
+// prefix is that of the resources of NVIDIA's device plugin: nvidia.com/gpu, and
 // nvidia.com/mig-1g.5gb and the like for instances of MIG.
-const Prefix = "nvidia.com/"
+const prefix = "nvidia.com/"
 
 // Read reads the inventory. What cannot be read is missing, and Inventory says why.
 func Read(ctx context.Context, c Config) *Inventory {
@@ -91,7 +91,7 @@ func (c Config) members(ctx context.Context) (nodes []kube.Node, holders []kube.
 		return nil, nil, err
 	}
 	if len(c.Spec.GPUNodes()) > 0 {
-		holders, err = client.WhoHolds(ctx, Prefix, "")
+		holders, err = client.WhoHolds(ctx, prefix, "")
 	}
 	return nodes, holders, err
 }
@@ -124,7 +124,7 @@ func (m *Machine) enter(want spec.Node, n kube.Node, holders []kube.Holder) {
 	var units []string
 	for name, amount := range n.Allocatable {
 		resource := string(name)
-		if !strings.HasPrefix(resource, Prefix) || amount.IsZero() {
+		if !strings.HasPrefix(resource, prefix) || amount.IsZero() {
 			continue
 		}
 		m.GPUs.Total += int(amount.Value())
@@ -144,7 +144,7 @@ func (m *Machine) enter(want spec.Node, n kube.Node, holders []kube.Holder) {
 
 // unit is what one of a resource is.
 func unit(resource string, n spec.Node) string {
-	name := strings.TrimPrefix(resource, Prefix)
+	name := strings.TrimPrefix(resource, prefix)
 	if profile, ok := strings.CutPrefix(name, "mig-"); ok {
 		return profile
 	}
