@@ -23,12 +23,14 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 		assert.Empty(t, cost[0].Holds, "nothing is in it")
 		assert.Equal(t, "old: no longer in the file", cost[0].Machine+": "+cost[0].Why)
 
+		c.members.Begin() // another run
 		way.On, way.At = true, 1
 		cost = c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
 		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked) && strings.Contains(cost[0].Holds[0].Text, kubetest.Refusal), cost[0].Holds[0].Text)
 
+		c.members.Begin()
 		c.members.Use(nil, "")
 		cost = c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
