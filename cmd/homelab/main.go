@@ -30,8 +30,9 @@ func root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "homelab",
 		Short: "From a bare Proxmox VE host with NVIDIA cards to a verified Kubernetes cluster",
-		Long: `homelab takes a bare Proxmox VE host with NVIDIA cards to a verified Kubernetes cluster.
-The file cluster.yaml of the folder says what it is; without one, the lab plays an example.`,
+		Long: `homelab makes a verified Kubernetes cluster of Proxmox VE hosts with
+NVIDIA cards. The file cluster.yaml of the folder says what it is; without one,
+the lab plays an example.`,
 		Version: session.Built(),
 	}
 	c.SetVersionTemplate("homelab {{.Version}}\n")

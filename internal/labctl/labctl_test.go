@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"math/big"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +141,8 @@ func TestBuildNeedsTheSource(t *testing.T) {
 }
 
 func TestBannerIsOneLine(t *testing.T) {
-	assert.NotContains(t, labctl.Banner, "\n")
-	assert.Less(t, len(labctl.Banner), 160)
+	for _, g := range []labctl.Guests{{}, {Kubernetes: true}, {Network: netip.MustParsePrefix("10.0.0.0/24")}} {
+		assert.NotContains(t, g.Banner(), "\n")
+		assert.LessOrEqual(t, len(g.Banner()), 80)
+	}
 }

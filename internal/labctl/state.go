@@ -15,7 +15,7 @@ import (
 
 // Banner says in one line what is simulated, for a lab with simulated VMs and Kubernetes. It or
 // another of [Guests.Banner] is shown every time the lab is used.
-const Banner = "embedded lab: the Proxmox VE host, VMs, GPUs, Kubernetes and what runs in pods are simulated; API calls, SSH sessions and Helm are real"
+const Banner = "embedded lab: host, VMs, GPUs, Kubernetes, pods simulated; API, SSH, Helm real"
 
 // DefaultDir is where the lab keeps its state, under the current folder.
 const DefaultDir = ".lab"
@@ -80,9 +80,9 @@ func (g Guests) String() string {
 func (g Guests) Banner() string {
 	switch {
 	case g.Real():
-		return "embedded lab: the Proxmox VE host is simulated; VMs, SSH and Kubernetes are real, in QEMU on this machine"
+		return "embedded lab: the host is simulated; VMs, SSH and Kubernetes are real, in QEMU"
 	case g.Kubernetes:
-		return "embedded lab: the Proxmox VE host, VMs, GPUs and what runs in pods are simulated; API calls, SSH sessions, Helm and the Kubernetes control plane are real"
+		return "embedded lab: host, VMs, GPUs, pods simulated; API, SSH, control plane are real"
 	}
 	return Banner
 }

@@ -38,7 +38,7 @@ func AddCommands(root *cobra.Command) {
 // nouns says what the commands are about.
 func nouns() map[string]string {
 	return map[string]string{
-		"cluster": "the cluster of cluster.yaml: create, change, look, find a cause, back up", "gpu": "list and verify GPUs",
+		"cluster": "the cluster of cluster.yaml: create, change, look, back up", "gpu": "list and verify GPUs",
 		"node": "one machine of the cluster", "template": "what the machines are cloned from", "k3s": "the Kubernetes of the cluster",
 		"backup": "look into backups", "platform": "the services on top of Kubernetes", "hub": "JupyterHub",
 		"fleet": "GitOps by Rancher Fleet", "host": "prepare and check Proxmox VE hosts", "lab": "simulated hosts, to try everything",
@@ -46,9 +46,7 @@ func nouns() map[string]string {
 }
 
 func (v Verb) command(name string) *cobra.Command {
-	short, _, _ := strings.Cut(v.Doc, ";")
-	short, _, _ = strings.Cut(short, ": it ")
-	c := &cobra.Command{Use: name, Short: strings.TrimSuffix(short, "."), Long: v.Name + " " + v.Doc, Args: cobra.NoArgs, SilenceUsage: true}
+	c := &cobra.Command{Use: name, Short: v.Short(), Long: v.Name + " " + v.Doc, Args: cobra.NoArgs, SilenceUsage: true}
 	f := v.flagSet()
 	c.Flags().SortFlags = false
 	c.Flags().AddFlagSet(f)

@@ -9,559 +9,230 @@ import (
 	"github.com/magefile/mage/mg"
 )
 
-// Cluster: the cluster of cluster.yaml: create, change, look, find a cause, back up.
+// Cluster: the cluster of cluster.yaml: create, change, look, back up.
 type Cluster mg.Namespace
 
-// Init looks at Proxmox VE hosts, asks, and writes a first cluster.yaml; with -yes or from a script it asks nothing.
-func (Cluster) Init(ctx context.Context,
-	endpoint *string, // ADDRESS: the Proxmox VE host; lab: the simulated one
-	token *string, // USER@REALM!NAME: the API token
-	secret *string, // env:NAME|file:PATH: where the token's secret is
-	fingerprint *string, // AB:CD:…: SHA-256 of the host's certificate
-	insecure *bool, // do not check the certificate
-	name *string, // NAME: the cluster's name
-	servers *int, // 1: how many servers; 3 survive the loss of one
-	gpus *int, // 2: GPUs of each worker
-	bridge *string, // vmbr0: the bridge of the nodes
-	prefix *string, // 10.0.0.0/24: the network of the nodes
-	gateway *string, // 10.0.0.1: its gateway
-	first *string, // 10.0.0.11: the first address of the nodes; addresses in use are skipped
-	out *string, // FILE: the file to write; default: cluster.yaml
-	yes *bool, // do not ask: take what it proposes
-	force *bool, // replace the file
-) error {
-	return ClusterInit(ctx, fill[ClusterInitOptions](
-		endpoint, token, secret, fingerprint, insecure, name,
-		servers, gpus, bridge, prefix, gateway, first,
-		out, yes, force,
-	))
+// Init writes a first cluster.yaml.
+func (Cluster) Init(ctx context.Context, endpoint, token, secret, fingerprint *string, insecure *bool, name *string, servers, gpus *int, bridge, prefix, gateway, first, out *string, yes, force *bool) error {
+	return call(ctx, ClusterInit, endpoint, token, secret, fingerprint, insecure, name, servers, gpus, bridge, prefix, gateway, first, out, yes, force)
 }
 
-// Validate checks cluster.yaml and lists everything that is wrong with it.
-func (Cluster) Validate(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-) error {
-	return ClusterValidate(ctx, fill[ClusterValidateOptions](
-		spec,
-	))
+// Validate checks cluster.yaml and lists everything that is wrong.
+func (Cluster) Validate(ctx context.Context, spec *string) error {
+	return call(ctx, ClusterValidate, spec)
 }
 
-// Plan shows what cluster:up would do; exit code 0 for nothing, 2 for changes.
-func (Cluster) Plan(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	charts *string, // FOLDER: take charts from here before any repository
-	offline *bool, // take charts from that folder and the cache only
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return ClusterPlan(ctx, fill[ClusterPlanOptions](
-		spec, charts, offline, json, timeout,
-	))
+// Plan shows what cluster:up would do.
+func (Cluster) Plan(ctx context.Context, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
+	return call(ctx, ClusterPlan, spec, charts, offline, json, timeout)
 }
 
-// Up creates or changes the cluster to match cluster.yaml; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made.
-func (Cluster) Up(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	charts *string, // FOLDER: take charts from here before any repository
-	offline *bool, // take charts from that folder and the cache only
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	restart *bool, // agree to restarts of machines
-	login *bool, // agree to add your login to machines that know none of your keys
-	destroy *string, // A,B: agree to destroy these machines
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-	report *string, // FILE: write a page about it here, for a browser, also if it fails
-) error {
-	return ClusterUp(ctx, fill[ClusterUpOptions](
-		spec, charts, offline, yes, nowait, restart,
-		login, destroy, json, timeout, report,
-	))
+// Up creates or changes the cluster as cluster.yaml says.
+func (Cluster) Up(ctx context.Context, spec, charts *string, offline, yes, nowait, restart, login *bool, destroy *string, json *bool, timeout *time.Duration, report *string) error {
+	return call(ctx, ClusterUp, spec, charts, offline, yes, nowait, restart, login, destroy, json, timeout, report)
 }
 
-// Status shows every node, every part of the platform, and what is wrong.
-func (Cluster) Status(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	charts *string, // FOLDER: take charts from here before any repository
-	offline *bool, // take charts from that folder and the cache only
-	json *bool, // print data and events as lines of JSON
-	report *string, // FILE: write a page about it here, for a browser, also if it fails
-) error {
-	return ClusterStatus(ctx, fill[ClusterStatusOptions](
-		spec, charts, offline, json, report,
-	))
+// Status shows every node and part, and what is wrong.
+func (Cluster) Status(ctx context.Context, spec, charts *string, offline, json *bool, report *string) error {
+	return call(ctx, ClusterStatus, spec, charts, offline, json, report)
 }
 
-// Watch serves a live page about the cluster on this machine, until Ctrl-C.
-func (Cluster) Watch(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	charts *string, // FOLDER: take charts from here before any repository
-	offline *bool, // take charts from that folder and the cache only
-	port *int, // 8080: listen on this port of this machine; default: any free one
-	browser *bool, // open it in the browser
-) error {
-	return ClusterWatch(ctx, fill[ClusterWatchOptions](
-		spec, charts, offline, port, browser,
-	))
+// Watch serves a live page about the cluster, until Ctrl-C.
+func (Cluster) Watch(ctx context.Context, spec, charts *string, offline *bool, port *int, browser *bool) error {
+	return call(ctx, ClusterWatch, spec, charts, offline, port, browser)
 }
 
-// Doctor finds the cause of a failure: it reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work.
-func (Cluster) Doctor(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return ClusterDoctor(ctx, fill[ClusterDoctorOptions](
-		spec, json, timeout,
-	))
+// Doctor finds the cause of a failure.
+func (Cluster) Doctor(ctx context.Context, spec *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, ClusterDoctor, spec, json, timeout)
 }
 
-// Support packs what a helper needs to find a failure into one file, without secrets: doctor, plan, logs of all machines, pods and events.
-func (Cluster) Support(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	out *string, // FILE: the archive; default: CLUSTER-support-DATE.tar.gz
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return ClusterSupport(ctx, fill[ClusterSupportOptions](
-		spec, out, timeout,
-	))
+// Support packs what a helper needs into one file.
+func (Cluster) Support(ctx context.Context, spec, out *string, timeout *time.Duration) error {
+	return call(ctx, ClusterSupport, spec, out, timeout)
 }
 
 // Kubeconfig brings the kubeconfig up to date and prints its path.
-func (Cluster) Kubeconfig(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-) error {
-	return ClusterKubeconfig(ctx, fill[ClusterKubeconfigOptions](
-		spec,
-	))
+func (Cluster) Kubeconfig(ctx context.Context, spec *string) error {
+	return call(ctx, ClusterKubeconfig, spec)
 }
 
-// Down destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too.
-func (Cluster) Down(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	also *string, // NAME: destroy this NFS server with its data too
-	json *bool, // print data and events as lines of JSON
-) error {
-	return ClusterDown(ctx, fill[ClusterDownOptions](
-		spec, yes, nowait, also, json,
-	))
+// Down destroys what cluster:up made.
+func (Cluster) Down(ctx context.Context, spec *string, yes, nowait *bool, also *string, json *bool) error {
+	return call(ctx, ClusterDown, spec, yes, nowait, also, json)
 }
 
 // GPU: list and verify GPUs.
 type GPU mg.Namespace
 
-// List shows every GPU of every host: model, group, mapping, owner; over SSH also NUMA node and driver.
-func (GPU) List(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	host *string, // NAME: only this host of the file
-	ssh *string, // USER@ADDRESS:PORT: log in to the host here, instead of where the file says
-	fingerprint *string, // SHA256:…: the host's SSH key, for the first contact
-	json *bool, // print data and events as lines of JSON
-) error {
-	return GPUList(ctx, fill[GPUListOptions](
-		spec, host, ssh, fingerprint, json,
-	))
+// List shows every GPU of every host.
+func (GPU) List(ctx context.Context, spec, host, ssh, fingerprint *string, json *bool) error {
+	return call(ctx, GPUList, spec, host, ssh, fingerprint, json)
 }
 
-// Verify runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results.
-func (GPU) Verify(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	level *string, // quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, writes volumes and measures links; burn loads every free GPU; default: quick
-	burn *time.Duration, // DURATION: how long -level=burn loads the GPUs; default: 10m
-	junit *string, // FILE: write every check here, for a CI system
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-	report *string, // FILE: write a page about it here, for a browser, also if it fails
-) error {
-	return GPUVerify(ctx, fill[GPUVerifyOptions](
-		spec, level, burn, junit, json, timeout,
-		report,
-	))
+// Verify computes on every GPU of every node.
+func (GPU) Verify(ctx context.Context, spec, level *string, burn *time.Duration, junit *string, json *bool, timeout *time.Duration, report *string) error {
+	return call(ctx, GPUVerify, spec, level, burn, junit, json, timeout, report)
 }
 
 // Node: one machine of the cluster.
 type Node mg.Namespace
 
 // Drain cordons a node and evicts its pods.
-func (Node) Drain(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	node *string, // NAME: the node
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return NodeDrain(ctx, fill[NodeDrainOptions](
-		spec, yes, nowait, node, json, timeout,
-	))
+func (Node) Drain(ctx context.Context, spec *string, yes, nowait *bool, node *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, NodeDrain, spec, yes, nowait, node, json, timeout)
 }
 
 // Uncordon lets pods onto a node again.
-func (Node) Uncordon(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	node *string, // NAME: the node
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	json *bool, // print data and events as lines of JSON
-) error {
-	return NodeUncordon(ctx, fill[NodeUncordonOptions](
-		spec, node, nowait, json,
-	))
+func (Node) Uncordon(ctx context.Context, spec, node *string, nowait, json *bool) error {
+	return call(ctx, NodeUncordon, spec, node, nowait, json)
 }
 
-// Cycle drains a node and switches its VM off and on, which resets its GPUs; a reboot does not.
-func (Node) Cycle(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	node *string, // NAME: the node
-	force *bool, // also a server that the others need
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return NodeCycle(ctx, fill[NodeCycleOptions](
-		spec, yes, nowait, node, force, json,
-		timeout,
-	))
+// Cycle switches a node's VM off and on.
+func (Node) Cycle(ctx context.Context, spec *string, yes, nowait *bool, node *string, force, json *bool, timeout *time.Duration) error {
+	return call(ctx, NodeCycle, spec, yes, nowait, node, force, json, timeout)
 }
 
-// Replace recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join.
-func (Node) Replace(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	node *string, // NAME: the node
-	force *bool, // destroy data too, and also a server that the others need
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return NodeReplace(ctx, fill[NodeReplaceOptions](
-		spec, yes, nowait, node, force, json,
-		timeout,
-	))
+// Replace recreates a node's machine.
+func (Node) Replace(ctx context.Context, spec *string, yes, nowait *bool, node *string, force, json *bool, timeout *time.Duration) error {
+	return call(ctx, NodeReplace, spec, yes, nowait, node, force, json, timeout)
 }
 
-// Remove removes an external machine from the cluster: it drains the node, removes K3s and deletes the node; the machine keeps running.
-func (Node) Remove(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	node *string, // NAME: the node
-	force *bool, // also a server that the others need
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return NodeRemove(ctx, fill[NodeRemoveOptions](
-		spec, yes, nowait, node, force, json,
-		timeout,
-	))
+// Remove takes an external machine out of the cluster.
+func (Node) Remove(ctx context.Context, spec *string, yes, nowait *bool, node *string, force, json *bool, timeout *time.Duration) error {
+	return call(ctx, NodeRemove, spec, yes, nowait, node, force, json, timeout)
 }
 
 // Template: what the machines are cloned from.
 type Template mg.Namespace
 
-// List shows the cluster's templates: their contents, age, and the machines linked to them.
-func (Template) List(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	json *bool, // print data and events as lines of JSON
-) error {
-	return TemplateList(ctx, fill[TemplateListOptions](
-		spec, json,
-	))
+// List shows the templates.
+func (Template) List(ctx context.Context, spec *string, json *bool) error {
+	return call(ctx, TemplateList, spec, json)
 }
 
-// Prune removes unused templates, ISOs and images from every host.
-func (Template) Prune(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	json *bool, // print data and events as lines of JSON
-) error {
-	return TemplatePrune(ctx, fill[TemplatePruneOptions](
-		spec, yes, nowait, json,
-	))
+// Prune removes unused templates, ISOs and images from hosts.
+func (Template) Prune(ctx context.Context, spec *string, yes, nowait, json *bool) error {
+	return call(ctx, TemplatePrune, spec, yes, nowait, json)
 }
 
 // K3s: the Kubernetes of the cluster.
 type K3s mg.Namespace
 
-// Upgrade writes a version of K3s into cluster.yaml, after showing the line, and then does what cluster:up does.
-func (K3s) Upgrade(ctx context.Context,
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	restart *bool, // agree to restarts of machines
-	login *bool, // agree to add your login to machines that know none of your keys
-	destroy *string, // A,B: agree to destroy these machines
-	to *string, // VERSION: the release of K3s, e.g. v1.36.6+k3s1
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	charts *string, // FOLDER: take charts from here before any repository
-	offline *bool, // take charts from that folder and the cache only
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return K3sUpgrade(ctx, fill[K3sUpgradeOptions](
-		yes, nowait, restart, login, destroy, to,
-		spec, charts, offline, json, timeout,
-	))
+// Upgrade brings K3s to another version.
+func (K3s) Upgrade(ctx context.Context, yes, nowait, restart, login *bool, destroy, to, spec, charts *string, offline, json *bool, timeout *time.Duration) error {
+	return call(ctx, K3sUpgrade, yes, nowait, restart, login, destroy, to, spec, charts, offline, json, timeout)
 }
 
-// Backup writes a snapshot of etcd with all that a restore needs into one encrypted file.
-func (Cluster) Backup(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	to *string, // FILE: where to write it; a folder gets a file with the time in its name; default: this folder
-	recipient *string, // age1…,age1…: encrypt it to these public keys, too; default: k3s.snapshots.recipients of the file
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return ClusterBackup(ctx, fill[ClusterBackupOptions](
-		spec, to, recipient, json, timeout,
-	))
+// Backup writes an encrypted backup of etcd.
+func (Cluster) Backup(ctx context.Context, spec, to, recipient *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, ClusterBackup, spec, to, recipient, json, timeout)
 }
 
-// Restore brings Kubernetes back to a backup, or to a snapshot that a server has; pods keep running, and what was created since is lost.
-func (Cluster) Restore(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	from *string, // FILE: the backup
-	identity *string, // FILE: private keys of age, one of which decrypts the backup
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	snapshot *string, // NAME: restore this snapshot of a server, instead of a backup
-	digest *string, // HEX: the backup's SHA-256, as cluster:backup printed it: take no other file
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return ClusterRestore(ctx, fill[ClusterRestoreOptions](
-		spec, from, identity, yes, nowait, snapshot,
-		digest, json, timeout,
-	))
+// Restore brings Kubernetes back to a backup.
+func (Cluster) Restore(ctx context.Context, spec, from, identity *string, yes, nowait *bool, snapshot, digest *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, ClusterRestore, spec, from, identity, yes, nowait, snapshot, digest, json, timeout)
 }
 
-// Certs shows when K3s' certificates end, and renews them with -rotate, on one node after the other.
-func (Cluster) Certs(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	rotate *bool, // make new certificates, on one node after the other
-	warn *int, // 90: end with exit code 2 if a certificate ends within this many days
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return ClusterCerts(ctx, fill[ClusterCertsOptions](
-		spec, yes, nowait, rotate, warn, json,
-		timeout,
-	))
+// Certs shows when K3s' certificates end.
+func (Cluster) Certs(ctx context.Context, spec *string, yes, nowait, rotate *bool, warn *int, json *bool, timeout *time.Duration) error {
+	return call(ctx, ClusterCerts, spec, yes, nowait, rotate, warn, json, timeout)
 }
 
 // Backup: look into backups.
 type Backup mg.Namespace
 
-// Verify proves that a backup is whole and that K3s can open it, and shows what is in it; it needs no cluster.
-func (Backup) Verify(ctx context.Context,
-	from *string, // FILE: the backup
-	identity *string, // FILE: private keys of age, one of which decrypts the backup
-	start *bool, // also start Kubernetes from the snapshot, on loopback of this machine, and have it read every object
-	json *bool, // print data and events as lines of JSON
-) error {
-	return BackupVerify(ctx, fill[BackupVerifyOptions](
-		from, identity, start, json,
-	))
+// Verify proves that a backup is whole.
+func (Backup) Verify(ctx context.Context, from, identity *string, start, json *bool) error {
+	return call(ctx, BackupVerify, from, identity, start, json)
 }
 
 // Platform: the services on top of Kubernetes.
 type Platform mg.Namespace
 
-// Passwords shows the generated first passwords of the hub, Rancher and Grafana.
-func (Platform) Passwords(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // print them into a file or a pipe too
-	json *bool, // print data and events as lines of JSON
-) error {
-	return PlatformPasswords(ctx, fill[PlatformPasswordsOptions](
-		spec, yes, json,
-	))
+// Passwords shows generated first passwords.
+func (Platform) Passwords(ctx context.Context, spec *string, yes, json *bool) error {
+	return call(ctx, PlatformPasswords, spec, yes, json)
 }
 
 // Hub: JupyterHub.
 type Hub mg.Namespace
 
-// Open prints the hub's address; if this machine cannot reach it, it forwards a local port until Ctrl-C.
-func (Hub) Open(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	browser *bool, // open it in the browser
-	port *int, // 8000: forward this port of this machine
-) error {
-	return HubOpen(ctx, fill[HubOpenOptions](
-		spec, browser, port,
-	))
+// Open prints the hub's address.
+func (Hub) Open(ctx context.Context, spec *string, browser *bool, port *int) error {
+	return call(ctx, HubOpen, spec, browser, port)
 }
 
-// Profiles shows on which nodes each profile fits, and how many servers at once, from the file alone.
-func (Hub) Profiles(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	json *bool, // print data and events as lines of JSON
-) error {
-	return HubProfiles(ctx, fill[HubProfilesOptions](
-		spec, json,
-	))
+// Profiles shows on which nodes each profile fits.
+func (Hub) Profiles(ctx context.Context, spec *string, json *bool) error {
+	return call(ctx, HubProfiles, spec, json)
 }
 
-// Verify starts a server of each profile, computes in it, on its GPUs too, and removes it.
-func (Hub) Verify(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	profile *string, // NAME: only this profile
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-	report *string, // FILE: write a page about it here, for a browser, also if it fails
-) error {
-	return HubVerify(ctx, fill[HubVerifyOptions](
-		spec, profile, json, timeout, report,
-	))
+// Verify computes in a server of each profile.
+func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeout *time.Duration, report *string) error {
+	return call(ctx, HubVerify, spec, profile, json, timeout, report)
 }
 
 // Fleet: GitOps by Rancher Fleet.
 type Fleet mg.Namespace
 
-// Lint finds mistakes in any Fleet repository, without a cluster; exit code 1 for errors.
-func (Fleet) Lint(ctx context.Context,
-	dir *string, // FOLDER: the repository, or a part of it; default: the current folder
-	paths *string, // A,B: folders of bundles, as in spec.paths of the GitRepo
-	repo *string, // GITREPO: name of the GitRepo
-	clusters *string, // FILE|NAMES: a file with a list of {name, labels, groups}, or names
-	elsewhere *string, // BUNDLES: names of bundles from other repositories
-	releases *string, // NAMESPACE/NAME: Helm releases that the clusters have already
-	charts *string, // FOLDER: take charts from here
-	sarif *string, // FILE: write the findings here, as SARIF
-	level *string, // info|warning|error: the least severe finding to show; default: warning
-	online *bool, // ask the repositories of charts
-	json *bool, // print findings as lines of JSON
-) error {
-	return FleetLint(ctx, fill[FleetLintOptions](
-		dir, paths, repo, clusters, elsewhere, releases,
-		charts, sarif, level, online, json,
-	))
+// Lint finds mistakes in a Fleet repository.
+func (Fleet) Lint(ctx context.Context, dir, paths, repo, clusters, elsewhere, releases, charts, sarif, level *string, online, json *bool) error {
+	return call(ctx, FleetLint, dir, paths, repo, clusters, elsewhere, releases, charts, sarif, level, online, json)
 }
 
-// Render writes the GitOps folder of the parts that are deployed through Git, from the file alone; -live also asks the cluster. Other files stay.
-func (Fleet) Render(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	charts *string, // FOLDER: take charts from here before any repository
-	out *string, // FOLDER: the folder to write; default: fleet
-	force *bool, // overwrite files that were changed by hand
-	live *bool, // ask the cluster too, for what only the cluster knows
-) error {
-	return FleetRender(ctx, fill[FleetRenderOptions](
-		spec, charts, out, force, live,
-	))
+// Render writes the folder of what is deployed through Git.
+func (Fleet) Render(ctx context.Context, spec, charts, out *string, force, live *bool) error {
+	return call(ctx, FleetRender, spec, charts, out, force, live)
 }
 
-// Push commits that folder to the Git repository of the file, and never overwrites changes of others. It asks before it removes files whose objects Fleet would then delete.
-func (Fleet) Push(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	charts *string, // FOLDER: take charts from here before any repository
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	force *bool, // overwrite files that were changed by hand
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return FleetPush(ctx, fill[FleetPushOptions](
-		spec, charts, yes, nowait, force, timeout,
-	))
+// Push commits that folder to the Git repository of the file.
+func (Fleet) Push(ctx context.Context, spec, charts *string, yes, nowait, force *bool, timeout *time.Duration) error {
+	return call(ctx, FleetPush, spec, charts, yes, nowait, force, timeout)
 }
 
-// Status shows how far Fleet has deployed the last commit, problems first; with -timeout it waits until everything is deployed; exit code 2 if something is missing.
-func (Fleet) Status(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	timeout *time.Duration, // 15m: wait until everything is deployed, at most this long
-	json *bool, // print data and events as lines of JSON
-) error {
-	return FleetStatus(ctx, fill[FleetStatusOptions](
-		spec, timeout, json,
-	))
+// Status shows how far Fleet has deployed the last commit.
+func (Fleet) Status(ctx context.Context, spec *string, timeout *time.Duration, json *bool) error {
+	return call(ctx, FleetStatus, spec, timeout, json)
 }
 
 // Host: prepare and check Proxmox VE hosts.
 type Host mg.Namespace
 
-// Check checks whether the hosts can run what cluster.yaml describes, and changes nothing; exit code 0, 1 for warnings, 2 for errors.
-func (Host) Check(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	host *string, // NAME: only this host of the file
-	ssh *string, // USER@ADDRESS:PORT: log in to the host here, instead of where the file says
-	fingerprint *string, // SHA256:…: the host's SSH key, for the first contact
-	json *bool, // print data and events as lines of JSON
-) error {
-	return HostCheck(ctx, fill[HostCheckOptions](
-		spec, host, ssh, fingerprint, json,
-	))
+// Check checks whether hosts can run what the file describes.
+func (Host) Check(ctx context.Context, spec, host, ssh, fingerprint *string, json *bool) error {
+	return call(ctx, HostCheck, spec, host, ssh, fingerprint, json)
 }
 
-// Prep prepares the hosts over SSH, as root: it shows every change, asks, and makes it. Without a file, -ssh names the host.
-func (Host) Prep(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	host *string, // NAME: only this host of the file
-	ssh *string, // USER@ADDRESS:PORT: log in to the host here, instead of where the file says
-	fingerprint *string, // SHA256:…: the host's SSH key, for the first contact
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	name *string, // CLUSTER: the cluster's name, while there is no file
-	out *string, // FILE: the file for the secret of a token that it creates
-	reboot *bool, // reboot hosts that wait for it
-	force *bool, // create a new token if the old one's secret is missing
-	framebuffer *bool, // take the console off the card that the host booted on
-	json *bool, // print data and events as lines of JSON
-) error {
-	return HostPrep(ctx, fill[HostPrepOptions](
-		spec, host, ssh, fingerprint, yes, nowait,
-		name, out, reboot, force, framebuffer, json,
-	))
+// Prep prepares hosts over SSH, as root.
+func (Host) Prep(ctx context.Context, spec, host, ssh, fingerprint *string, yes, nowait *bool, name, out *string, reboot, force, framebuffer, json *bool) error {
+	return call(ctx, HostPrep, spec, host, ssh, fingerprint, yes, nowait, name, out, reboot, force, framebuffer, json)
 }
 
-// Role prints the privileges that the token needs and why, as commands for root; it changes nothing.
-func (Host) Role(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	pve *string, // 8.4: the version of Proxmox VE, instead of asking the host
-	json *bool, // print data and events as lines of JSON
-) error {
-	return HostRole(ctx, fill[HostRoleOptions](
-		spec, pve, json,
-	))
+// Role prints the privileges that the token needs.
+func (Host) Role(ctx context.Context, spec, pve *string, json *bool) error {
+	return call(ctx, HostRole, spec, pve, json)
 }
 
-// Trial tests hosts with a cluster of its own: up, changes, down; it plans after each step and writes a record.
-func (Host) Trial(ctx context.Context,
-	spec *string, // FILE: the cluster's file; default: cluster.yaml
-	yes *bool, // do not ask: agree to everything that is shown
-	nowait *bool, // end with exit code 4 if another run changes the same cluster or host, instead of waiting
-	from *string, // STEP: start with this step
-	out *string, // FILE: write the record here, as FILE.md or FILE.json
-	json *bool, // print data and events as lines of JSON
-	timeout *time.Duration, // DURATION: stop after this time, e.g. 1h
-) error {
-	return HostTrial(ctx, fill[HostTrialOptions](
-		spec, yes, nowait, from, out, json,
-		timeout,
-	))
+// Trial tests hosts with a cluster of its own.
+func (Host) Trial(ctx context.Context, spec *string, yes, nowait *bool, from, out *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, HostTrial, spec, yes, nowait, from, out, json, timeout)
 }
 
 // Lab: simulated hosts, to try everything.
 type Lab mg.Namespace
 
-// Start builds the lab if necessary and starts it in the background.
+// Start starts the lab in the background.
 func (Lab) Start(ctx context.Context) error {
-	return LabStart(ctx, fill[LabStartOptions]())
+	return call(ctx, LabStart)
 }
 
-// Status shows whether the lab runs, where, and how much memory it uses.
-func (Lab) Status(ctx context.Context,
-	json *bool, // print data as lines of JSON
-) error {
-	return LabStatus(ctx, fill[LabStatusOptions](
-		json,
-	))
+// Status shows whether the lab runs, where, and its memory.
+func (Lab) Status(ctx context.Context, json *bool) error {
+	return call(ctx, LabStatus, json)
 }
 
 // Stop ends the lab and everything in it.
 func (Lab) Stop(ctx context.Context) error {
-	return LabStop(ctx, fill[LabStopOptions]())
+	return call(ctx, LabStop)
 }

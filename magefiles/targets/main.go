@@ -42,12 +42,12 @@ func Main(args []string, aliases ...map[string]any) error {
 
 // line is a command line: the verbs with the values of their flags.
 type line struct {
-	calls []call
+	calls []verbCall
 	help  string // what was asked for
 	mage  bool   // not only verbs of ours
 }
 
-type call struct {
+type verbCall struct {
 	verb   Verb
 	values map[string]any
 }
@@ -96,7 +96,7 @@ func read(args []string, aliases []map[string]any, others lookUp) (l line, err e
 		if err != nil {
 			return l, err
 		}
-		args, l.calls = rest, append(l.calls, call{*v, values})
+		args, l.calls = rest, append(l.calls, verbCall{*v, values})
 	}
 	return l, nil
 }

@@ -21,6 +21,15 @@ type Verb struct {
 	run      func(ctx context.Context, values map[string]any) error
 }
 
+// Short is the beginning of Doc: what the verb does, in a line of a list.
+func (v Verb) Short() string {
+	short := v.Doc
+	for _, end := range []string{"; ", ": ", ". "} {
+		short, _, _ = strings.Cut(short, end)
+	}
+	return strings.TrimSuffix(short, ".")
+}
+
 // Flag is a flag of a verb: a field of its options.
 type Flag struct {
 	Name  string // in lower case
@@ -29,7 +38,6 @@ type Flag struct {
 	Zero  any // a string, int, bool or time.Duration
 
 	field string
-	help  string // with the value, as the field's tag has it
 }
 
 // verb is a line of the table. Its function is a function of this package, and takes a struct of options.
@@ -48,15 +56,16 @@ func verb[O any](name, function string, run func(context.Context, O) error, doc 
 	return v
 }
 
-// fill makes options from the values of their flags, pointers in the order of the fields; nil: not given.
-func fill[O any](values ...any) (o O) {
+// call runs a command with the values of its flags, pointers in the order of the fields; nil: not given.
+func call[O any](ctx context.Context, run func(context.Context, O) error, values ...any) error {
+	var o O
 	at := reflect.ValueOf(&o).Elem()
 	for i, f := range flagsOf(at.Type()) {
 		if value := reflect.ValueOf(values[i]); !value.IsNil() {
 			at.FieldByName(f.field).Set(value.Elem())
 		}
 	}
-	return o
+	return run(ctx, o)
 }
 
 // flagsOf are the fields with help, also those of embedded structs.
@@ -76,7 +85,7 @@ func flagsOf(t reflect.Type) []Flag {
 
 // flagOf is a flag of this type. Its help may begin with the form of its value, in one word: "FILE: the cluster's file".
 func flagOf(name, help, kind string) Flag {
-	f := Flag{Name: strings.ToLower(name), Help: help, Zero: "", help: help}
+	f := Flag{Name: strings.ToLower(name), Help: help, Zero: ""}
 	value, rest, ok := strings.Cut(help, ": ")
 	switch {
 	case kind == "bool":
@@ -101,54 +110,54 @@ func (f Flag) mageType() string {
 func Verbs() []Verb {
 	return grouped(
 		group("A cluster",
-			verb("cluster:init", "ClusterInit", ClusterInit, "looks at Proxmox VE hosts, asks, and writes a first cluster.yaml; with -yes or from a script it asks nothing."),
-			verb("cluster:validate", "ClusterValidate", ClusterValidate, "checks cluster.yaml and lists everything that is wrong with it."),
+			verb("cluster:init", "ClusterInit", ClusterInit, "writes a first cluster.yaml. It looks at Proxmox VE hosts and asks; with -yes or from a script it asks nothing."),
+			verb("cluster:validate", "ClusterValidate", ClusterValidate, "checks cluster.yaml and lists everything that is wrong."),
 			verb("cluster:plan", "ClusterPlan", ClusterPlan, "shows what cluster:up would do; exit code 0 for nothing, 2 for changes."),
-			verb("cluster:up", "ClusterUp", ClusterUp, "creates or changes the cluster to match cluster.yaml; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made."),
-			verb("cluster:status", "ClusterStatus", ClusterStatus, "shows every node, every part of the platform, and what is wrong."),
-			verb("cluster:watch", "ClusterWatch", ClusterWatch, "serves a live page about the cluster on this machine, until Ctrl-C."),
-			verb("cluster:doctor", "ClusterDoctor", ClusterDoctor, "finds the cause of a failure: it reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work."),
-			verb("cluster:support", "ClusterSupport", ClusterSupport, "packs what a helper needs to find a failure into one file, without secrets: doctor, plan, logs of all machines, pods and events."),
+			verb("cluster:up", "ClusterUp", ClusterUp, "creates or changes the cluster as cluster.yaml says; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made."),
+			verb("cluster:status", "ClusterStatus", ClusterStatus, "shows every node and part, and what is wrong."),
+			verb("cluster:watch", "ClusterWatch", ClusterWatch, "serves a live page about the cluster, until Ctrl-C. The page is on this machine alone."),
+			verb("cluster:doctor", "ClusterDoctor", ClusterDoctor, "finds the cause of a failure. It reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work."),
+			verb("cluster:support", "ClusterSupport", ClusterSupport, "packs what a helper needs into one file. It has no secrets: doctor, plan, logs of all machines, pods and events."),
 			verb("cluster:kubeconfig", "ClusterKubeconfig", ClusterKubeconfig, "brings the kubeconfig up to date and prints its path."),
-			verb("cluster:down", "ClusterDown", ClusterDown, "destroys everything that cluster:up made, except the NFS server; -also=NAME destroys that too."),
+			verb("cluster:down", "ClusterDown", ClusterDown, "destroys what cluster:up made; not the NFS server, which -also=NAME destroys too."),
 		),
 		group("Nodes and their GPUs",
 			verb("gpu:list", "GPUList", GPUList, "shows every GPU of every host: model, group, mapping, owner; over SSH also NUMA node and driver."),
-			verb("gpu:verify", "GPUVerify", GPUVerify, "runs a CUDA job on every GPU of every node, judges what nvidia-smi reports, and shows the results."),
+			verb("gpu:verify", "GPUVerify", GPUVerify, "computes on every GPU of every node. It runs a CUDA job on each, judges what nvidia-smi reports, and shows the results."),
 			verb("node:drain", "NodeDrain", NodeDrain, "cordons a node and evicts its pods."),
 			verb("node:uncordon", "NodeUncordon", NodeUncordon, "lets pods onto a node again."),
-			verb("node:cycle", "NodeCycle", NodeCycle, "drains a node and switches its VM off and on, which resets its GPUs; a reboot does not."),
+			verb("node:cycle", "NodeCycle", NodeCycle, "switches a node's VM off and on. It drains the node first; off and on resets its GPUs, a reboot does not."),
 			verb("node:replace", "NodeReplace", NodeReplace, "recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join."),
-			verb("node:remove", "NodeRemove", NodeRemove, "removes an external machine from the cluster: it drains the node, removes K3s and deletes the node; the machine keeps running."),
-			verb("template:list", "TemplateList", TemplateList, "shows the cluster's templates: their contents, age, and the machines linked to them."),
-			verb("template:prune", "TemplatePrune", TemplatePrune, "removes unused templates, ISOs and images from every host."),
+			verb("node:remove", "NodeRemove", NodeRemove, "takes an external machine out of the cluster. It drains the node, removes K3s and deletes the node; the machine keeps running."),
+			verb("template:list", "TemplateList", TemplateList, "shows the templates: their contents, age, and the machines linked to them."),
+			verb("template:prune", "TemplatePrune", TemplatePrune, "removes unused templates, ISOs and images from hosts."),
 		),
 		group("Kubernetes, and its backups",
-			verb("k3s:upgrade", "K3sUpgrade", K3sUpgrade, "writes a version of K3s into cluster.yaml, after showing the line, and then does what cluster:up does."),
-			verb("cluster:backup", "ClusterBackup", ClusterBackup, "writes a snapshot of etcd with all that a restore needs into one encrypted file."),
-			verb("cluster:restore", "ClusterRestore", ClusterRestore, "brings Kubernetes back to a backup, or to a snapshot that a server has; pods keep running, and what was created since is lost."),
-			verb("cluster:certs", "ClusterCerts", ClusterCerts, "shows when K3s' certificates end, and renews them with -rotate, on one node after the other."),
-			verb("backup:verify", "BackupVerify", BackupVerify, "proves that a backup is whole and that K3s can open it, and shows what is in it; it needs no cluster."),
+			verb("k3s:upgrade", "K3sUpgrade", K3sUpgrade, "brings K3s to another version. It writes the version into cluster.yaml, after showing the line, and then does what cluster:up does."),
+			verb("cluster:backup", "ClusterBackup", ClusterBackup, "writes an encrypted backup of etcd; one file with all that a restore needs."),
+			verb("cluster:restore", "ClusterRestore", ClusterRestore, "brings Kubernetes back to a backup. Or to a snapshot that a server has; pods keep running, and what was created since is lost."),
+			verb("cluster:certs", "ClusterCerts", ClusterCerts, "shows when K3s' certificates end. -rotate renews them, on one node after the other."),
+			verb("backup:verify", "BackupVerify", BackupVerify, "proves that a backup is whole. It shows that K3s can open it and what is in it, and needs no cluster."),
 		),
 		group("The platform",
-			verb("platform:passwords", "PlatformPasswords", PlatformPasswords, "shows the generated first passwords of the hub, Rancher and Grafana."),
+			verb("platform:passwords", "PlatformPasswords", PlatformPasswords, "shows generated first passwords; of the hub, Rancher and Grafana."),
 			verb("hub:open", "HubOpen", HubOpen, "prints the hub's address; if this machine cannot reach it, it forwards a local port until Ctrl-C."),
-			verb("hub:profiles", "HubProfiles", HubProfiles, "shows on which nodes each profile fits, and how many servers at once, from the file alone."),
-			verb("hub:verify", "HubVerify", HubVerify, "starts a server of each profile, computes in it, on its GPUs too, and removes it."),
-			verb("fleet:lint", "FleetLint", FleetLint, "finds mistakes in any Fleet repository, without a cluster; exit code 1 for errors."),
-			verb("fleet:render", "FleetRender", FleetRender, "writes the GitOps folder of the parts that are deployed through Git, from the file alone; -live also asks the cluster. Other files stay."),
-			verb("fleet:push", "FleetPush", FleetPush, "commits that folder to the Git repository of the file, and never overwrites changes of others. It asks before it removes files whose objects Fleet would then delete."),
-			verb("fleet:status", "FleetStatus", FleetStatus, "shows how far Fleet has deployed the last commit, problems first; with -timeout it waits until everything is deployed; exit code 2 if something is missing."),
+			verb("hub:profiles", "HubProfiles", HubProfiles, "shows on which nodes each profile fits; and how many servers at once, from the file alone."),
+			verb("hub:verify", "HubVerify", HubVerify, "computes in a server of each profile. It starts them, on GPUs too, and removes them."),
+			verb("fleet:lint", "FleetLint", FleetLint, "finds mistakes in a Fleet repository. It needs no cluster; exit code 1 for errors."),
+			verb("fleet:render", "FleetRender", FleetRender, "writes the folder of what is deployed through Git. It needs the file alone; -live also asks the cluster. Other files stay."),
+			verb("fleet:push", "FleetPush", FleetPush, "commits that folder to the Git repository of the file. It never overwrites changes of others, and asks before it removes files whose objects Fleet would then delete."),
+			verb("fleet:status", "FleetStatus", FleetStatus, "shows how far Fleet has deployed the last commit; problems first; with -timeout it waits until everything is deployed; exit code 2 if something is missing."),
 		),
 		group("Proxmox VE hosts",
-			verb("host:check", "HostCheck", HostCheck, "checks whether the hosts can run what cluster.yaml describes, and changes nothing; exit code 0, 1 for warnings, 2 for errors."),
-			verb("host:prep", "HostPrep", HostPrep, "prepares the hosts over SSH, as root: it shows every change, asks, and makes it. Without a file, -ssh names the host."),
-			verb("host:role", "HostRole", HostRole, "prints the privileges that the token needs and why, as commands for root; it changes nothing."),
+			verb("host:check", "HostCheck", HostCheck, "checks whether hosts can run what the file describes. It changes nothing; exit code 0, 1 for warnings, 2 for errors."),
+			verb("host:prep", "HostPrep", HostPrep, "prepares hosts over SSH, as root: it shows every change, asks, and makes it. Without a file, -ssh names the host."),
+			verb("host:role", "HostRole", HostRole, "prints the privileges that the token needs; as commands for root, and with the reasons; it changes nothing."),
 			verb("host:trial", "HostTrial", HostTrial, "tests hosts with a cluster of its own: up, changes, down; it plans after each step and writes a record."),
 		),
 		group("The lab",
-			verb("lab:start", "LabStart", LabStart, "builds the lab if necessary and starts it in the background."),
-			verb("lab:status", "LabStatus", LabStatus, "shows whether the lab runs, where, and how much memory it uses."),
+			verb("lab:start", "LabStart", LabStart, "starts the lab in the background; it builds it first if necessary."),
+			verb("lab:status", "LabStatus", LabStatus, "shows whether the lab runs, where, and its memory."),
 			verb("lab:stop", "LabStop", LabStop, "ends the lab and everything in it."),
 		),
 	)
