@@ -69,26 +69,3 @@ func acrossFloor(mbit int) minimum {
 	}
 	return minimum{ofNetwork * float64(mbit) / 8000, fmt.Sprintf("network of %g Gbit/s", float64(mbit)/1000)}
 }
-
-// limits are the floors of common links, for a table.
-func limits() [][3]string {
-	gen := func(g, w int) nvidia.PCIeLink { return nvidia.PCIeLink{MaxGeneration: g, Width: w} }
-	row := func(what, link string, f minimum) [3]string {
-		return [3]string{what, link, fmt.Sprintf("%.3g GB/s", f.GBps)}
-	}
-	var out [][3]string
-	for _, link := range []nvidia.Link{"NV4", "NV12", "NV18"} {
-		out = append(out, row("`peer-to-peer`", "`"+string(link)+"`", peerFloor(link, gen(4, 16), gen(4, 16))))
-	}
-	for _, p := range []nvidia.PCIeLink{gen(3, 16), gen(4, 8), gen(4, 16), gen(5, 16)} {
-		pcie := fmt.Sprintf("PCIe generation %d, x%d", p.MaxGeneration, p.Width)
-		out = append(out, row("`peer-to-peer`", "`PIX`, `PXB`: "+pcie, peerFloor(nvidia.LinkPIX, p, p)),
-			row("`peer-to-peer`", "`PHB`, `NODE`, `SYS`: "+pcie, peerFloor(nvidia.LinkSys, p, p)))
-	}
-	pair := peerFloor(nvidia.LinkPHB, gen(4, 16), gen(4, 16))
-	return append(out, row("`peer-to-peer`", "unknown", peerFloor("", gen(0, 0), gen(0, 0))),
-		row("`all-reduce`", "`PHB`: PCIe generation 4, x16", allReduceFloor(pair)),
-		row("`all-reduce`", "`NV12`", allReduceFloor(peerFloor("NV12", gen(4, 16), gen(4, 16)))),
-		row("`all-reduce-nodes`", "network of 10 Gbit/s", acrossFloor(10000)),
-		row("`all-reduce-nodes`", "unknown, as of a VM's card", acrossFloor(0)))
-}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // Diagnose says what is wrong in what was seen. It is pure: the same evidence gives the same
@@ -49,11 +50,11 @@ func (d *diagnosis) add(l layer, machine string, f Finding) {
 func (d *diagnosis) looked() []string {
 	var out []string
 	if len(d.e.Hosts) > 0 {
-		out = append(out, count(len(d.e.Hosts), "host"))
+		out = append(out, printable.Count(len(d.e.Hosts), "host"))
 	}
-	out = append(out, count(len(d.e.Machines), "machine"))
+	out = append(out, printable.Count(len(d.e.Machines), "machine"))
 	if d.e.API == nil {
-		out = append(out, count(len(d.e.Nodes), "node"), count(len(d.e.Objects["Pod"]), "pod"))
+		out = append(out, printable.Count(len(d.e.Nodes), "node"), printable.Count(len(d.e.Objects["Pod"]), "pod"))
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
 	} else {
 		for _, g := range s.GPUs() {
 			if g.MIG {
-				wrong = append(wrong, fmt.Sprintf("GPU %d is in MIG mode, with %s", g.Index, count(len(g.Instances), "instance")))
+				wrong = append(wrong, fmt.Sprintf("GPU %d is in MIG mode, with %s", g.Index, printable.Count(len(g.Instances), "instance")))
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (d *diagnosis) certificates(m Machine) {
 		return
 	}
 	first := m.Certs[0].Until
-	all, day := count(len(some), "certificate"), first.UTC().Format(time.DateOnly)
+	all, day := printable.Count(len(some), "certificate"), first.UTC().Format(time.DateOnly)
 	f.What = fmt.Sprintf("%s of K3s: the first has ended on %s, and its programs are refused", all, day)
 	if first.After(d.e.Time) {
 		f.Severity = Warning
@@ -112,7 +112,7 @@ func (d *diagnosis) driver(m Machine) {
 		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
 		d.add(inSystem, m.Name, f)
 	case len(s.GPUs()) < m.GPUs.Count:
-		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), count(m.GPUs.Count, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
+		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), printable.Count(m.GPUs.Count, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
 		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
 		d.add(inSystem, m.Name, f)
 	default:

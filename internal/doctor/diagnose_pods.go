@@ -84,7 +84,7 @@ func (d *diagnosis) pods() {
 	}
 	for _, t := range all {
 		if more := len(t.pods) - 1; more > 0 {
-			t.What += fmt.Sprintf(" (and %s of the same owner)", count(more, "more pod"))
+			t.What += fmt.Sprintf(" (and %s of the same owner)", printable.Count(more, "more pod"))
 		}
 		d.add(t.layer, t.machine, t.Finding)
 	}
@@ -158,7 +158,7 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	case asks > most && d.promised(asks, resource) != "":
 		f.Follows, f.Do = d.promised(asks, resource), "it starts when that is fixed"
 	case asks > most && resource == nvidia.Resource:
-		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", count(int(asks), "GPU"), most)
+		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", printable.Count(int(asks), "GPU"), most)
 	case asks > most:
 		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: "+
 			"ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)

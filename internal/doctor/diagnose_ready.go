@@ -65,7 +65,7 @@ func (d *diagnosis) unreadyContainer(p *corev1.Pod, cs corev1.ContainerStatus, f
 	case d.e.Time.Sub(up.StartedAt.Time) < settled && last == nil:
 		return false, true // it starts
 	case d.e.Time.Sub(up.StartedAt.Time) < settled:
-		f.Failure, f.What, f.Do = "pod-crashing", fmt.Sprintf("container %s ends again and again (%s), and is not ready in between", cs.Name, count(int(cs.RestartCount), "restart")), logs+" --previous"
+		f.Failure, f.What, f.Do = "pod-crashing", fmt.Sprintf("container %s ends again and again (%s), and is not ready in between", cs.Name, printable.Count(int(cs.RestartCount), "restart")), logs+" --previous"
 		f.ended(cs.Name, last)
 		return true, true
 	}
@@ -101,7 +101,7 @@ func (d *diagnosis) restarted(p *corev1.Pod, f *Finding) bool {
 			continue
 		}
 		f.Failure, f.Severity = "pod-restarting", Warning
-		f.What = fmt.Sprintf("container %s runs, after %s, the last %s ago", cs.Name, count(int(cs.RestartCount), "restart"), d.e.Time.Sub(last.FinishedAt.Time).Round(time.Minute))
+		f.What = fmt.Sprintf("container %s runs, after %s, the last %s ago", cs.Name, printable.Count(int(cs.RestartCount), "restart"), d.e.Time.Sub(last.FinishedAt.Time).Round(time.Minute))
 		f.Do = fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", printable.Word(p.Namespace), printable.Word(p.Name), printable.Word(cs.Name))
 		f.ended(cs.Name, last)
 		return true

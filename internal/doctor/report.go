@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -126,11 +125,4 @@ type Failure struct {
 	Name  string // e.g. "driver-mismatch"
 	Signs string // where and how it shows
 	Cause string
-}
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // docs is where the pages about cluster.yaml are; a folder of one's own does not have them.
@@ -77,10 +78,10 @@ func (w *writer) head() {
 	}
 	has := "without a GPU"
 	if gpus > 0 {
-		has = fmt.Sprintf("with %s in all", plural(gpus, "GPU"))
+		has = fmt.Sprintf("with %s in all", printable.Count(gpus, "GPU"))
 	}
 	w.comment(0,
-		fmt.Sprintf("%s and %s %s, on Proxmox VE %s.", plural(servers, "server"), plural(workers, "worker"), has, w.found.Version),
+		fmt.Sprintf("%s and %s %s, on Proxmox VE %s.", printable.Count(servers, "server"), printable.Count(workers, "worker"), has, w.found.Version),
 		"Written by cluster:init from what it found, and yours from now on: see "+docs+"cluster-yaml.md.")
 	w.comment(0, "Next: homelab cluster:plan shows what it will create, homelab cluster:up creates it.")
 	w.line("name: %s", scalar(w.answers.Name))

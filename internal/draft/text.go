@@ -41,13 +41,6 @@ func ranges(all []netip.Addr) string {
 // whole is a size without a fraction of a GiB.
 func whole(s proxmox.Size) proxmox.Size { return s / gib * gib }
 
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
 // address writes the API's address in full.
 func address(text string) string {
 	if !strings.Contains(text, "://") {

@@ -1,5 +1,6 @@
-// Package host prepares a Proxmox VE host for passing GPUs through to VMs: what no
-// API token can do, and root on the host does once.
+// Package hostprep prepares Proxmox VE hosts for a cluster's file: the privileges of its API
+// token, the storages, and, as root on each host, what passing GPUs through to VMs needs (IOMMU,
+// vfio). [Prep] makes a graph of it.
 //
 // [Observe] looks at a host through any [remote.Runner] that is root there, and
 // changes nothing. [Spec.Changes] is pure: it says which files would get which
@@ -24,7 +25,7 @@
 // firmware, a card that shares its IOMMU group. An ACS override is never set: it
 // makes groups look apart that are not, so one VM's card could reach another's memory.
 //
-// [Access.ObserveAccess], [Access.Changes] and [Access.MakeToken] do the same for what is common to
+// [Grants] and [Uses] say what a file asks of hosts; [Access.ObserveAccess], [Access.Changes] and [Access.MakeToken] do the same for what is common to
 // all hosts of a Proxmox cluster: storages' content types, roles, user, token.
 //
 // Sources: the Proxmox VE administration guide, chapters PCI(e) Passthrough and Host

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -55,19 +54,6 @@ func (spec Spec) Change(s State, id string) (*Change, error) {
 		return all[i], err
 	}
 	return nil, err
-}
-
-// Diff describes all changes for a plan. A setting that is not safe to change is a difference, too.
-func (spec Spec) Diff(s State) converge.Diff {
-	all, err := spec.Changes(s)
-	if err != nil {
-		return converge.Diff{{Path: Boot, Have: err.Error(), Want: "lines that can be changed"}}
-	}
-	var d converge.Diff
-	for _, c := range all {
-		d = append(d, c.Diff()...)
-	}
-	return d
 }
 
 // header begins the files that homelab writes. Do not reword it: a host whose file has the

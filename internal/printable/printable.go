@@ -75,3 +75,11 @@ func Brief(s string) string {
 	}
 	return string(runes[:begin]) + " … " + string(runes[len(runes)-end:])
 }
+
+// Count formats a number, as in "1 step" and "2 steps".
+func Count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

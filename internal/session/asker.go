@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/term"
 
@@ -36,6 +37,7 @@ func newAsker(c *console.Console, yes bool) *asker {
 // read waits for a line.
 func (a *asker) read(ctx context.Context, line func() (string, error)) (string, error) {
 	text, err := typed(ctx, line)
+	text = strings.TrimSpace(text)
 	ended := errors.Is(err, io.EOF)
 	switch {
 	case ctx.Err() != nil:

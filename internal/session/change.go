@@ -6,22 +6,23 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// Change has the messages of a command in a package of its own.
+// Change has the messages of a command that changes something.
 type Change struct {
 	ChangeFlags
 	Question string // e.g. "Go on?"
-	Name     string // what to type if something is destroyed
+	Name     string // what to type if something is destroyed; empty: the name of that, or the cluster's
 	Nothing  string // if there is nothing to do
 	Done     string // at the end
+
+	narrow bool // -login, -restart and -destroy are flags of the command
+	show   bool // the whole plan, before the question
 }
 
 // Change shows what a graph would do, asks about its costs, and does it. build is called again
 // once nobody else changes the cluster.
 func (s *Session) Change(ctx context.Context, build func(context.Context) (*converge.Graph, error), c Change) error {
 	defer s.keep()
-	return verbError(s.confirmed(ctx, build, spoken{
-		wish: wish{question: c.Question, name: c.Name}, ChangeFlags: c.ChangeFlags, nothing: c.Nothing, done: c.Done,
-	}))
+	return verbError(s.confirmed(ctx, build, c))
 }
 
 // Pending says that something has to be done.

@@ -33,7 +33,7 @@ func Validate(s *Session, ctx context.Context) error {
 			s.Say("warning: %s", s.at("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
 		}
 	}
-	s.Say("%s is valid: %s, %s, %s.", s.Spec.Name, count(servers, "server"), count(agents, "agent"), count(gpus, "GPU"))
+	s.Say("%s is valid: %s, %s, %s.", s.Spec.Name, printable.Count(servers, "server"), printable.Count(agents, "agent"), printable.Count(gpus, "GPU"))
 	return nil
 }
 
@@ -64,7 +64,7 @@ func Plan(s *Session, ctx context.Context) error {
 func Up(s *Session, ctx context.Context, f UpFlags) error {
 	start := time.Now()
 	up := s.Cluster.Up()
-	w := wish{question: "Go on?", narrow: true}
+	w := Change{Question: "Go on?", narrow: true}
 	plan, agreed, err := s.agree(ctx, up, f, w)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func Up(s *Session, ctx context.Context, f UpFlags) error {
 		s.Say("Nothing to change: all %d steps are up to date (%s).", looked, since(start))
 		return nil
 	}
-	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
+	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), printable.Count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
 	sayNext(s)
 	return nil
 }
@@ -149,7 +149,7 @@ func (s *Session) run(ctx context.Context, g *converge.Graph, agreed *consent.Ag
 		}
 	}
 	right.over(held, g)
-	return s.ran(s.runAgreed(held, g, agreed, wish{question: "Go on?", narrow: true}))
+	return s.ran(s.runAgreed(held, g, agreed, Change{Question: "Go on?", narrow: true}))
 }
 
 // ran remembers what a run said that failed, for cluster:doctor. Without it only less is known.
@@ -173,7 +173,7 @@ func (s *Session) ran(report *converge.Report, err error) (*converge.Report, err
 func (s *Session) LastRunFile() string { return filepath.Join(s.dir(), history.RunFile) }
 
 // run runs a graph of a command that has these flags.
-func run(ctx context.Context, c *console.Console, g *converge.Graph, w wish) (*converge.Report, error) {
+func run(ctx context.Context, c *console.Console, g *converge.Graph, w Change) (*converge.Report, error) {
 	display := c.Display(g.Names())
 	report, no, err := attempt(ctx, g, display, display.Listen)
 	display.Close()
@@ -220,7 +220,7 @@ func attempt(ctx context.Context, g *converge.Graph, d console.Display, listen f
 }
 
 // failures names the failed steps of a run, and says what to do.
-func failures(c *console.Console, report *converge.Report, w wish) error {
+func failures(c *console.Console, report *converge.Report, w Change) error {
 	var names []string
 	for _, step := range report.Steps {
 		if step.Err == nil {
@@ -348,10 +348,10 @@ func Down(s *Session, ctx context.Context, f DownFlags) error {
 		}
 	}
 	build := func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.Down(ctx, also...) }
-	return s.confirmed(ctx, build, spoken{
-		ChangeFlags: f.ChangeFlags, wish: wish{question: "Destroy all this?", name: s.Spec.Name},
-		nothing: fmt.Sprintf("%s has nothing left to destroy.", s.Spec.Name),
-		done:    "Gone." + dataStays(s, f.Also),
+	return s.confirmed(ctx, build, Change{
+		ChangeFlags: f.ChangeFlags, Question: "Destroy all this?", Name: s.Spec.Name,
+		Nothing: fmt.Sprintf("%s has nothing left to destroy.", s.Spec.Name),
+		Done:    "Gone." + dataStays(s, f.Also),
 	})
 }
 
@@ -384,14 +384,6 @@ func Kubeconfig(s *Session, ctx context.Context) error {
 	}
 	_, err := fmt.Fprintln(s.Data, s.Cluster.KubeconfigPath())
 	return err
-}
-
-// count formats a number, as in "1 step" and "2 steps".
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }

@@ -10,19 +10,12 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// spoken has the messages of a command.
-type spoken struct {
-	wish
-	ChangeFlags
-	nothing, done string
-}
-
 // builder makes a graph from the present state of the cluster.
 type builder func(ctx context.Context) (*converge.Graph, error)
 
 // confirmed runs a graph after asking about its costs. Once the run holds the lease, it builds
 // the graph again, because another run may have changed the cluster while it asked or waited.
-func (s *Session) confirmed(ctx context.Context, build builder, say spoken) error {
+func (s *Session) confirmed(ctx context.Context, build builder, say Change) error {
 	if say.Yes {
 		build = withoutCosts(build)
 	}
@@ -31,13 +24,13 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 		return over(ctx, err, "")
 	}
 	if !plan.Changes() {
-		s.Say("%s", say.nothing)
+		s.Say("%s", say.Nothing)
 		return nil
 	}
 	agreed := &consent.Agreement{Everything: say.Yes}
 	asks := len(agreed.Lacking(plan)) > 0
 	say.show = true
-	if err := s.askFor(ctx, plan, agreed, say.wish); err != nil {
+	if err := s.askFor(ctx, plan, agreed, say); err != nil {
 		return err
 	}
 	held, right := s.hold(ctx, say.NoWait)
@@ -45,7 +38,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	if err := right.first(ctx, held); err != nil {
 		return err
 	}
-	graph, err := s.again(held, build, plan, agreed, asks, say.wish)
+	graph, err := s.again(held, build, plan, agreed, asks, say)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return over(ctx, err, "")
@@ -56,10 +49,10 @@ func (s *Session) confirmed(ctx context.Context, build builder, say spoken) erro
 	}
 	graph.May = agreed.May
 	right.over(held, graph)
-	if _, err := s.ran(s.runAgreed(held, graph, agreed, say.wish)); err != nil || say.done == "" {
+	if _, err := s.ran(s.runAgreed(held, graph, agreed, say)); err != nil || say.Done == "" {
 		return err
 	}
-	s.Say("%s", say.done)
+	s.Say("%s", say.Done)
 	return nil
 }
 
@@ -89,7 +82,7 @@ func (s *Session) planned(ctx context.Context, build builder) (*converge.Graph, 
 
 // again builds the graph again. If somebody was asked, it also plans again: more than was agreed
 // to needs another answer, or is refused if there is nobody to ask.
-func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, agreed *consent.Agreement, asked bool, w wish) (*converge.Graph, error) {
+func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, agreed *consent.Agreement, asked bool, w Change) (*converge.Graph, error) {
 	if !asked {
 		return build(ctx)
 	}

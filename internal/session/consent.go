@@ -17,17 +17,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
-// wish has the questions and messages of a command with costs.
-type wish struct {
-	question string // e.g. "Go on?"
-	name     string // what to type if something is destroyed; empty: the name of that, or the cluster's
-	narrow   bool   // -login, -restart and -destroy are flags of the command
-	show     bool   // the whole plan, before the question
-}
-
 // flags returns the command's flags that agree to these costs.
-func (w wish) flags(agreed *consent.Agreement, costs ...converge.Cost) string {
-	if w.narrow {
+func (c Change) flags(agreed *consent.Agreement, costs ...converge.Cost) string {
+	if c.narrow {
 		return agreed.Flags(costs...) + ", or -yes,"
 	}
 	return "-yes"
@@ -36,7 +28,7 @@ func (w wish) flags(agreed *consent.Agreement, costs ...converge.Cost) string {
 // agree plans a graph. It shows the costs that no flag agrees to and asks about them once;
 // from then on the graph does only that. The plan is nil if nobody has to be asked in any
 // case.
-func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wish) (*converge.Plan, *consent.Agreement, error) {
+func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w Change) (*converge.Plan, *consent.Agreement, error) {
 	agreed := &consent.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
 	g.May = agreed.May
 	if f.Yes {
@@ -51,7 +43,7 @@ func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w wis
 }
 
 // askFor asks about the costs of a plan that were not agreed to.
-func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *consent.Agreement, w wish) error {
+func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *consent.Agreement, w Change) error {
 	lacking := agreed.Lacking(plan)
 	if len(lacking) == 0 {
 		return nil
@@ -79,7 +71,7 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 
 // runAgreed runs a graph. If steps were refused because of what was not shown, and nothing else
 // failed, it asks about that and runs them, as often as there is something new.
-func (s *Session) runAgreed(ctx context.Context, g *converge.Graph, agreed *consent.Agreement, w wish) (*converge.Report, error) {
+func (s *Session) runAgreed(ctx context.Context, g *converge.Graph, agreed *consent.Agreement, w Change) (*converge.Report, error) {
 	done := map[string]bool{}
 	for {
 		report, err := run(ctx, s.Console, g, w)
@@ -107,7 +99,7 @@ func (s *Session) runAgreed(ctx context.Context, g *converge.Graph, agreed *cons
 
 // questionFor returns what to type to agree: a letter if everything comes back, and a name if
 // something is destroyed, so that nobody destroys the wrong thing.
-func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string, answers []string) {
+func (s *Session) questionFor(lacking []converge.Cost, w Change) (question string, answers []string) {
 	gone := map[[2]string]bool{} // by sort and name
 	one := ""
 	for _, c := range lacking {
@@ -115,16 +107,16 @@ func (s *Session) questionFor(lacking []converge.Cost, w wish) (question string,
 			gone[[2]string{c.Sort, c.Machine}], one = true, c.Machine
 		}
 	}
-	name := w.name
+	name := w.Name
 	switch {
 	case len(gone) == 0:
-		return w.question + " [y/N] ", []string{"y", "yes"}
+		return w.Question + " [y/N] ", []string{"y", "yes"}
 	case name == "" && len(gone) == 1:
 		name = one
 	case name == "":
 		name = s.Spec.Name
 	}
-	return fmt.Sprintf("%s Type %s: ", w.question, name), []string{name}
+	return fmt.Sprintf("%s Type %s: ", w.Question, name), []string{name}
 }
 
 // notAgreed returns the costs because of which steps were refused, and whether nothing else
@@ -181,14 +173,14 @@ func askOf(ctx context.Context, c *console.Console, keys io.Reader, question str
 	case len(answers) > 1: // letters, and not a name
 		got = strings.ToLower(got)
 	}
-	if !slices.Contains(answers, got) {
+	if !slices.Contains(answers, strings.TrimSpace(got)) {
 		return failed(refused, errors.New("nothing was changed"))
 	}
 	return nil
 }
 
-// typed waits for a line, without the blanks around it, or for the end of ctx: the read on the
-// terminal then continues until the process ends.
+// typed waits for a line, or for the end of ctx: the read on the terminal then continues until
+// the process ends.
 func typed(ctx context.Context, read func() (string, error)) (string, error) {
 	type line struct {
 		text string
@@ -203,6 +195,6 @@ func typed(ctx context.Context, read func() (string, error)) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	case l := <-got:
-		return strings.TrimSpace(l.text), l.err
+		return l.text, l.err
 	}
 }

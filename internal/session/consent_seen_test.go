@@ -122,7 +122,7 @@ func TestANodeThatIsCalledLikeAPart(t *testing.T) {
 				var g converge.Graph
 				setting(&g, "node", &first, []converge.Cost{node})
 				setting(&g, "part", &second, []converge.Cost{part})
-				_, agreed, err := s.agree(ctx, &g, UpFlags{Destroy: flag}, wish{question: "Go on?", narrow: true})
+				_, agreed, err := s.agree(ctx, &g, UpFlags{Destroy: flag}, Change{Question: "Go on?", narrow: true})
 				if err != nil {
 					return err
 				}

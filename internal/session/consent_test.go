@@ -150,7 +150,7 @@ func TestACostThatShowsLate(t *testing.T) {
 	const late = "late not done: its costs appeared only now, and nobody has agreed to them"
 	for says, command := range map[string]func(*Session, context.Context, *converge.Graph) error{
 		late + ". Everything else is done; run it again, and it asks (-restart, or -yes, agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
-			_, agreed, err := s.agree(ctx, g, UpFlags{}, wish{question: "Go on?", narrow: true})
+			_, agreed, err := s.agree(ctx, g, UpFlags{}, Change{Question: "Go on?", narrow: true})
 			if err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func TestACostThatShowsLate(t *testing.T) {
 			return err
 		},
 		late + "; what is done stays done: run it again, and it asks (-yes agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
-			return s.confirmed(ctx, func(context.Context) (*converge.Graph, error) { return g, nil }, spoken{wish: wish{question: "Go on?"}})
+			return s.confirmed(ctx, func(context.Context) (*converge.Graph, error) { return g, nil }, Change{Question: "Go on?"})
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/guest"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // threeTwo is the cluster of docs/upgrade.md and docs/replace.md.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/cps-gpu/homelab/internal/platform"
+	"github.com/cps-gpu/homelab/internal/printable"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
@@ -76,7 +77,7 @@ func fleetRender(s *Session, ctx context.Context, f FleetRenderFlags) error {
 		s.Say("Nothing to change: %s matches %s.", dir, filepath.Base(s.Spec.File))
 		return nil
 	}
-	s.Say("%s in %s. git diff shows them; homelab fleet:push pushes them to the repository.", count(len(changes), "change"), dir)
+	s.Say("%s in %s. git diff shows them; homelab fleet:push pushes them to the repository.", printable.Count(len(changes), "change"), dir)
 	return nil
 }
 
@@ -96,14 +97,14 @@ func FleetPush(s *Session, ctx context.Context, f FleetPushFlags) error {
 		graph, done = s.Cluster.FleetPush(remote, tree, f.Force)
 		return graph, nil
 	}
-	if err := s.confirmed(ctx, build, spoken{
-		ChangeFlags: f.ChangeFlags, wish: wish{question: "Push it?"},
-		nothing: fmt.Sprintf("Nothing to push: the repository matches %s.", filepath.Base(s.Spec.File)),
+	if err := s.confirmed(ctx, build, Change{
+		ChangeFlags: f.ChangeFlags, Question: "Push it?",
+		Nothing: fmt.Sprintf("Nothing to push: the repository matches %s.", filepath.Base(s.Spec.File)),
 	}); err != nil || done.Commit == "" {
 		return err
 	}
 	sayChanges(s, done.Changes)
-	s.Say("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until Fleet has deployed it", count(len(done.Changes), "change"), done.Commit)
+	s.Say("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until Fleet has deployed it", printable.Count(len(done.Changes), "change"), done.Commit)
 	return nil
 }
 

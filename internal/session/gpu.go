@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // GPUList prints every card of every host, or of the one of -host, and its owner. With -ssh it also asks
@@ -46,7 +47,7 @@ func GPUList(s *Session, ctx context.Context, f HostFlags) error {
 // model is a card's, with the parts into which its host has divided it.
 func model(g cluster.GPUInfo) string {
 	if n := len(g.Virtual); n > 0 {
-		return fmt.Sprintf("%s (%s)", g.Model, count(n, "virtual function"))
+		return fmt.Sprintf("%s (%s)", g.Model, printable.Count(n, "virtual function"))
 	}
 	return g.Model
 }
@@ -130,7 +131,7 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 	graph, verification := s.Cluster.GPUVerify(level, f.Burn)
 	talk := *s.Console
 	talk.JSON = false // the data of this command are results, not events
-	_, runErr := run(ctx, &talk, graph, wish{})
+	_, runErr := run(ctx, &talk, graph, Change{})
 	results := verification.Results()
 	found := Verify(string(level), s.Spec.IsLab(), results, verification.Checks())
 	if err := found.Remember(s.History()); err != nil {

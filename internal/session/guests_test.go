@@ -67,7 +67,7 @@ func TestALabWithOtherGuests(t *testing.T) {
 	require.ErrorContains(t, s.labFits(labctl.State{Guests: g, Hardware: fits}), "the lab runs with real VMs in 10.0.0.0/24")
 	assert.Equal(t, labctl.Banner, labneeds.Guests(s.Spec).Banner())
 	s.Spec.LabGuests.ControlPlane = "real"
-	assert.Contains(t, labneeds.Guests(s.Spec).Banner(), "the Kubernetes control plane are real")
+	assert.Contains(t, labneeds.Guests(s.Spec).Banner(), "control plane are real")
 	require.NoError(t, s.labFits(labctl.State{Guests: labctl.Guests{Kubernetes: true}, Hardware: fits}))
 	require.ErrorContains(t, s.labFits(labctl.State{Hardware: fits}), "the lab runs with simulated VMs and Kubernetes, and "+s.Spec.Name+" asks for simulated VMs and a real Kubernetes")
 }

@@ -81,7 +81,7 @@ func TestWhoIsInterruptedInAVerb(t *testing.T) {
 						var g converge.Graph
 						setting(&g, "work", &there, nil)
 						return &g, nil
-					}, spoken{})
+					}, Change{})
 				})
 			}
 			other := w.theirs("one")

@@ -39,7 +39,7 @@ func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Pr
 	g := prep.Graph()
 	g.May = agreed.May
 	right.over(held, g)
-	_, err = run(held, s.Console, g, wish{})
+	_, err = run(held, s.Console, g, Change{})
 	return err
 }
 

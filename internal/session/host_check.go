@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -60,9 +61,9 @@ func hostCheck(s *Session, ctx context.Context, f HostFlags) error {
 	}
 	switch report.Worst() {
 	case preflight.Error:
-		return failedf(hopeless, "%s: homelab cluster:up would refuse", count(len(report.Of(preflight.Error)), "error"))
+		return failedf(hopeless, "%s: homelab cluster:up would refuse", printable.Count(len(report.Of(preflight.Error)), "error"))
 	case preflight.Warning:
-		return failedf(warned, "%s", count(len(report.Of(preflight.Warning)), "warning"))
+		return failedf(warned, "%s", printable.Count(len(report.Of(preflight.Warning)), "warning"))
 	}
 	return nil
 }
@@ -89,12 +90,12 @@ func printCheck(s *Session, r *preflight.Report) error {
 	}
 	what := "nothing wrong"
 	if len(problems) > 0 {
-		what = fmt.Sprintf("%s, %s", count(len(r.Of(preflight.Error)), "error"), count(len(r.Of(preflight.Warning)), "warning"))
+		what = fmt.Sprintf("%s, %s", printable.Count(len(r.Of(preflight.Error)), "error"), printable.Count(len(r.Of(preflight.Warning)), "warning"))
 	}
 	if len(unseen) > 0 {
 		what += fmt.Sprintf(", %d not checked", blindChecks(unseen))
 	}
-	s.Summary("%s: %s, %s", strings.Join(r.Hosts, ", "), count(r.Checks, "check"), what)
+	s.Summary("%s: %s, %s", strings.Join(r.Hosts, ", "), printable.Count(r.Checks, "check"), what)
 	return nil
 }
 

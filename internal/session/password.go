@@ -37,24 +37,18 @@ func (s *Session) askPassword(ctx context.Context, user string) (secret.Value, e
 		return secret.Value{}, failedf(refused, "there is no terminal to ask on: write proxmox.password: with a reference, e.g. env:NAME")
 	}
 	s.Prompt(fmt.Sprintf("\nPassword of %s (used once, for hugepages and affinity, and not kept): ", user))
-	answer := make(chan []byte, 1)
-	go func() { // ends with the process if nobody answers
-		line, err := term.ReadPassword(in)
-		if err != nil {
-			line = nil
-		}
-		answer <- line
-	}()
-	select {
-	case <-ctx.Done():
-		return secret.Value{}, ctx.Err()
-	case line := <-answer:
-		_, _ = fmt.Fprintln(s.Talk)
-		if len(line) == 0 {
-			return secret.Value{}, failed(refused, errors.New("no password was given"))
-		}
-		value := secret.New(string(line))
-		s.Redact.Add(value)
-		return value, nil
+	line, err := typed(ctx, func() (string, error) { // who cannot be read gave none
+		line, _ := term.ReadPassword(in)
+		return string(line), nil
+	})
+	if err != nil {
+		return secret.Value{}, err
 	}
+	_, _ = fmt.Fprintln(s.Talk)
+	if line == "" {
+		return secret.Value{}, failed(refused, errors.New("no password was given"))
+	}
+	value := secret.New(line)
+	s.Redact.Add(value)
+	return value, nil
 }

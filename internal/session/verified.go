@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -194,14 +195,14 @@ func (v *Verified) findings(to *console.Console) {
 		}
 	}
 	to.Findings(lines)
-	text := fmt.Sprintf("%s: %d passed", many(len(v.checks), "check"), counts[check.Passed])
+	text := fmt.Sprintf("%s: %d passed", printable.Count(len(v.checks), "check"), counts[check.Passed])
 	for _, verdict := range []check.Verdict{check.Failed, check.Warning, check.Skipped} {
 		if counts[verdict] > 0 {
 			text += fmt.Sprintf(", %d %s", counts[verdict], map[check.Verdict]string{check.Failed: "failed", check.Warning: "with a warning", check.Skipped: "skipped"}[verdict])
 		}
 	}
 	if slow > 0 {
-		text += fmt.Sprintf("; %s slower than before", many(slow, "measure"))
+		text += fmt.Sprintf("; %s slower than before", printable.Count(slow, "measure"))
 	}
 	to.Summary("%s", text)
 }
@@ -212,11 +213,4 @@ func rank(f console.Finding) int {
 		return 0
 	}
 	return 1
-}
-
-func many(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

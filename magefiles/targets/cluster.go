@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/internal/session/backup"
 	"github.com/cps-gpu/homelab/internal/session/examine"
 	"github.com/cps-gpu/homelab/internal/session/report"
 )
@@ -13,7 +14,7 @@ type ClusterValidateOptions struct{ FileOptions }
 
 // ClusterValidate is cluster:validate.
 func ClusterValidate(ctx context.Context, o ClusterValidateOptions) error {
-	return within(ctx, settings(o.FileOptions), func(ctx context.Context, o session.Options) error {
+	return within(ctx, settings(o), func(ctx context.Context, o session.Options) error {
 		s, err := session.Load(o)
 		if err != nil {
 			return err
@@ -32,7 +33,7 @@ type ClusterPlanOptions struct {
 
 // ClusterPlan is cluster:plan. Its [Error] has the code 2 if there is something to change.
 func ClusterPlan(ctx context.Context, o ClusterPlanOptions) error {
-	s := settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.LimitOptions)
+	s := settings(o)
 	s.Start = true
 	return with(ctx, s, session.Plan)
 }
@@ -49,9 +50,9 @@ type ClusterUpOptions struct {
 
 // ClusterUp is cluster:up.
 func ClusterUp(ctx context.Context, o ClusterUpOptions) error {
-	s := settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.LimitOptions, o.ReportOptions)
+	s := settings(o)
 	s.Start, s.MakeKey = true, true
-	return withReport(ctx, s, "cluster:up", func(s *session.Session, ctx context.Context) error { return session.Up(s, ctx, o.UpFlags) })
+	return withReport(ctx, s, "cluster:up", session.Up, o.UpFlags)
 }
 
 // ClusterStatusOptions are the options of [ClusterStatus].
@@ -64,7 +65,7 @@ type ClusterStatusOptions struct {
 
 // ClusterStatus is cluster:status.
 func ClusterStatus(ctx context.Context, o ClusterStatusOptions) error {
-	return withReport(ctx, settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.ReportOptions), "cluster:status", session.Status)
+	return withReport(ctx, settings(o), "cluster:status", func(s *session.Session, ctx context.Context, _ struct{}) error { return session.Status(s, ctx) }, struct{}{})
 }
 
 // ClusterWatchOptions are the options of [ClusterWatch].
@@ -76,7 +77,7 @@ type ClusterWatchOptions struct {
 
 // ClusterWatch is cluster:watch.
 func ClusterWatch(ctx context.Context, o ClusterWatchOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.ChartFlags), report.Watch, o.WatchFlags)
+	return withFlags(ctx, settings(o), report.Watch, o.WatchFlags)
 }
 
 // ClusterDoctorOptions are the options of [ClusterDoctor].
@@ -88,7 +89,7 @@ type ClusterDoctorOptions struct {
 
 // ClusterDoctor is cluster:doctor.
 func ClusterDoctor(ctx context.Context, o ClusterDoctorOptions) error {
-	s := settings(o.FileOptions, o.OutputOptions, o.LimitOptions)
+	s := settings(o)
 	s.Without = true
 	return with(ctx, s, examine.Doctor)
 }
@@ -102,7 +103,7 @@ type ClusterSupportOptions struct {
 
 // ClusterSupport is cluster:support.
 func ClusterSupport(ctx context.Context, o ClusterSupportOptions) error {
-	s := settings(o.FileOptions, o.LimitOptions)
+	s := settings(o)
 	s.Without = true
 	return withFlags(ctx, s, examine.Support, o.SupportFlags)
 }
@@ -116,7 +117,7 @@ type ClusterDownOptions struct {
 
 // ClusterDown is cluster:down.
 func ClusterDown(ctx context.Context, o ClusterDownOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.Down, o.DownFlags)
+	return withFlags(ctx, settings(o), session.Down, o.DownFlags)
 }
 
 // ClusterKubeconfigOptions are the options of [ClusterKubeconfig].
@@ -124,7 +125,7 @@ type ClusterKubeconfigOptions struct{ FileOptions }
 
 // ClusterKubeconfig is cluster:kubeconfig.
 func ClusterKubeconfig(ctx context.Context, o ClusterKubeconfigOptions) error {
-	return with(ctx, settings(o.FileOptions), session.Kubeconfig)
+	return with(ctx, settings(o), session.Kubeconfig)
 }
 
 // ClusterInitOptions are the options of [ClusterInit].
@@ -132,5 +133,55 @@ type ClusterInitOptions struct{ session.InitFlags }
 
 // ClusterInit is cluster:init.
 func ClusterInit(ctx context.Context, o ClusterInitOptions) error {
-	return within(ctx, settings(), func(ctx context.Context, s session.Options) error { return session.Init(ctx, s.Console, o.InitFlags) })
+	return within(ctx, settings(o), func(ctx context.Context, s session.Options) error { return session.Init(ctx, s.Console, o.InitFlags) })
+}
+
+// ClusterBackupOptions are the options of [ClusterBackup].
+type ClusterBackupOptions struct {
+	FileOptions
+	backup.BackupFlags
+	OutputOptions
+	LimitOptions
+}
+
+// ClusterBackup is cluster:backup.
+func ClusterBackup(ctx context.Context, o ClusterBackupOptions) error {
+	return withFlags(ctx, settings(o), backup.Backup, o.BackupFlags)
+}
+
+// ClusterRestoreOptions are the options of [ClusterRestore].
+type ClusterRestoreOptions struct {
+	FileOptions
+	backup.RestoreFlags
+	OutputOptions
+	LimitOptions
+}
+
+// ClusterRestore is cluster:restore.
+func ClusterRestore(ctx context.Context, o ClusterRestoreOptions) error {
+	return withFlags(ctx, settings(o), backup.Restore, o.RestoreFlags)
+}
+
+// ClusterCertsOptions are the options of [ClusterCerts].
+type ClusterCertsOptions struct {
+	FileOptions
+	backup.CertsFlags
+	OutputOptions
+	LimitOptions
+}
+
+// ClusterCerts is cluster:certs.
+func ClusterCerts(ctx context.Context, o ClusterCertsOptions) error {
+	return withFlags(ctx, settings(o), backup.Certs, o.CertsFlags)
+}
+
+// BackupVerifyOptions are the options of [BackupVerify].
+type BackupVerifyOptions struct {
+	backup.VerifyFlags
+	OutputOptions
+}
+
+// BackupVerify is backup:verify.
+func BackupVerify(ctx context.Context, o BackupVerifyOptions) error {
+	return withinFlags(ctx, settings(o), backup.Verify, o.VerifyFlags)
 }

@@ -3,6 +3,7 @@ package targets
 import (
 	"context"
 
+	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -15,9 +16,9 @@ type HostCheckOptions struct {
 
 // HostCheck is host:check. Its [Error] has the code 1 for warnings and 2 for errors.
 func HostCheck(ctx context.Context, o HostCheckOptions) error {
-	s := settings(o.FileOptions, o.OutputOptions)
+	s := settings(o)
 	s.Start = true
-	return within(ctx, s, func(ctx context.Context, s session.Options) error { return session.HostCheck(ctx, s, o.HostFlags) })
+	return withinFlags(ctx, s, session.HostCheck, o.HostFlags)
 }
 
 // HostPrepOptions are the options of [HostPrep].
@@ -29,9 +30,7 @@ type HostPrepOptions struct {
 
 // HostPrep is host:prep.
 func HostPrep(ctx context.Context, o HostPrepOptions) error {
-	return within(ctx, settings(o.FileOptions, o.OutputOptions), func(ctx context.Context, s session.Options) error {
-		return session.HostPrep(ctx, s, o.HostPrepFlags)
-	})
+	return withinFlags(ctx, settings(o), session.HostPrep, o.HostPrepFlags)
 }
 
 // HostRoleOptions are the options of [HostRole].
@@ -43,9 +42,7 @@ type HostRoleOptions struct {
 
 // HostRole is host:role.
 func HostRole(ctx context.Context, o HostRoleOptions) error {
-	return within(ctx, settings(o.FileOptions, o.OutputOptions), func(ctx context.Context, s session.Options) error {
-		return session.HostRole(ctx, s, o.HostRoleFlags)
-	})
+	return withinFlags(ctx, settings(o), session.HostRole, o.HostRoleFlags)
 }
 
 // HostTrialOptions are the options of [HostTrial].
@@ -58,7 +55,31 @@ type HostTrialOptions struct {
 
 // HostTrial is host:trial.
 func HostTrial(ctx context.Context, o HostTrialOptions) error {
-	s := settings(o.FileOptions, o.OutputOptions, o.LimitOptions)
+	s := settings(o)
 	s.Start, s.MakeKey = true, true
-	return within(ctx, s, func(ctx context.Context, s session.Options) error { return session.HostTrial(ctx, s, o.HostTrialFlags) })
+	return withinFlags(ctx, s, session.HostTrial, o.HostTrialFlags)
+}
+
+// LabStartOptions are the options of [LabStart]: there are none.
+type LabStartOptions struct{}
+
+// LabStart is lab:start.
+func LabStart(ctx context.Context, _ LabStartOptions) error {
+	return ended(console.New(false), session.Interrupted(ctx, session.LabStart(ctx)))
+}
+
+// LabStatusOptions are the options of [LabStatus].
+type LabStatusOptions struct{ session.LabStatusFlags }
+
+// LabStatus is lab:status.
+func LabStatus(ctx context.Context, o LabStatusOptions) error {
+	return ended(console.New(o.JSON), session.LabStatus(ctx, o.LabStatusFlags))
+}
+
+// LabStopOptions are the options of [LabStop]: there are none.
+type LabStopOptions struct{}
+
+// LabStop is lab:stop.
+func LabStop(ctx context.Context, _ LabStopOptions) error {
+	return ended(console.New(false), session.LabStop(ctx))
 }

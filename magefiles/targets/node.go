@@ -17,7 +17,7 @@ type NodeDrainOptions struct {
 
 // NodeDrain is node:drain.
 func NodeDrain(ctx context.Context, o NodeDrainOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeDrain, o.NodeFlags)
+	return withFlags(ctx, settings(o), session.NodeDrain, o.NodeFlags)
 }
 
 // NodeUncordonOptions are the options of [NodeUncordon].
@@ -31,7 +31,7 @@ type NodeUncordonOptions struct {
 // NodeUncordon is node:uncordon.
 func NodeUncordon(ctx context.Context, o NodeUncordonOptions) error {
 	flags := session.NodeFlags{ChangeFlags: session.ChangeFlags{NoWait: o.NoWait}, Node: o.Node}
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.NodeUncordon, flags)
+	return withFlags(ctx, settings(o), session.NodeUncordon, flags)
 }
 
 // NodeCycleOptions are the options of [NodeCycle].
@@ -44,7 +44,7 @@ type NodeCycleOptions struct {
 
 // NodeCycle is node:cycle.
 func NodeCycle(ctx context.Context, o NodeCycleOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeCycle, o.NodeCycleFlags)
+	return withFlags(ctx, settings(o), session.NodeCycle, o.NodeCycleFlags)
 }
 
 // NodeReplaceOptions are the options of [NodeReplace].
@@ -57,7 +57,7 @@ type NodeReplaceOptions struct {
 
 // NodeReplace is node:replace.
 func NodeReplace(ctx context.Context, o NodeReplaceOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeReplace, o.NodeReplaceFlags)
+	return withFlags(ctx, settings(o), session.NodeReplace, o.NodeReplaceFlags)
 }
 
 // NodeRemoveOptions are the options of [NodeRemove].
@@ -70,7 +70,7 @@ type NodeRemoveOptions struct {
 
 // NodeRemove is node:remove.
 func NodeRemove(ctx context.Context, o NodeRemoveOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions, o.LimitOptions), session.NodeRemove, o.NodeRemoveFlags)
+	return withFlags(ctx, settings(o), session.NodeRemove, o.NodeRemoveFlags)
 }
 
 // K3sUpgradeOptions are the options of [K3sUpgrade].
@@ -84,8 +84,7 @@ type K3sUpgradeOptions struct {
 
 // K3sUpgrade is k3s:upgrade.
 func K3sUpgrade(ctx context.Context, o K3sUpgradeOptions) error {
-	s := settings(o.FileOptions, o.ChartFlags, o.OutputOptions, o.LimitOptions)
-	return within(ctx, s, func(ctx context.Context, s session.Options) error { return upgrade.K3s(ctx, s, o.UpgradeFlags) })
+	return withinFlags(ctx, settings(o), upgrade.K3s, o.UpgradeFlags)
 }
 
 // TemplateListOptions are the options of [TemplateList].
@@ -96,7 +95,7 @@ type TemplateListOptions struct {
 
 // TemplateList is template:list.
 func TemplateList(ctx context.Context, o TemplateListOptions) error {
-	return with(ctx, settings(o.FileOptions, o.OutputOptions), session.TemplateList)
+	return with(ctx, settings(o), session.TemplateList)
 }
 
 // TemplatePruneOptions are the options of [TemplatePrune].
@@ -108,5 +107,31 @@ type TemplatePruneOptions struct {
 
 // TemplatePrune is template:prune.
 func TemplatePrune(ctx context.Context, o TemplatePruneOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.TemplatePrune, o.ChangeFlags)
+	return withFlags(ctx, settings(o), session.TemplatePrune, o.ChangeFlags)
+}
+
+// GPUListOptions are the options of [GPUList].
+type GPUListOptions struct {
+	FileOptions
+	session.HostFlags
+	OutputOptions
+}
+
+// GPUList is gpu:list.
+func GPUList(ctx context.Context, o GPUListOptions) error {
+	return withFlags(ctx, settings(o), session.GPUList, o.HostFlags)
+}
+
+// GPUVerifyOptions are the options of [GPUVerify].
+type GPUVerifyOptions struct {
+	FileOptions
+	session.GPUVerifyFlags
+	OutputOptions
+	LimitOptions
+	ReportOptions
+}
+
+// GPUVerify is gpu:verify.
+func GPUVerify(ctx context.Context, o GPUVerifyOptions) error {
+	return withReport(ctx, settings(o), "gpu:verify", session.GPUVerify, o.GPUVerifyFlags)
 }

@@ -3,6 +3,7 @@ package targets
 import (
 	"context"
 	"os/signal"
+	"reflect"
 	"syscall"
 	"time"
 
@@ -34,11 +35,11 @@ type ReportOptions struct {
 	Report string `help:"FILE: write a page about it here, for a browser, also if it fails"`
 }
 
-// settings collects shared options.
-func settings(shared ...any) session.Options {
+// settings collects what the options of a command share with others.
+func settings(of any) session.Options {
 	var o session.Options
-	for _, s := range shared {
-		switch s := s.(type) {
+	for i, all := 0, reflect.ValueOf(of); i < all.NumField(); i++ {
+		switch s := all.Field(i).Interface().(type) {
 		case FileOptions:
 			o.Spec = s.Spec
 		case OutputOptions:
@@ -65,9 +66,16 @@ func withFlags[F any](ctx context.Context, o session.Options, do func(*session.S
 	return with(ctx, o, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
 }
 
-// withReport is with for a command that leaves a page, if its options name one.
-func withReport(ctx context.Context, o session.Options, command string, do func(*session.Session, context.Context) error) error {
-	return within(ctx, o, func(ctx context.Context, o session.Options) error { return report.Do(ctx, o, command, do) })
+// withReport is withFlags for a command that leaves a page, if its options name one.
+func withReport[F any](ctx context.Context, o session.Options, command string, do func(*session.Session, context.Context, F) error, flags F) error {
+	return within(ctx, o, func(ctx context.Context, o session.Options) error {
+		return report.Do(ctx, o, command, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
+	})
+}
+
+// withinFlags is within for a command with flags of its own.
+func withinFlags[F any](ctx context.Context, o session.Options, do func(context.Context, session.Options, F) error, flags F) error {
+	return within(ctx, o, func(ctx context.Context, o session.Options) error { return do(ctx, o, flags) })
 }
 
 // within is with for functions that open their own sessions. SIGTERM works like Ctrl-C.

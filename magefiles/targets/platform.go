@@ -3,7 +3,9 @@ package targets
 import (
 	"context"
 
+	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/internal/session/gitops"
 )
 
 // PlatformPasswordsOptions are the options of [PlatformPasswords].
@@ -15,7 +17,7 @@ type PlatformPasswordsOptions struct {
 
 // PlatformPasswords is platform:passwords.
 func PlatformPasswords(ctx context.Context, o PlatformPasswordsOptions) error {
-	return withFlags(ctx, settings(o.FileOptions, o.OutputOptions), session.Passwords, o.PasswordsFlags)
+	return withFlags(ctx, settings(o), session.Passwords, o.PasswordsFlags)
 }
 
 // HubOpenOptions are the options of [HubOpen].
@@ -26,7 +28,7 @@ type HubOpenOptions struct {
 
 // HubOpen is hub:open.
 func HubOpen(ctx context.Context, o HubOpenOptions) error {
-	return withFlags(ctx, settings(o.FileOptions), session.HubOpen, o.HubOpenFlags)
+	return withFlags(ctx, settings(o), session.HubOpen, o.HubOpenFlags)
 }
 
 // HubVerifyOptions are the options of [HubVerify].
@@ -40,10 +42,7 @@ type HubVerifyOptions struct {
 
 // HubVerify is hub:verify.
 func HubVerify(ctx context.Context, o HubVerifyOptions) error {
-	s := settings(o.FileOptions, o.OutputOptions, o.LimitOptions, o.ReportOptions)
-	return withReport(ctx, s, "hub:verify", func(s *session.Session, ctx context.Context) error {
-		return session.HubVerify(s, ctx, o.HubVerifyFlags)
-	})
+	return withReport(ctx, settings(o), "hub:verify", session.HubVerify, o.HubVerifyFlags)
 }
 
 // HubProfilesOptions are the options of [HubProfiles].
@@ -54,11 +53,62 @@ type HubProfilesOptions struct {
 
 // HubProfiles is hub:profiles.
 func HubProfiles(ctx context.Context, o HubProfilesOptions) error {
-	return within(ctx, settings(o.FileOptions, o.OutputOptions), func(_ context.Context, o session.Options) error {
+	return within(ctx, settings(o), func(_ context.Context, o session.Options) error {
 		s, err := session.Load(o)
 		if err != nil {
 			return err
 		}
 		return session.HubProfiles(s)
 	})
+}
+
+// FleetLintOptions are the options of [FleetLint]; lists are separated by commas.
+type FleetLintOptions struct{ gitops.LintFlags }
+
+// FleetLint is fleet:lint.
+func FleetLint(ctx context.Context, o FleetLintOptions) error {
+	return ended(console.New(o.JSON), gitops.Lint(ctx, o.LintFlags))
+}
+
+// FleetRenderOptions are the options of [FleetRender].
+type FleetRenderOptions struct {
+	FileOptions
+	Charts string `help:"FOLDER: take charts from here before any repository"`
+	session.FleetRenderFlags
+}
+
+// FleetRender is fleet:render.
+func FleetRender(ctx context.Context, o FleetRenderOptions) error {
+	s := settings(o)
+	s.Charts = o.Charts
+	return withinFlags(ctx, s, session.FleetRender, o.FleetRenderFlags)
+}
+
+// FleetPushOptions are the options of [FleetPush].
+type FleetPushOptions struct {
+	FileOptions
+	Charts string `help:"FOLDER: take charts from here before any repository"`
+	session.FleetPushFlags
+	LimitOptions
+}
+
+// FleetPush is fleet:push.
+func FleetPush(ctx context.Context, o FleetPushOptions) error {
+	s := settings(o)
+	s.Charts = o.Charts
+	return withFlags(ctx, s, session.FleetPush, o.FleetPushFlags)
+}
+
+// FleetStatusOptions are the options of [FleetStatus].
+type FleetStatusOptions struct {
+	FileOptions
+	gitops.StatusFlags
+	OutputOptions
+}
+
+// FleetStatus is fleet:status.
+func FleetStatus(ctx context.Context, o FleetStatusOptions) error {
+	s := settings(o)
+	s.Timeout = o.Timeout
+	return withFlags(ctx, s, gitops.Status, o.StatusFlags)
 }

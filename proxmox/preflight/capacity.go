@@ -221,30 +221,28 @@ func (s *seen) starting(w *Want, host string) (need proxmox.Size, vms []VM) {
 // checkStart compares the memory that machines with GPUs pin at start with the memory that is free
 // now. A start that waits for memory "times out", after 30 s, or a second per GiB above 30, times
 // four (qemu-server, PVE/QemuServer/Helpers.pm, config_aware_timeout).
-func checkStart(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		need, vms := s.starting(w, h.Name)
-		var names []string
-		var longest VM
-		for _, vm := range vms {
-			names = append(names, vm.Name)
-			if vm.Memory > longest.Memory {
-				longest = vm
-			}
+func checkStart(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	need, vms := s.starting(w, h.Name)
+	var names []string
+	var longest VM
+	for _, vm := range vms {
+		names = append(names, vm.Name)
+		if vm.Memory > longest.Memory {
+			longest = vm
 		}
-		l := s.load(w, h.Name)
-		switch {
-		case need == 0 || s.residents.err == nil && l.total > 0 && l.ours+l.others > l.total: // PX21 reports it
-			return nil
-		case seen.status.err != nil:
-			return []Finding{notSeen(h.Name, seen.status.err)}
-		case need <= seen.status.is.Available:
-			return nil
-		}
-		limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
-		return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s is free on %s now; Proxmox gives %s %s to start",
-			several(names), need.About(), seen.status.is.Available.About(), l.total.About(), h.Name, longest.Name, limit)}
-	})
+	}
+	l := s.load(w, h.Name)
+	switch {
+	case need == 0 || s.residents.err == nil && l.total > 0 && l.ours+l.others > l.total: // PX21 reports it
+		return nil
+	case seen.status.err != nil:
+		return []Finding{notSeen(h.Name, seen.status.err)}
+	case need <= seen.status.is.Available:
+		return nil
+	}
+	limit := proxmox.StartTimeout(longest.Memory, longest.GPUs.Count, len(longest.NICs), longest.RootOnly["hugepages"] != "")
+	return []Finding{odd(h.Name, zfsCure(seen), "starting %s pins %s of memory, and %s of %s is free on %s now; Proxmox gives %s %s to start",
+		several(names), need.About(), seen.status.is.Available.About(), l.total.About(), h.Name, longest.Name, limit)}
 }
 
 // zfsCure says how to shrink ZFS's cache, which usually uses the memory that no guest has.

@@ -12,16 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// eachWithGPUs calls find for each host that provides GPUs.
-func eachWithGPUs(w *Want, s *seen, find func(Host, *hostSeen) []Finding) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		if len(w.gpus(h.Name)) == 0 {
-			return nil
-		}
-		return find(h, seen)
-	})
-}
-
 // named lists the cards that VMs request by address, or by an existing mapping, each with the VMs
 // that request it.
 func named(vms []VM, mappings []pci.MappingState, host string) map[proxmox.PCIAddress]string {
@@ -43,13 +33,8 @@ func named(vms []VM, mappings []pci.MappingState, host string) map[proxmox.PCIAd
 // prepare PCI pass-through, IOMMU not present", and all devices of a group go to one VM
 // (pve-common, PVE/SysFSTools.pm, pci_dev_group_bind_to_vfio). PX4 counts the cards for VMs that
 // accept any.
-func checkIOMMU(w *Want, s *seen) []Finding {
-	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.cards.err != nil {
-			return []Finding{notSeen(h.Name, seen.cards.err)}
-		}
-		return passable(w, h, seen)
-	})
+func checkIOMMU(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	return passable(w, h, seen)
 }
 
 // passable checks the requested cards of a host, or all of its cards if the IOMMU is off.
@@ -83,25 +68,20 @@ func addresses(cards []pci.GPU) string {
 // checkMappings asks Proxmox whether mappings fit the hardware. Otherwise a start fails with "PCI
 // device mapping invalid (hardware probably changed)" (pve-guest-common, PVE/Mapping/PCI.pm,
 // assert_valid; GET /cluster/mapping/pci?check-node=).
-func checkMappings(w *Want, s *seen) []Finding {
-	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.mappings.err != nil {
-			return []Finding{notSeen(h.Name, seen.mappings.err)}
+func checkMappings(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	var out []Finding
+	for _, vm := range w.gpus(h.Name) {
+		for _, id := range vm.GPUs.Mappings {
+			out = append(out, namedMapping(h.Name, vm, id, seen.mappings.is, s.ledger.is)...)
 		}
-		var out []Finding
-		for _, vm := range w.gpus(h.Name) {
-			for _, id := range vm.GPUs.Mappings {
-				out = append(out, namedMapping(h.Name, vm, id, seen.mappings.is, s.ledger.is)...)
-			}
+	}
+	for _, m := range seen.mappings.is {
+		if w.Mappings == nil || !w.Mappings(m.ID, m.Description) || len(m.Problems) == 0 || !devicesOn(m, h.Name) {
+			continue
 		}
-		for _, m := range seen.mappings.is {
-			if w.Mappings == nil || !w.Mappings(m.ID, m.Description) || len(m.Problems) == 0 || !devicesOn(m, h.Name) {
-				continue
-			}
-			out = append(out, odd(m.ID, "cluster:up recreates it from what the host reports", "mapping %s does not fit the hardware of %s: %s", m.ID, h.Name, strings.Join(m.Problems, "; ")))
-		}
-		return out
-	})
+		out = append(out, odd(m.ID, "cluster:up recreates it from what the host reports", "mapping %s does not fit the hardware of %s: %s", m.ID, h.Name, strings.Join(m.Problems, "; ")))
+	}
+	return out
 }
 
 func devicesOn(m pci.MappingState, host string) bool {
@@ -138,8 +118,10 @@ func checkCards(w *Want, s *seen) []Finding {
 	if s.ledger.is == nil {
 		return each(w, s, func(Host, *hostSeen) []Finding { return nil })
 	}
-	out := eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
+	out := each(w, s, func(h Host, seen *hostSeen) []Finding {
 		switch {
+		case len(w.gpus(h.Name)) == 0:
+			return nil
 		case len(passable(w, h, seen)) > 0: // PX3 reports it
 			return nil
 		case w.Place != nil:
@@ -299,36 +281,31 @@ func checkMachines(w *Want, s *seen) []Finding {
 // checkDriver checks whether a driver supports the cards. Otherwise the guest boots normally, and
 // its driver says "not supported by the NVIDIA 535.x driver release" (NVIDIA's list of supported
 // products, embedded in package nvidia).
-func checkDriver(w *Want, s *seen) []Finding {
-	return eachWithGPUs(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.cards.err != nil {
-			return []Finding{notSeen(h.Name, seen.cards.err)}
+func checkDriver(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	ids, unknown := candidates(w, s.ledger.is, s.marked.is, seen, h.Name)
+	if len(ids) == 0 {
+		return nil
+	}
+	var out []Finding
+	_, _, err := nvidia.SelectDriverBranch(ids, *w.Driver)
+	if err != nil && eachHasDriver(w, h.Name, ids) { // nodes have drivers of their own
+		err = nil
+	}
+	var no *nvidia.BranchError
+	switch {
+	case errors.As(err, &no):
+		what := "no NVIDIA driver fits the cards"
+		if no.Asked != "" {
+			what = "NVIDIA driver " + no.Asked + " does not fit the cards"
 		}
-		ids, unknown := candidates(w, s.ledger.is, s.marked.is, seen, h.Name)
-		if len(ids) == 0 {
-			return nil
-		}
-		var out []Finding
-		_, _, err := nvidia.SelectDriverBranch(ids, *w.Driver)
-		if err != nil && eachHasDriver(w, h.Name, ids) { // nodes have drivers of their own
-			err = nil
-		}
-		var no *nvidia.BranchError
-		switch {
-		case errors.As(err, &no):
-			what := "no NVIDIA driver fits the cards"
-			if no.Asked != "" {
-				what = "NVIDIA driver " + no.Asked + " does not fit the cards"
-			}
-			out = append(out, wrong(h.Name, no.Do, "%s of %s: %s", what, h.Name, no.Why))
-		case err != nil:
-			out = append(out, notSeen(h.Name, err))
-		}
-		for _, g := range unknown {
-			out = append(out, odd(g.Address.Whole().String(), "if it is newer than "+nvidia.LifecycleDate+", pin a branch that knows it: nvidia.driver.branch", "%s (%s, %s) on %s is not in our table of cards, so the driver may not support it", g.Address, g.ID(), g.Name, h.Name))
-		}
-		return out
-	})
+		out = append(out, wrong(h.Name, no.Do, "%s of %s: %s", what, h.Name, no.Why))
+	case err != nil:
+		out = append(out, notSeen(h.Name, err))
+	}
+	for _, g := range unknown {
+		out = append(out, odd(g.Address.Whole().String(), "if it is newer than "+nvidia.LifecycleDate+", pin a branch that knows it: nvidia.driver.branch", "%s (%s, %s) on %s is not in our table of cards, so the driver may not support it", g.Address, g.ID(), g.Name, h.Name))
+	}
+	return out
 }
 
 // eachHasDriver reports whether every VM of a host may get cards that a driver supports, if not the

@@ -27,6 +27,10 @@ type check struct {
 	brief     bool             // runs also when nothing is created
 	asked     func(*Want) bool // whether the check applies; nil: always
 	find      func(*Want, *seen) []Finding
+	// Or it is made for every host that answers, of those with GPUs if it is about them.
+	host func(*Want, *seen, Host, *hostSeen) []Finding
+	fact func(*hostSeen) error // why what it judges is not known; nil: it says so itself
+	gpus bool
 }
 
 // checks lists all checks, in the order in which a person would fix what they find.
@@ -45,7 +49,7 @@ func checks() []check {
 			when: "a privilege is missing; a VM needs an option that only root@pam can set, or has a PCI device by its address; the token may not set tags, or probably not (!)"},
 		{id: "token", title: "the token does not expire soon, and is not root's", find: checkToken,
 			when: "it expires within two weeks (!); it is root's (!)"},
-		{id: "clock", title: "hosts and this machine agree on the time", find: checkClocks,
+		{id: "clock", title: "hosts and this machine agree on the time", host: checkClocks, fact: func(h *hostSeen) error { return h.skew.err },
 			when: "more than 30 s apart (!)"},
 		{id: "name", title: "no other VM has the name of one of ours", brief: true, find: checkNames,
 			when: "one has"},
@@ -53,35 +57,35 @@ func checks() []check {
 			when: "one is taken, possibly by a VM that the token may not see"},
 		{id: "stub", title: "no VM is left incomplete", find: checkStubs,
 			when: "an interrupted create left a nameless, locked VM (!); only root can remove it"},
-		{id: "storage", title: "storages exist, are active, and have room", brief: true, find: checkStorages,
+		{id: "storage", title: "storages exist, are active, and have room", brief: true, host: checkStorages, fact: func(h *hostSeen) error { return h.storages.err },
 			when: "one is missing, disabled, not for this host, unreachable or full; less than 5 % is free (!)"},
-		{id: "PX14", title: "storages take the content they are used for", brief: true, find: checkContents,
+		{id: "PX14", title: "storages take the content they are used for", brief: true, host: checkContents, fact: func(h *hostSeen) error { return h.storages.err },
 			when: "the content type ‘iso’, ‘import’ or ‘images’ is missing; no disk can be created on the storage"},
-		{id: "clone", title: "machines can be cloned from their template", asked: cloned, find: checkClones,
+		{id: "clone", title: "machines can be cloned from their template", asked: cloned, host: checkClones,
 			when: "‘image.template’ is missing or unusable; a machine's storage cannot have clones of it ([templates.md](templates.md#linked-or-whole))"},
-		{id: "network", title: "bridges exist and carry the VLANs", find: checkNetworks,
+		{id: "network", title: "bridges exist and carry the VLANs", host: checkNetworks,
 			when: "the bridge is missing, down, or no bridge; it or the VNet does not carry the VLAN (sometimes !); an MTU larger than the bridge's, or one that the bridge does not state (!)"},
 		{id: "address", title: "nobody has an address or MAC that is meant for us", asked: addressed, find: checkAddresses,
 			when: "a host, another VM or container, or another cluster has it; something answers there; for the VIP and the load balancer of a cluster that exists (!)"},
-		{id: "cpu", title: "no VM has more cores than its host", find: checkCores,
+		{id: "cpu", title: "no VM has more cores than its host", host: checkCores,
 			when: "one has: Proxmox does not start it"},
 		{id: "PX21", title: "memory and disks are not overcommitted", find: checkPromises,
 			when: "our VMs and the others that run need more memory than the host has (! if no VM with a GPU has to start); disks may grow beyond the pool (!), or take more than is free at once"},
-		{id: "PX6", title: "machines with GPUs find their memory free when they start", asked: gpus, find: checkStart,
+		{id: "PX6", title: "machines with GPUs find their memory free when they start", asked: gpus, host: checkStart,
 			when: "less is free now than they pin (!): ZFS's cache shrinks slowly"},
-		{id: "PX3", title: "the IOMMU is on and cards have IOMMU groups of their own", asked: gpus, find: checkIOMMU,
+		{id: "PX3", title: "the IOMMU is on and cards have IOMMU groups of their own", asked: gpus, gpus: true, host: checkIOMMU, fact: func(h *hostSeen) error { return h.cards.err },
 			when: "no card has a group; a requested card shares its group with another kind of device"},
-		{id: "PX2", title: "resource mappings fit the hardware", asked: gpus, find: checkMappings,
+		{id: "PX2", title: "resource mappings fit the hardware", asked: gpus, gpus: true, host: checkMappings, fact: func(h *hostSeen) error { return h.mappings.err },
 			when: "one that the file names is missing, was made for other hardware, or holds no whole NVIDIA card; one of ours was (!), which ‘cluster:up’ recreates"},
 		{id: "PX4", title: "no card is assigned twice, and there are enough", asked: gpus, find: checkCards,
 			when: "another VM or a container claims the card, running or not; a host has fewer cards than requested; an IOMMU group would be divided; no driver supports all cards of a node"},
 		{id: "PX7", title: "machines with GPUs have q35, OVMF and the host's CPU", asked: gpus, find: checkMachines,
 			when: "another machine type; SeaBIOS (!); another CPU type (!)"},
-		{id: "PX9", title: "the host does not use the cards", asked: gpus, find: checkDrivers,
+		{id: "PX9", title: "the host does not use the cards", asked: gpus, gpus: true, host: checkDrivers, fact: func(h *hostSeen) error { return h.probe.err },
 			when: "over SSH: a driver of the host holds the GPU, or another function of the card (!), or the host's console is on it (!)"},
-		{id: "PX19", title: "the host loads no module that its kernel lacks", asked: gpus, find: checkModules,
+		{id: "PX19", title: "the host loads no module that its kernel lacks", asked: gpus, gpus: true, host: checkModules, fact: func(h *hostSeen) error { return h.probe.err },
 			when: "over SSH: ‘vfio_virqfd’, from guides older than kernel 6.2 (!)"},
-		{id: "N1", title: "there is a driver for the cards", asked: driver, find: checkDriver,
+		{id: "N1", title: "there is a driver for the cards", asked: driver, gpus: true, host: checkDriver, fact: func(h *hostSeen) error { return h.cards.err },
 			when: "the branch or flavour in the file does not fit the chip, or is no longer supported; a card is not in our table (!)"},
 		{id: "N7", title: "that driver has modules for the machines' kernel", asked: driver, find: checkPrebuilt,
 			when: "with ‘mode: prebuilt’, the release is not known to have signed modules for each kernel (!)"},
@@ -105,7 +109,7 @@ func Check(ctx context.Context, c *proxmox.Client, w Want, o Options) (*Report, 
 			continue
 		}
 		r.Checks++
-		found := once(c.find(&w, s))
+		found := once(c.judge(&w, s))
 		if len(found) == 0 {
 			found = []Finding{{Verdict: OK}}
 		}
@@ -115,6 +119,24 @@ func Check(ctx context.Context, c *proxmox.Client, w Want, o Options) (*Report, 
 		}
 	}
 	return r, nil
+}
+
+// judge returns what the check finds.
+func (c check) judge(w *Want, s *seen) []Finding {
+	if c.host == nil {
+		return c.find(w, s)
+	}
+	return each(w, s, func(h Host, seen *hostSeen) []Finding {
+		if c.gpus && len(w.gpus(h.Name)) == 0 {
+			return nil
+		}
+		if c.fact != nil {
+			if err := c.fact(seen); err != nil {
+				return []Finding{notSeen(h.Name, err)}
+			}
+		}
+		return c.host(w, s, h, seen)
+	})
 }
 
 // each calls find for every host that answers.

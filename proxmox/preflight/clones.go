@@ -13,41 +13,39 @@ import (
 
 // checkClones checks whether the missing machines can be cloned to their storages. A whole
 // copy is fine; it counts among the disks, and the finding says why.
-func checkClones(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		var refused *api.Error
-		switch err := seen.clones.err; {
-		case errors.As(err, &refused):
-			return []Finding{notSeen(h.Name, err)}
-		case err != nil:
-			evidence, cure, _ := strings.Cut(err.Error(), "\n")
-			return []Finding{{Subject: h.Name, Verdict: Error, Evidence: evidence, Cure: strings.TrimSpace(cure), Err: err}}
+func checkClones(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	var refused *api.Error
+	switch err := seen.clones.err; {
+	case errors.As(err, &refused):
+		return []Finding{notSeen(h.Name, err)}
+	case err != nil:
+		evidence, cure, _ := strings.Cut(err.Error(), "\n")
+		return []Finding{{Subject: h.Name, Verdict: Error, Evidence: evidence, Cure: strings.TrimSpace(cure), Err: err}}
+	}
+	alike, order := map[proxmox.Cloning][]string{}, []proxmox.Cloning{}
+	for _, name := range slices.Sorted(maps.Keys(seen.clones.is)) {
+		c := seen.clones.is[name]
+		if c.Way == proxmox.NoClone && !seen.takesDisk(w, name) {
+			continue // the checks of the storages say why
 		}
-		alike, order := map[proxmox.Cloning][]string{}, []proxmox.Cloning{}
-		for _, name := range slices.Sorted(maps.Keys(seen.clones.is)) {
-			c := seen.clones.is[name]
-			if c.Way == proxmox.NoClone && !seen.takesDisk(w, name) {
-				continue // the checks of the storages say why
-			}
-			if alike[c] == nil {
-				order = append(order, c)
-			}
-			alike[c] = append(alike[c], name)
+		if alike[c] == nil {
+			order = append(order, c)
 		}
-		var out []Finding
-		for _, c := range order {
-			names := several(alike[c])
-			switch {
-			case c.Way == proxmox.NoClone:
-				out = append(out, wrong(h.Name, c.Cure, "no clone on %s can be made of the template, for %s: %s", h.Name, names, c.Why))
-			case c.Way == proxmox.WholeClone && c.Size > 0:
-				out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole, %s each time, for %s: %s", h.Name, c.Size.About(), names, c.Why)})
-			case c.Way == proxmox.WholeClone:
-				out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole for %s: %s", h.Name, names, c.Why)})
-			}
+		alike[c] = append(alike[c], name)
+	}
+	var out []Finding
+	for _, c := range order {
+		names := several(alike[c])
+		switch {
+		case c.Way == proxmox.NoClone:
+			out = append(out, wrong(h.Name, c.Cure, "no clone on %s can be made of the template, for %s: %s", h.Name, names, c.Why))
+		case c.Way == proxmox.WholeClone && c.Size > 0:
+			out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole, %s each time, for %s: %s", h.Name, c.Size.About(), names, c.Why)})
+		case c.Way == proxmox.WholeClone:
+			out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole for %s: %s", h.Name, names, c.Why)})
 		}
-		return out
-	})
+	}
+	return out
 }
 
 // takesDisk reports whether the storage of a VM's first disk could have it.

@@ -74,39 +74,32 @@ func checkVersion(w *Want, s *seen) []Finding {
 const skewed = 30 * time.Second
 
 // checkClocks compares the hosts' clocks with the local one (pve-manager, PVE/API2/Nodes.pm, time).
-func checkClocks(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.skew.err != nil {
-			return []Finding{notSeen(h.Name, seen.skew.err)}
+func checkClocks(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	if skew := seen.skew.is; skew.Abs() > skewed {
+		where := "ahead of"
+		if skew < 0 {
+			where = "behind"
 		}
-		if skew := seen.skew.is; skew.Abs() > skewed {
-			where := "ahead of"
-			if skew < 0 {
-				where = "behind"
-			}
-			return []Finding{odd(h.Name, "see with timedatectl which of the two is wrong; on the host: `systemctl restart chrony`", "the clock of %s is %s %s this machine's: VMs start with it, and certificates are refused",
-				h.Name, skew.Abs().Round(time.Second), where)}
-		}
-		return nil
-	})
+		return []Finding{odd(h.Name, "see with timedatectl which of the two is wrong; on the host: `systemctl restart chrony`", "the clock of %s is %s %s this machine's: VMs start with it, and certificates are refused",
+			h.Name, skew.Abs().Round(time.Second), where)}
+	}
+	return nil
 }
 
 // checkCores finds VMs with more cores than their host, which Proxmox does not start: "MAX n vcpus
 // allowed per VM on this node" (qemu-server, PVE/QemuServer.pm).
-func checkCores(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		cpus := seen.cpus(s, h.Name)
-		if cpus == 0 {
-			return []Finding{notSeen(h.Name, seen.whyNoFigures(h.Name))}
+func checkCores(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	cpus := seen.cpus(s, h.Name)
+	if cpus == 0 {
+		return []Finding{notSeen(h.Name, seen.whyNoFigures(h.Name))}
+	}
+	var out []Finding
+	for _, vm := range w.on(h.Name) {
+		if vm.Cores > cpus {
+			out = append(out, wrong(vm.Name, fmt.Sprintf("write cores: %d or less", cpus), "%s has %d cores in the file and %s has %d: Proxmox starts no such VM", vm.Name, vm.Cores, h.Name, cpus))
 		}
-		var out []Finding
-		for _, vm := range w.on(h.Name) {
-			if vm.Cores > cpus {
-				out = append(out, wrong(vm.Name, fmt.Sprintf("write cores: %d or less", cpus), "%s has %d cores in the file and %s has %d: Proxmox starts no such VM", vm.Name, vm.Cores, h.Name, cpus))
-			}
-		}
-		return out
-	})
+	}
+	return out
 }
 
 // cpus returns how many logical CPUs a host has, or 0 if that is unknown.

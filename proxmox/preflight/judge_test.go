@@ -112,10 +112,10 @@ func TestFullIsNoRoomForWhatIsMade(t *testing.T) {
 	use := func(content string) *Want {
 		return &Want{Hosts: []Host{{Name: "pve1", Storages: []StorageUse{{Storage: "local", Content: "iso"}, {Storage: "local", Content: content}}}}}
 	}
-	assert.Equal(t, Warning, checkStorages(use("iso"), s)[0].Verdict)
-	assert.Equal(t, Error, checkStorages(use("images"), s)[0].Verdict)
+	assert.Equal(t, Warning, check{host: checkStorages}.judge(use("iso"), s)[0].Verdict)
+	assert.Equal(t, Error, check{host: checkStorages}.judge(use("images"), s)[0].Verdict)
 	s.brief = true
-	assert.Equal(t, Warning, checkStorages(use("images"), s)[0].Verdict)
+	assert.Equal(t, Warning, check{host: checkStorages}.judge(use("images"), s)[0].Verdict)
 }
 
 // TestVLANsFindTheirWay: which bridges carry a VLAN. TestNetworksOfHosts of sim/pvesim has what a

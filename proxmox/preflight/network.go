@@ -36,29 +36,27 @@ func plugs(vms []VM) []plug {
 
 // checkNetworks checks whether VMs can join the networks that they want. Proxmox checks that only
 // at start: "bridge 'vmbr9' does not exist" (pve-common, PVE/Network.pm, tap_plug).
-func checkNetworks(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		all := seen.bridges
-		switch {
-		case all.err != nil:
-			return []Finding{notSeen(h.Name, all.err)}
-		case len(all.is) == 0:
-			return []Finding{notSeen(h.Name, fmt.Errorf("host %s shows no bridge: the token may not see them; grant it SDN.Use on /sdn/zones/localnetwork", h.Name))}
+func checkNetworks(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	all := seen.bridges
+	switch {
+	case all.err != nil:
+		return []Finding{notSeen(h.Name, all.err)}
+	case len(all.is) == 0:
+		return []Finding{notSeen(h.Name, fmt.Errorf("host %s shows no bridge: the token may not see them; grant it SDN.Use on /sdn/zones/localnetwork", h.Name))}
+	}
+	var names []string
+	for _, b := range all.is {
+		names = append(names, b.Name)
+	}
+	var out []Finding
+	for _, p := range plugs(w.on(h.Name)) {
+		if i := slices.Index(names, p.nic.Bridge); i >= 0 {
+			out = append(out, p.into(h.Name, all.is[i], all.is)...)
+			continue
 		}
-		var names []string
-		for _, b := range all.is {
-			names = append(names, b.Name)
-		}
-		var out []Finding
-		for _, p := range plugs(w.on(h.Name)) {
-			if i := slices.Index(names, p.nic.Bridge); i >= 0 {
-				out = append(out, p.into(h.Name, all.is[i], all.is)...)
-				continue
-			}
-			out = append(out, p.nowhere(h.Name, names, s))
-		}
-		return out
-	})
+		out = append(out, p.nowhere(h.Name, names, s))
+	}
+	return out
 }
 
 // vlanOf is a VLAN interface of another, and noBridge are usual names of other interfaces of hosts:

@@ -47,80 +47,70 @@ func (h Host) room(storage string) proxmox.Size {
 
 // checkStorages checks whether storages exist and have enough free space. Proxmox lists only those
 // that the token may see (pve-manager, PVE/API2/Storage/Status.pm).
-func checkStorages(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.storages.err != nil {
-			return []Finding{notSeen(h.Name, seen.storages.err)}
+func checkStorages(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	var names []string
+	for _, st := range seen.storages.is {
+		names = append(names, st.Name)
+	}
+	if len(names) == 0 {
+		return []Finding{wrong(h.Name, "grant it Datastore.Audit on /storage", "host %s shows no storage at all: the token may not see them", h.Name)}
+	}
+	var out []Finding
+	told := map[string]bool{}
+	for _, u := range h.Storages {
+		st := seen.storage(u.Storage)
+		if told[u.Storage] && st != nil {
+			continue
 		}
-		var names []string
-		for _, st := range seen.storages.is {
-			names = append(names, st.Name)
-		}
-		if len(names) == 0 {
-			return []Finding{wrong(h.Name, "grant it Datastore.Audit on /storage", "host %s shows no storage at all: the token may not see them", h.Name)}
-		}
-		var out []Finding
-		told := map[string]bool{}
-		for _, u := range h.Storages {
-			st := seen.storage(u.Storage)
-			if told[u.Storage] && st != nil {
-				continue
+		told[u.Storage] = true
+		switch {
+		case st == nil:
+			out = append(out, wrong(u.Storage, fmt.Sprintf("name one of them, or create it (pvesm add); if it exists, the token may not see it, which needs Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
+		case !st.Enabled && !st.Active:
+			out = append(out, wrong(u.Storage, fmt.Sprintf("name a storage of %s, or let it have this one (pvesm set %s --nodes LIST); if it is disabled: `pvesm set %s --disable 0`", h.Name, printable.Word(u.Storage), printable.Word(u.Storage)),
+				"storage %q, for %s, is disabled, or is not one of %s", u.Storage, u.Why, h.Name))
+		case !st.Active:
+			out = append(out, wrong(u.Storage, "its server is away, or its pool or volume group is not there: `pvesm status --storage "+u.Storage+"`", "storage %q on %s does not answer", u.Storage, h.Name))
+		case st.Total > 0 && st.Free < h.room(u.Storage):
+			say := wrong
+			if s.brief {
+				say = odd // nothing is created
 			}
-			told[u.Storage] = true
-			switch {
-			case st == nil:
-				out = append(out, wrong(u.Storage, fmt.Sprintf("name one of them, or create it (pvesm add); if it exists, the token may not see it, which needs Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
-			case !st.Enabled && !st.Active:
-				out = append(out, wrong(u.Storage, fmt.Sprintf("name a storage of %s, or let it have this one (pvesm set %s --nodes LIST); if it is disabled: `pvesm set %s --disable 0`", h.Name, printable.Word(u.Storage), printable.Word(u.Storage)),
-					"storage %q, for %s, is disabled, or is not one of %s", u.Storage, u.Why, h.Name))
-			case !st.Active:
-				out = append(out, wrong(u.Storage, "its server is away, or its pool or volume group is not there: `pvesm status --storage "+u.Storage+"`", "storage %q on %s does not answer", u.Storage, h.Name))
-			case st.Total > 0 && st.Free < h.room(u.Storage):
-				say := wrong
-				if s.brief {
-					say = odd // nothing is created
-				}
-				out = append(out, say(u.Storage, "remove unneeded data, or name another storage", "storage %q on %s is full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
-			case st.Total > 0 && st.Free < st.Total/20:
-				out = append(out, odd(u.Storage, "remove unneeded data: a thin disk without room stops its VM", "storage %q on %s is nearly full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
-			}
+			out = append(out, say(u.Storage, "remove unneeded data, or name another storage", "storage %q on %s is full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
+		case st.Total > 0 && st.Free < st.Total/20:
+			out = append(out, odd(u.Storage, "remove unneeded data: a thin disk without room stops its VM", "storage %q on %s is nearly full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
 		}
-		return out
-	})
+	}
+	return out
 }
 
 // checkContents checks whether storages accept the content that they must hold. Proxmox refuses an
 // upload or an import elsewhere, and never accepts an upload of snippets (pve-storage,
 // PVE/API2/Storage/Status.pm, upload).
-func checkContents(w *Want, s *seen) []Finding {
-	return each(w, s, func(h Host, seen *hostSeen) []Finding {
-		if seen.storages.err != nil {
-			return []Finding{notSeen(h.Name, seen.storages.err)}
+func checkContents(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+	var out []Finding
+	lacks := map[string][]string{}
+	for _, u := range h.Storages { // the command replaces the list, so it names all content that is wanted
+		st := seen.storage(u.Storage)
+		if why, cure := noDisks(st, u); why != "" {
+			out = append(out, wrong(u.Storage, cure, "%s; it is named for %s", why, u.Why))
+			continue
 		}
-		var out []Finding
-		lacks := map[string][]string{}
-		for _, u := range h.Storages { // the command replaces the list, so it names all content that is wanted
-			st := seen.storage(u.Storage)
-			if why, cure := noDisks(st, u); why != "" {
-				out = append(out, wrong(u.Storage, cure, "%s; it is named for %s", why, u.Why))
-				continue
-			}
-			if st != nil && !slices.Contains(st.Content, u.Content) && !slices.Contains(lacks[u.Storage], u.Content) {
-				lacks[u.Storage] = append(lacks[u.Storage], u.Content)
-			}
+		if st != nil && !slices.Contains(st.Content, u.Content) && !slices.Contains(lacks[u.Storage], u.Content) {
+			lacks[u.Storage] = append(lacks[u.Storage], u.Content)
 		}
-		told := map[string]bool{}
-		for _, u := range h.Storages {
-			key := u.Storage + "/" + u.Content
-			if told[key] || !slices.Contains(lacks[u.Storage], u.Content) {
-				continue
-			}
-			told[key] = true
-			out = append(out, wrong(u.Storage, contentCure(*seen.storage(u.Storage), u.Content, lacks[u.Storage]),
-				"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Why))
+	}
+	told := map[string]bool{}
+	for _, u := range h.Storages {
+		key := u.Storage + "/" + u.Content
+		if told[key] || !slices.Contains(lacks[u.Storage], u.Content) {
+			continue
 		}
-		return out
-	})
+		told[key] = true
+		out = append(out, wrong(u.Storage, contentCure(*seen.storage(u.Storage), u.Content, lacks[u.Storage]),
+			"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Why))
+	}
+	return out
 }
 
 // noDisks says why a storage cannot be used for disks, whatever content it takes.

@@ -45,7 +45,7 @@ func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	if s.JSON {
 		return console.Objects(s.Console, []any{map[string]any{"file": path, "size": size, "sha256": sum, "manifest": m}})
 	}
-	s.Say("%s: %s, made on %s with K3s %s, for %d %s.", path, bytesOf(size), m.Server, m.K3s, len(to), plural(len(to), "recipient"))
+	s.Say("%s: %s, made on %s with K3s %s, for %s.", path, bytesOf(size), m.Server, m.K3s, printable.Count(len(to), "recipient"))
 	s.Say("SHA-256 %s", sum)
 	s.Say("Next: homelab backup:verify -from=%s -identity=KEYFILE, where the private key is.", printable.Word(path))
 	return nil
@@ -103,11 +103,4 @@ func bytesOf(n int64) string {
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
 	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/k3s"
 )
@@ -57,9 +58,9 @@ func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 	}
 	switch {
 	case old > 0:
-		return session.Pending(fmt.Errorf("on %d %s a certificate ends within %d days: homelab cluster:certs -rotate renews them", old, plural(old, "node"), f.Warn))
+		return session.Pending(fmt.Errorf("on %s a certificate ends within %d days: homelab cluster:certs -rotate renews them", printable.Count(old, "node"), f.Warn))
 	case silent > 0:
-		return fmt.Errorf("%d %s did not answer", silent, plural(silent, "node"))
+		return fmt.Errorf("%s did not answer", printable.Count(silent, "node"))
 	}
 	return nil
 }

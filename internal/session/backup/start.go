@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/backup"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/k3s"
 )
@@ -78,7 +79,7 @@ func describeStarted(c *console.Console, has labctl.ScratchContents, facts *back
 	for _, n := range has.Objects {
 		total += n
 	}
-	secrets := fmt.Sprintf("%d %s", has.Objects["secrets"], plural(has.Objects["secrets"], "Secret"))
+	secrets := printable.Count(has.Objects["secrets"], "Secret")
 	if facts.SecretsKey {
 		secrets += " that the key decrypts"
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/backup"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -131,7 +132,7 @@ func objects(is backup.Contents, facts *backup.Facts) string {
 	var out []string
 	for _, k := range backup.Kinds() {
 		if n := is.Objects[k.Resource]; n > 0 {
-			out = append(out, fmt.Sprintf("%d %s", n, plural(n, k.Kind)))
+			out = append(out, printable.Count(n, k.Kind))
 		}
 	}
 	return "as counted when it was made: " + strings.Join(out, ", ")

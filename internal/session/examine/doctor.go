@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/doctor"
 	"github.com/cps-gpu/homelab/internal/history"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -61,10 +62,10 @@ func show(c *console.Console, report doctor.Report) {
 	c.Findings(lines)
 	verdict := "nothing wrong"
 	if errs+warnings > 0 {
-		verdict = many(errs, "error") + ", " + many(warnings, "warning")
+		verdict = printable.Count(errs, "error") + ", " + printable.Count(warnings, "warning")
 	}
 	if n := len(report.Findings) - errs - warnings; n > 0 {
-		verdict += ", " + many(n, "consequence")
+		verdict += ", " + printable.Count(n, "consequence")
 	}
 	c.Summary("%s: %s (%s)", strings.Join(report.Looked, ", "), verdict, report.Took.Round(100*time.Millisecond))
 }
@@ -79,17 +80,10 @@ func told(f doctor.Finding, follows []doctor.Finding) string {
 	}
 	for i, c := range follows {
 		if i == 5 {
-			lines = append(lines, fmt.Sprintf("so:   and %s", many(len(follows)-i, "more")))
+			lines = append(lines, fmt.Sprintf("so:   and %d more", len(follows)-i))
 			break
 		}
 		lines = append(lines, "so:   "+c.String())
 	}
 	return strings.Join(lines, "\n")
-}
-
-func many(n int, what string) string {
-	if n != 1 && what != "more" {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

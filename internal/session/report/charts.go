@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // chart is a small picture of earlier results, beside the latest one.
@@ -104,6 +106,6 @@ func (c *chart) draw(past []Past, small bool) bool {
 	if values {
 		c.Line = strings.Join(line, " ")
 	}
-	c.Label = fmt.Sprintf("%s since %s, %d failed", counted(len(past), "result"), past[0].Time.Format("2006-01-02"), failed)
+	c.Label = fmt.Sprintf("%s since %s, %d failed", printable.Count(len(past), "result"), past[0].Time.Format("2006-01-02"), failed)
 	return true
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // checkRow is one row of the results: a GPU, or all equal ones of a machine, or a machine.
@@ -104,7 +106,8 @@ func sentenceOf(results []Result) string {
 		text += fmt.Sprintf(" Checks of the whole machine passed on %d of %d.", passed[1], all[1])
 	}
 	if worse > 0 {
-		text += fmt.Sprintf(" %s worse than before.", plural(worse, "result is", "results are"))
+		verb := map[bool]string{true: "is", false: "are"}[worse == 1]
+		text += fmt.Sprintf(" %s %s worse than before.", printable.Count(worse, "result"), verb)
 	}
 	return text
 }
@@ -125,13 +128,6 @@ func period(results []Result) (from, to string) {
 	}
 	const day = "2006-01-02 15:04"
 	return first.Format(day), last.Format(day)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // alike reports whether two results may share a row: of GPUs of a machine, or of machines.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // timeline is a run as the document draws it: a lane for each machine, a bar for each step.
@@ -87,7 +89,7 @@ func timelineOf(r *Run) *timeline {
 		})
 	}
 	if short > 0 {
-		t.Short = fmt.Sprintf("Left out: %s of less than half a percent each, %s together.", counted(short, "step"), Took(rest))
+		t.Short = fmt.Sprintf("Left out: %s of less than half a percent each, %s together.", printable.Count(short, "step"), Took(rest))
 	}
 	if other := whole - sum; other > whole/20 {
 		t.Rest = Took(other)

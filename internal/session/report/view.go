@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // view is a page as the template draws it.
@@ -91,7 +93,7 @@ func viewOf(p *Page) *view {
 					one.Holds += " " + unit
 				}
 				if !hold.Since.IsZero() {
-					one.Since = Age(p.Time.Sub(hold.Since))
+					one.Since = console.Age(p.Time.Sub(hold.Since))
 				}
 				v.Holders = append(v.Holders, one)
 			}
@@ -215,11 +217,11 @@ func (v *view) verdict() chip {
 	}
 	switch {
 	case bad > 0:
-		return chip{Bad, counted(bad, "problem")}
+		return chip{Bad, printable.Count(bad, "problem")}
 	case v.Failed:
 		return chip{Bad, "failed"}
 	case len(v.Problems) > 0:
-		return chip{Waiting, counted(len(v.Problems), "warning")}
+		return chip{Waiting, printable.Count(len(v.Problems), "warning")}
 	}
 	return chip{Good, "nothing is wrong"}
 }
@@ -271,7 +273,7 @@ func (v *view) tiles() {
 		v.ready("GPUs verified", passed, gpus, "#results")
 	}
 	if t := v.Timeline; t != nil {
-		v.Tiles = append(v.Tiles, tile{Label: "Run took", Number: t.Took, Note: counted(t.Steps, "step"), State: Off, Href: "#run"})
+		v.Tiles = append(v.Tiles, tile{Label: "Run took", Number: t.Took, Note: printable.Count(t.Steps, "step"), State: Off, Href: "#run"})
 	}
 }
 
@@ -290,30 +292,6 @@ func (v *view) link(href string, there bool) string {
 		return href
 	}
 	return "#cluster"
-}
-
-// counted formats a number, as in "1 step" and "2 steps".
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// Age formats how old something is: 40s, 12m, 3h, 12d.
-func Age(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	default:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
 }
 
 // folded is a change that several machines share.
