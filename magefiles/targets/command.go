@@ -46,7 +46,7 @@ func nouns() map[string]string {
 }
 
 func (v Verb) command(name string) *cobra.Command {
-	c := &cobra.Command{Use: name, Short: v.Short(), Long: v.Name + " " + v.Doc, Args: cobra.NoArgs, SilenceUsage: true}
+	c := &cobra.Command{Use: name, Short: v.short(), Long: v.Name + " " + v.Doc, Args: cobra.NoArgs, SilenceUsage: true}
 	f := v.flagSet()
 	c.Flags().SortFlags = false
 	c.Flags().AddFlagSet(f)
