@@ -78,7 +78,7 @@ func costsSaid(t *testing.T) (out []string) {
 	require.NoError(t, err)
 	rooms, err := filepath.Glob("internal/*/*.go")
 	require.NoError(t, err)
-	hosts, err := filepath.Glob("../internal/prepare/*.go")
+	hosts, err := filepath.Glob("../internal/hostprep/*.go")
 	require.NoError(t, err)
 	files = slices.Concat(files, rooms, hosts)
 	name := regexp.MustCompile(`^(costs(Of\w+)?|\w+Costs)$`)
