@@ -45,7 +45,7 @@ type WaitError struct {
 	Hint string // what to do
 }
 
-// WaitError returns what was waited for, the result of the last check, and why the wait ended.
+// Error returns what was waited for, the result of the last check, and why the wait ended.
 func (e *WaitError) Error() string {
 	words := e.Seen
 	if e.Err != nil {

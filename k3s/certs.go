@@ -23,10 +23,6 @@ var (
 	rotateScript string
 )
 
-// renewDays is how many days before its end K3s renews a certificate, when it starts
-// (CertificateRenewDays, pkg/daemons/config/types.go of K3s 1.34; 90 before).
-const renewDays = 120
-
 // Certificate is one of K3s' certificates on a machine.
 type Certificate struct {
 	File      string    `json:"file"`    // without its folder, but for one in tls/, as etcd/
