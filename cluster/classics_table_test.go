@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/internal/doctor"
+	"github.com/cps-gpu/homelab/cluster/doctor"
 )
 
 // classic is a failure that cost people days, and how a person meets it here. What stands between

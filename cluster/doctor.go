@@ -3,7 +3,7 @@ package cluster
 import (
 	"context"
 
-	"github.com/cps-gpu/homelab/internal/doctor"
+	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )

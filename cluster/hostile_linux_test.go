@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/doctor"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"

@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/backup"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
 )

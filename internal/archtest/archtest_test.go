@@ -32,7 +32,7 @@ var owners = map[string][]string{
 	"github.com/rancher/fleet":           {"fleet"},
 	"github.com/owenrumney/go-sarif":     {"fleet"},
 	"github.com/robfig/cron":             {"internal/schedule", "sim/guest", "sim/kubesim/internal/control"},
-	"filippo.io/age":                     {"cluster", "internal/backup", "internal/session/backup"},
+	"filippo.io/age":                     {"cluster", "cluster/backup", "internal/session/backup"},
 	"go.etcd.io/bbolt":                   {"sim/guest"},
 	"github.com/getsops/sops":            {"internal/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/internal/backup"
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"

@@ -10,8 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/backup"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/internal/backup"
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/printable"

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/internal/console"
-	"github.com/cps-gpu/homelab/internal/doctor"
 	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -43,7 +43,12 @@ func sources(s *session.Session) doctor.Sources {
 	if err != nil {
 		s.Say("warning: %s", err)
 	}
-	out.LastRun = last
+	if last != nil {
+		out.LastRun = &doctor.FailedRun{Ended: last.Ended}
+		for _, step := range last.Failed {
+			out.LastRun.Failed = append(out.LastRun.Failed, doctor.FailedStep(step))
+		}
+	}
 	return out
 }
 

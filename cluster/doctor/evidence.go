@@ -7,7 +7,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -29,7 +28,7 @@ type Evidence struct {
 	Unread  map[string]error                       // kinds that could not be listed
 	Fleet   []*fleet.State                         // each GitRepo, with its bundles
 
-	LastRun *history.Run // the last run on this machine, if it failed
+	LastRun *FailedRun // the last run on this machine, if it failed
 }
 
 // Host is what Proxmox says of a host.
@@ -82,3 +81,12 @@ type Usage struct {
 	At      string // mount point
 	Percent int    // as df prints it
 }
+
+// FailedRun is a run of homelab that failed, and what its steps said.
+type FailedRun struct {
+	Ended  time.Time
+	Failed []FailedStep
+}
+
+// FailedStep is a step that failed, and its error without secrets.
+type FailedStep struct{ Name, Error string }

@@ -8,7 +8,7 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/cps-gpu/homelab/internal/backup"
+	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/secret"
 )
 

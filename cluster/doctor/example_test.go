@@ -3,8 +3,8 @@ package doctor_test
 import (
 	"fmt"
 
+	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/doctor"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"

@@ -17,10 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/internal/doctor"
-	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -150,7 +149,7 @@ func harms() map[string]func(*doctor.Evidence) {
 			withPod(e, `{phase: Running, conditions: [{type: Ready, status: "True"}], containerStatuses: [{name: c, image: i, ready: true, restartCount: 7, lastState: {terminated: {exitCode: 1, finishedAt: "2026-11-23T19:50:00Z"}}}]}`)
 		},
 		"run-failed": func(e *doctor.Evidence) {
-			e.LastRun = &history.Run{Ended: now.Add(-time.Minute), Failed: []history.Step{{Name: "platform/jupyterhub", Error: "deployment hub: 0 of 1 ready"}}}
+			e.LastRun = &doctor.FailedRun{Ended: now.Add(-time.Minute), Failed: []doctor.FailedStep{{Name: "platform/jupyterhub", Error: "deployment hub: 0 of 1 ready"}}}
 		},
 		"pod-evicted": func(e *doctor.Evidence) {
 			withPod(e, `{phase: Failed, reason: Evicted, message: "The node was low on resource: ephemeral-storage."}`)
@@ -290,7 +289,7 @@ func TestPage(t *testing.T) {
 		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
 		return
 	}
-	assert.Equal(t, want, string(text), "run go test ./internal/doctor -run TestPage -update")
+	assert.Equal(t, want, string(text), "run go test ./cluster/doctor -run TestPage -update")
 }
 
 func metaTime(t time.Time) metav1.Time { return metav1.Time{Time: t} }

@@ -16,9 +16,9 @@ import (
 //go:embed look.sh
 var lookScript string
 
-// Look reads how a machine is, in one round trip. The runner should be root's, to read the
+// look reads how a machine is, in one round trip. The runner should be root's, to read the
 // kernel's log.
-func Look(ctx context.Context, r remote.Runner) (Inside, error) {
+func look(ctx context.Context, r remote.Runner) (Inside, error) {
 	asked := time.Now()
 	out, err := remote.Output(ctx, r, "sh", "-c", lookScript)
 	if err != nil {

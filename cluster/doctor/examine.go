@@ -12,7 +12,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/internal/history"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
@@ -27,7 +26,7 @@ type Sources struct {
 	Spec    *spec.Spec
 	Proxmox *proxmox.Client // nil if every machine is external, or if it cannot be reached
 	Away    error           // why Proxmox cannot be reached
-	LastRun *history.Run    // the last run on this machine, if it failed
+	LastRun *FailedRun      // the last run on this machine, if it failed
 	// VM reads the VM of a machine of the file; nil without Proxmox. It returns nil if there is none.
 	VM func(ctx context.Context, name string) (*proxmox.VM, error)
 	// Cards lists cards with a problem, by host; may be nil.
@@ -95,7 +94,7 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 	}
 	root := s.Root(m.Name)
 	wg.Go(func() {
-		limited(ctx, func(ctx context.Context) { m.Inside, m.Err = Look(ctx, root) })
+		limited(ctx, func(ctx context.Context) { m.Inside, m.Err = look(ctx, root) })
 		if m.Err != nil {
 			return
 		}

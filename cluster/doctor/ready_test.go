@@ -6,8 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/cps-gpu/homelab/internal/doctor"
-	"github.com/cps-gpu/homelab/internal/history"
+	"github.com/cps-gpu/homelab/cluster/doctor"
 )
 
 // A pod that runs and is not Ready is told apart by what keeps it from that.
@@ -69,7 +68,7 @@ func TestPodsOfASilentNode(t *testing.T) {
 // What the last run said when it failed comes after what is wrong now.
 func TestLastRun(t *testing.T) {
 	e := healthy()
-	e.LastRun = &history.Run{Ended: now.Add(-3 * time.Minute), Failed: []history.Step{{Name: "hub", Error: "no answer\n  within 10m\n"}, {Name: "grafana", Error: "0 of 1 ready"}}}
+	e.LastRun = &doctor.FailedRun{Ended: now.Add(-3 * time.Minute), Failed: []doctor.FailedStep{{Name: "hub", Error: "no answer\n  within 10m\n"}, {Name: "grafana", Error: "0 of 1 ready"}}}
 	e.Nodes[1].Cordoned = true
 	r := doctor.Diagnose(*e)
 	assert.Len(t, r.Findings, 2)
