@@ -115,7 +115,9 @@ func (s *Session) keep() {
 func sayNext(s *Session) {
 	step := func(do, why string) { s.Say("  %-32s %s", s.Commands(do), why) }
 	s.Say("\nNext:")
-	step("homelab gpu:verify", "run a CUDA job on every GPU")
+	if len(s.Spec.GPUNodes()) > 0 {
+		step("homelab gpu:verify", "run a CUDA job on every GPU")
+	}
 	s.Say("  kubectl --kubeconfig=%s get nodes", printable.Word(s.Cluster.KubeconfigPath()))
 	places := s.Cluster.Entrances()
 	for _, p := range places {
