@@ -174,16 +174,16 @@ func (p *parser) function(s scope) {
 }
 
 // typeParameters are skipped.
-func (p *parser) typeParameters() {
-	if !p.is("[") {
+func (c *cursor) typeParameters() {
+	if !c.is("[") {
 		return
 	}
-	for depth := 0; ; p.at++ {
-		if p.is("(", "[", "{") {
+	for depth := 0; ; c.at++ {
+		if c.is("(", "[", "{") {
 			depth++
-		} else if p.is(")", "]", "}") {
+		} else if c.is(")", "]", "}") {
 			if depth--; depth == 0 {
-				p.at++
+				c.at++
 				return
 			}
 		}
@@ -230,12 +230,12 @@ func (p *parser) decorated() {
 }
 
 // matches says whether this line begins a match: only then is it followed by a case.
-func (p *parser) matches() bool {
-	i := p.at
-	for p.tokens[i].kind != newline {
+func (c *cursor) matches() bool {
+	i := c.at
+	for c.tokens[i].kind != newline {
 		i++
 	}
-	return p.tokens[i-1].text == ":" && i+2 < len(p.tokens) && p.tokens[i+1].kind == indent && p.tokens[i+2].text == "case"
+	return c.tokens[i-1].text == ":" && i+2 < len(c.tokens) && c.tokens[i+1].kind == indent && c.tokens[i+2].text == "case"
 }
 
 func (p *parser) match() {
@@ -255,17 +255,17 @@ func (p *parser) match() {
 }
 
 // pattern is skipped, with its brackets.
-func (p *parser) pattern() {
-	if p.is(":", "if") {
-		fail(p.peek().start, "a pattern is missing")
+func (c *cursor) pattern() {
+	if c.is(":", "if") {
+		fail(c.peek().start, "a pattern is missing")
 	}
-	for depth := 0; depth > 0 || !p.is(":", "if"); p.at++ {
+	for depth := 0; depth > 0 || !c.is(":", "if"); c.at++ {
 		switch {
-		case p.peek().kind == newline:
+		case c.peek().kind == newline:
 			return
-		case p.is("(", "[", "{"):
+		case c.is("(", "[", "{"):
 			depth++
-		case p.is(")", "]", "}"):
+		case c.is(")", "]", "}"):
 			depth--
 		}
 	}

@@ -36,40 +36,46 @@ const (
 	inLambda
 )
 
-type parser struct {
-	src    string
+// cursor goes through the tokens of a file.
+type cursor struct {
 	tokens []token
 	at     int
+}
+
+// parser reads statements and expressions.
+type parser struct {
+	cursor
+	src    string
 	deep   int
 	scopes []scope
 	loops  int // around this, in this function
 }
 
-func (p *parser) peek() token { return p.tokens[p.at] }
+func (c *cursor) peek() token { return c.tokens[c.at] }
 
 // is says whether the next token is this operator or keyword.
-func (p *parser) is(words ...string) bool {
-	t := p.peek()
+func (c *cursor) is(words ...string) bool {
+	t := c.peek()
 	return (t.kind == op || t.kind == name) && slices.Contains(words, t.text)
 }
 
-func (p *parser) take(word string) bool {
-	if !p.is(word) {
+func (c *cursor) take(word string) bool {
+	if !c.is(word) {
 		return false
 	}
-	p.at++
+	c.at++
 	return true
 }
 
-func (p *parser) need(word, what string) {
-	if !p.take(word) {
-		fail(p.peek().start, "%q is missing %s, before %s", word, what, p.said())
+func (c *cursor) need(word, what string) {
+	if !c.take(word) {
+		fail(c.peek().start, "%q is missing %s, before %s", word, what, c.said())
 	}
 }
 
 // said names the next token.
-func (p *parser) said() string {
-	switch t := p.peek(); t.kind {
+func (c *cursor) said() string {
+	switch t := c.peek(); t.kind {
 	case newline, end:
 		return "the end of the line"
 	case indent:
@@ -90,12 +96,12 @@ func (p *parser) said() string {
 	}
 }
 
-func (p *parser) name(what string) string {
-	t := p.peek()
+func (c *cursor) name(what string) string {
+	t := c.peek()
 	if t.kind != name || keywords[t.text] {
-		fail(t.start, "%s needs a name here, not %s", what, p.said())
+		fail(t.start, "%s needs a name here, not %s", what, c.said())
 	}
-	p.at++
+	c.at++
 	return t.text
 }
 
