@@ -122,6 +122,26 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// The hub's /dev/shm leaves half of a small profile's memory to its programs; a profile's own is as it
+// is written, with a warning.
+func TestSharedMemoryIsAtMostHalf(t *testing.T) {
+	h := hubs()["native"]
+	for _, c := range []struct {
+		p    Profile
+		want Bytes
+		warn bool
+	}{
+		{Profile{MemLimit: 4 * GiB}, 2 * GiB, false}, {Profile{MemLimit: 48 * GiB}, 8 * GiB, false}, {Profile{MemGuarantee: GiB}, 8 * GiB, false},
+		{Profile{MemLimit: 4 * GiB, SHM: 2 * GiB}, 2 * GiB, false}, {Profile{MemLimit: 4 * GiB, SHM: 3 * GiB}, 3 * GiB, true},
+		{Profile{MemLimit: 4 * GiB, GPUs: 1, GPUMemory: GiB}, 0, false},
+	} {
+		c.p.Image = "quay.io/jupyter/scipy-notebook:2026-10-05"
+		require.Equal(t, c.want, h.shm(c.p), "%+v", c.p)
+		h.Profiles = []Profile{c.p}
+		require.Equal(t, c.warn, strings.Contains(strings.Join(h.Warnings(), "\n"), "/dev/shm may fill"), "%+v", c.p)
+	}
+}
+
 func TestSplitImage(t *testing.T) {
 	for image, want := range map[string][2]string{
 		"quay.io/jupyter/base-notebook:2026-10-05": {"quay.io/jupyter/base-notebook", "2026-10-05"},

@@ -80,18 +80,17 @@ func (p Profile) runtimeClass() string {
 }
 
 // shm is the size of /dev/shm of the profile's servers. It is memory, and counts
-// towards the limit: more than the limit cannot be used. It is 0 with MPS, whose
+// towards the limit: the hub's takes at most half of it. It is 0 with MPS, whose
 // plugin mounts the daemon's own /dev/shm (k8s-device-plugin v0.20
 // internal/plugin/mps.go); a volume there would hide it.
 func (h Hub) shm(p Profile) Bytes {
-	switch size := or(p.SHM, h.SHM); {
+	switch {
 	case p.GPUMemory > 0:
 		return 0
-	case p.SHM == 0 && p.MemLimit > 0 && size > p.MemLimit:
-		return p.MemLimit
-	default:
-		return size
+	case p.SHM == 0 && p.MemLimit > 0:
+		return min(h.SHM, p.MemLimit/2)
 	}
+	return or(p.SHM, h.SHM)
 }
 
 // pool returns the pool that a profile names.

@@ -21,7 +21,7 @@ type Hub struct {
 	Home      HubHome        `yaml:"home" absent:"20GiB each, of the default class" doc:"Each user's own folder."`
 	Shared    []HubShare     `yaml:"shared,named" doc:"Shares of ‘storage.nfs’ that every notebook mounts."`
 	Scratch   *HubScratch    `yaml:"scratch" doc:"An ephemeral volume for each server: ‘true’, a size, or the keys below."`
-	SHM       Size           `yaml:"shm" default:"8GiB" doc:"Size of ‘/dev/shm’, which is memory."`
+	SHM       Size           `yaml:"shm" default:"8GiB" doc:"Size of ‘/dev/shm’, which is memory: at most half of a profile’s limit."`
 	Cull      HubCull        `yaml:"cull" absent:"after an hour" doc:"When to stop idle servers: a duration, ‘false’, or the keys below."`
 	PrePull   bool           `yaml:"prePull" doc:"Pull the profiles' images beforehand."`
 	Isolate   Switch         `yaml:"isolate" default:"true" doc:"Network policies around hub and notebooks."`
