@@ -67,7 +67,7 @@ type Machine struct {
 type Inside struct {
 	Disks  []Usage
 	Inodes []Usage
-	// ReadOnly are the mount points of file systems on disks that are mounted read-only.
+	// ReadOnly are the mount points of file systems on disks that the kernel holds read-only.
 	ReadOnly []string
 	Failed   []string      // failed units
 	Clock    string        // "yes" if it is synchronized; "" if unknown

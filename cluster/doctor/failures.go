@@ -14,7 +14,7 @@ func Failures() []Failure {
 		{"vm-stopped", "the VM's status", "somebody stopped it, or it could not start"},
 		{"no-login", "SSH to the machine", "it does not boot, has no network, or refuses the key"},
 		{"disk-full", "`df`: 90 % (warning) or 95 % of space or inodes", "images, logs, data on the system's disk"},
-		{"read-only", "`/proc/self/mounts`", "an I/O error: the kernel protects the file system"},
+		{"read-only", "`/proc/self/mountinfo`", "an I/O error: the kernel protects the file system"},
 		{"disk-errors", "the kernel's log", "the disk, its storage or its cable fails"},
 		{"unit-failed", "`systemctl --failed`", "the unit's own log says it"},
 		{"clock", "`timedatectl`; 5 s (warning) or a minute away from the other machines", "no time server can be reached"},

@@ -92,17 +92,19 @@ func usages(lines []string) []Usage {
 	return out
 }
 
-// readOnly returns the mount points of the kernel's list of mounts that are on a disk of the
-// machine and read-only. Images that are read-only by nature are left out.
+// readOnly returns the mount points of /proc/self/mountinfo (proc_pid_mountinfo(5)) whose file system,
+// on a disk of the machine, is read-only. A mount alone may be so by intent, as a bind mount is.
+// Images that are read-only by nature are left out.
 func readOnly(mounts []string) []string {
 	var out []string
 	for _, line := range mounts {
-		f := strings.Fields(line)
-		if len(f) < 4 || !strings.HasPrefix(f[0], "/dev/") || slices.Contains([]string{"squashfs", "iso9660"}, f[2]) {
+		mount, system, _ := strings.Cut(line, " - ")
+		at, of := strings.Fields(mount), strings.Fields(system) // of: type, source, options
+		if len(at) < 5 || len(of) < 3 || !strings.HasPrefix(of[1], "/dev/") || slices.Contains([]string{"squashfs", "iso9660"}, of[0]) {
 			continue
 		}
-		if slices.Contains(strings.Split(f[3], ","), "ro") && !slices.Contains(out, f[1]) {
-			out = append(out, f[1])
+		if slices.Contains(strings.Split(of[2], ","), "ro") && !slices.Contains(out, at[4]) {
+			out = append(out, at[4])
 		}
 	}
 	return out

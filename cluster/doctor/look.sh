@@ -14,7 +14,7 @@ section inodes
 df -P -i -x tmpfs -x devtmpfs -x overlay -x squashfs 2>/dev/null | tail -n +2
 
 section mounts
-cat /proc/self/mounts 2>/dev/null
+cat /proc/self/mountinfo 2>/dev/null
 
 section failed
 systemctl list-units --state=failed --plain --no-legend --no-pager 2>/dev/null

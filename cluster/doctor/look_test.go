@@ -24,11 +24,12 @@ const seen = `
 /dev/sda15           0      0       0     - /boot/efi
 
 @@ mounts
-sysfs /sys sysfs rw,nosuid 0 0
-/dev/sda1 / ext4 rw,relatime,errors=remount-ro 0 0
-/dev/sdb1 /scratch ext4 ro,relatime 0 0
-/dev/loop0 /snap/core squashfs ro,nodev 0 0
-/dev/sr0 /media/cdrom iso9660 ro,relatime 0 0
+23 27 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw
+27 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
+31 27 8:1 /usr/lib/os-release /run/host/os-release ro,relatime - ext4 /dev/sda1 rw,errors=remount-ro
+40 27 8:17 / /scratch rw,relatime - ext4 /dev/sdb1 ro
+41 27 7:0 / /snap/core ro,nodev - squashfs /dev/loop0 ro
+42 27 11:0 / /media/cdrom ro,relatime - iso9660 /dev/sr0 ro
 
 @@ failed
 ● nfs-server.service loaded failed failed NFS server and services

@@ -261,7 +261,7 @@ func TestNoGuessBeforeAQuarter(t *testing.T) {
 
 func TestProgressNamesThePackage(t *testing.T) {
 	const path = "github.com/cps-gpu/homelab/converge"
-	for room, want := range map[int]string{79: path, len(path): path, 19: "...cluster/converge", 3: "..."} {
+	for room, want := range map[int]string{79: path, len(path): path, 19: "...homelab/converge", 3: "..."} {
 		if got := ending(path, room); got != want {
 			t.Errorf("%d columns: %q, not %q", room, got, want)
 		}

@@ -85,11 +85,13 @@ func (s *System) mountsChanged() {
 
 // putMounts writes the kernel's list of mounts. s.mu must be held.
 func (s *System) putMounts() {
-	text := "/dev/sda / ext4 rw,relatime 0 0\n"
-	for _, m := range s.devices() {
-		text += m[0] + " " + m[1] + " ext4 rw,relatime 0 0\n"
+	mounts, info := "", ""
+	for i, m := range append([][2]string{{"/dev/sda", "/"}}, s.devices()...) {
+		mounts += m[0] + " " + m[1] + " ext4 rw,relatime 0 0\n"
+		info += fmt.Sprintf("%d 1 8:%d / %s rw,relatime - ext4 %s rw\n", 27+i, 16*i, m[1], m[0])
 	}
-	s.Put("/proc/self/mounts", text, 0o444)
+	s.Put("/proc/self/mounts", mounts, 0o444)
+	s.Put("/proc/self/mountinfo", info, 0o444)
 }
 
 // ShowMounts writes the kernel's list of mounts.
