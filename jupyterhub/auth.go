@@ -78,8 +78,11 @@ var classes = map[string][2]string{
 // bundlePath is where hub and notebooks find all authorities in one file.
 const bundlePath = "/run/homelab-ca/bundle.crt"
 
-// config renders everything about logging in: sections of hub.config.
-func (h Hub) authConfig() map[string]any {
+// login is a hub as its way to log in sees it.
+type login struct{ Hub }
+
+// authConfig renders everything about logging in: sections of hub.config.
+func (h login) authConfig() map[string]any {
 	a := h.Auth
 	base := map[string]any{
 		// The service creates the user that verifies the hub; that user can never log in.
@@ -123,7 +126,7 @@ func (a Auth) allowsAll() bool {
 	return a.AllowAll || a.Kind == Native && len(a.Users) == 0
 }
 
-func (h Hub) oauth(own map[string]any) {
+func (h login) oauth(own map[string]any) {
 	own["client_id"] = h.Auth.ClientID
 	own["oauth_callback_url"] = h.URL() + "/hub/oauth_callback"
 	if len(h.bundle()) > 0 {
@@ -131,7 +134,7 @@ func (h Hub) oauth(own map[string]any) {
 	}
 }
 
-func (h Hub) oidc(own map[string]any) {
+func (h login) oidc(own map[string]any) {
 	a := h.Auth
 	h.oauth(own)
 	own["authorize_url"] = a.Endpoints.Authorize
@@ -156,7 +159,7 @@ func (h Hub) oidc(own map[string]any) {
 	putList(own, "admin_groups", a.AdminGroups)
 }
 
-func (h Hub) ldap(own map[string]any) {
+func (h login) ldap(own map[string]any) {
 	d := h.Auth.Directory
 	host, port, strategy, _ := d.server()
 	own["server_address"] = host

@@ -10,14 +10,14 @@ import (
 // TestChartValues go over ours, beside what they say nothing of.
 func TestChartValues(t *testing.T) {
 	h := Hub{Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: []Profile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}}
-	plain, err := h.release()
+	plain, err := installed{h}.release()
 	require.NoError(t, err)
 	h.ChartValues = map[string]any{
 		"hub":        map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}, "services": map[string]any{"mine": map[string]any{"url": "http://x"}}},
 		"singleuser": map[string]any{"extraLabels": map[string]any{"a": "b"}},
 		"cull":       map[string]any{"concurrency": 3},
 	}
-	r, err := h.release()
+	r, err := installed{h}.release()
 	require.NoError(t, err)
 	hub := r.Values["hub"].(map[string]any)
 	assert.Equal(t, map[string]any{"disk": "ssd"}, hub["nodeSelector"])

@@ -49,7 +49,7 @@ func (c *checker) needSecret(field string, value secret.Value, what string) {
 func (h Hub) Check() error {
 	c := &checker{}
 	h.checkPlace(c)
-	h.checkAuth(c)
+	login{h}.checkAuth(c)
 	h.checkStorage(c)
 	h.checkProfiles(c)
 	h.checkCull(c)

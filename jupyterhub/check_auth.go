@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-func (h Hub) checkAuth(c *checker) {
+func (h login) checkAuth(c *checker) {
 	a := h.Auth
 	if _, ok := classes[a.Kind]; !ok {
 		c.say("Auth.Kind", "%q: want %s, %s, %s, %s or %s", a.Kind, Dummy, Native, OIDC, LDAP, GitHub)
@@ -73,7 +73,7 @@ func (a Auth) allowsAnyone() bool {
 	return false
 }
 
-func (h Hub) checkClient(c *checker) {
+func (h login) checkClient(c *checker) {
 	c.need("Auth.ClientID", h.Auth.ClientID, "the hub's name at the provider")
 	c.needSecret("Auth.ClientSecret", h.Auth.ClientSecret, "the hub's secret at the provider")
 	if len(h.Auth.Organizations) > 0 && slices.Contains(h.Auth.Organizations, "") {
@@ -81,7 +81,7 @@ func (h Hub) checkClient(c *checker) {
 	}
 }
 
-func (h Hub) checkOIDC(c *checker) {
+func (h login) checkOIDC(c *checker) {
 	a := h.Auth
 	h.checkClient(c)
 	for _, e := range [][2]string{{"Authorize", a.Endpoints.Authorize}, {"Token", a.Endpoints.Token}, {"Userinfo", a.Endpoints.Userinfo}} {
@@ -100,7 +100,7 @@ func (h Hub) checkOIDC(c *checker) {
 	}
 }
 
-func (h Hub) checkLDAP(c *checker) {
+func (h login) checkLDAP(c *checker) {
 	d := h.Auth.Directory
 	u, err := url.Parse(d.Server)
 	if err != nil || u.Hostname() == "" || u.Scheme != "ldap" && u.Scheme != "ldaps" {

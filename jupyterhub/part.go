@@ -44,8 +44,11 @@ func Pin() chart.Pin {
 	}
 }
 
+// installed is a hub as its release, its Secret and its objects.
+type installed struct{ Hub }
+
 // release returns the hub as a release of z2jh's chart.
-func (h Hub) release() (chart.Release, error) {
+func (h installed) release() (chart.Release, error) {
 	values, err := h.Values()
 	if err != nil {
 		return chart.Release{}, err
@@ -60,11 +63,12 @@ func (h Hub) release() (chart.Release, error) {
 // Part returns the release with its Secret and objects. The caller sets Needs, because it
 // knows which parts provide the classes, certificates and shares.
 func (h Hub) Part() (chart.Part, error) {
-	release, err := h.release()
+	its := installed{h}
+	release, err := its.release()
 	if err != nil {
 		return chart.Part{}, err
 	}
-	hidden, err := h.secret()
+	hidden, err := its.secret()
 	if err != nil {
 		return chart.Part{}, err
 	}
@@ -72,13 +76,13 @@ func (h Hub) Part() (chart.Part, error) {
 		Name:    defaultName,
 		Release: &release,
 		Secrets: []chart.Secret{hidden},
-		Before:  h.objects(),
+		Before:  its.objects(),
 		Keep:    true,
 	}, nil
 }
 
 // secret has all secrets of the hub.
-func (h Hub) secret() (chart.Secret, error) {
+func (h installed) secret() (chart.Secret, error) {
 	s := chart.Secret{
 		Namespace: h.namespace(), Name: secretName,
 		Labels: map[string]string{"app.kubernetes.io/part-of": defaultName},
@@ -140,7 +144,7 @@ func (h Hub) Token() Note {
 }
 
 // objects are those that the chart does not create.
-func (h Hub) objects() []runtime.Object {
+func (h installed) objects() []runtime.Object {
 	var all []runtime.Object
 	for _, s := range h.exports() {
 		all = append(all, h.volume(s), h.claim(s))
@@ -155,12 +159,12 @@ func (h Hub) objects() []runtime.Object {
 	return append(all, h.quota()...)
 }
 
-func (h Hub) meta(name string) metav1.ObjectMeta {
+func (h installed) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": defaultName}}
 }
 
 // exports are the shares whose volumes we create.
-func (h Hub) exports() []Share {
+func (h installed) exports() []Share {
 	var all []Share
 	for _, s := range h.Shared {
 		if s.NFS != nil {
@@ -179,7 +183,7 @@ func (h Hub) exports() []Share {
 
 // volume is for a folder that is not ours: it stays when the volume is deleted. NFS ignores
 // its size, but it must equal the claim's.
-func (h Hub) volume(s Share) *corev1.PersistentVolume {
+func (h installed) volume(s Share) *corev1.PersistentVolume {
 	name := h.namespace() + "-" + s.claim()
 	meta := h.meta(name)
 	meta.Namespace = ""
@@ -201,7 +205,7 @@ func (h Hub) volume(s Share) *corev1.PersistentVolume {
 	}
 }
 
-func (h Hub) claim(s Share) *corev1.PersistentVolumeClaim {
+func (h installed) claim(s Share) *corev1.PersistentVolumeClaim {
 	none := ""
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
@@ -217,7 +221,7 @@ func (h Hub) claim(s Share) *corev1.PersistentVolumeClaim {
 
 // quota limits the namespace. Kubernetes then refuses pods without requests for what is
 // limited, such as the chart's own, so it comes with defaults.
-func (h Hub) quota() []runtime.Object {
+func (h installed) quota() []runtime.Object {
 	hard := corev1.ResourceList{}
 	if h.Quota.GPUs > 0 {
 		hard[corev1.ResourceName("requests."+resourceGPU)] = *resource.NewQuantity(int64(h.Quota.GPUs), resource.DecimalSI)

@@ -57,7 +57,7 @@ func (h Hub) Values() (map[string]any, error) {
 func (h Hub) hub() map[string]any {
 	v := map[string]any{
 		"existingSecret": secretName,
-		"config":         h.authConfig(),
+		"config":         login{h}.authConfig(),
 		"db":             h.database(),
 		"services":       h.services(),
 		"loadRoles":      h.roles(),
