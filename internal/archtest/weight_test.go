@@ -44,6 +44,9 @@ var weighs = map[string]float64{
 	// Of that 6.1 is net/http with TLS, encoding/json and regexp.
 	"proxmox": 6.8,
 	"fleet":   24, // 33 with every kind of client-go's scheme
+	// Of that 4.6 reads the file; the rest makes the parts to check them, with the kinds of Kubernetes: 8.5 alone.
+	"clusterfile": 20.2,
+	"jupyterhub":  10.6,
 	// Helm's template engine alone is 35: chartutil brings client-go's discovery and scheme with every kind.
 	"cluster": 50,
 }
