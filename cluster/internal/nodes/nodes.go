@@ -50,13 +50,11 @@ func New(c Config) *Nodes {
 	for _, n := range c.Spec.Machines() {
 		s.connections[n.Name] = ssh.New(s.sshConfig(n))
 	}
-	return s.nodes()
+	return s.Another()
 }
 
 // Another returns the same machines for another run, with the same connections.
-func (ns *Nodes) Another() *Nodes { return ns.nodes() }
-
-func (s *shared) nodes() *Nodes {
+func (s *shared) Another() *Nodes {
 	ns := &Nodes{shared: s, guests: map[string]*guest{}}
 	ns.Begin()
 	for _, n := range s.Spec.Machines() {
