@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/internal/session/results"
 )
 
 // GPUList prints every card of every host, or of the one of -host, and its owner. With -ssh it also asks
@@ -132,8 +133,8 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 	talk := *s.Console
 	talk.JSON = false // the data of this command are results, not events
 	_, runErr := run(ctx, &talk, graph, Change{})
-	results := verification.Results()
-	found := Verify(string(level), s.Spec.IsLab(), results, verification.Checks())
+	gpus := verification.Results()
+	found := results.New(string(level), s.Spec.IsLab(), gpus, verification.Checks())
 	if err := found.Remember(s.History()); err != nil {
 		s.Say("warning: these results cannot be compared with later ones: %s", err)
 	}
@@ -165,9 +166,9 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 		}
 	}
 	if held := found.Held(); len(held) > 0 {
-		return failedf(pending, "%d of %d %s computed (%s); others are in use on %s", len(results), all, what, since(start), strings.Join(held, ", "))
+		return failedf(pending, "%d of %d %s computed (%s); others are in use on %s", len(gpus), all, what, since(start), strings.Join(held, ", "))
 	}
-	s.Say("%d of %d %s computed (%s).", len(results), all, what, since(start))
+	s.Say("%d of %d %s computed (%s).", len(gpus), all, what, since(start))
 	return nil
 }
 

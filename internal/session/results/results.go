@@ -1,4 +1,5 @@
-package session
+// Package results keeps, compares and prints what verifications of GPUs found.
+package results
 
 import (
 	"bytes"
@@ -16,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// Verified is what a verification found: of each GPU, and of each node as a whole.
-type Verified struct {
+// Results is what a verification found: of each GPU, and of each node as a whole.
+type Results struct {
 	all    []verified
 	checks []check.Check
 	lab    bool
@@ -42,9 +43,9 @@ type verified struct {
 	differs history.Difference
 }
 
-// Verify sorts results and checks by GPU and node. lab says that they are simulated.
-func Verify(level string, lab bool, results []cluster.GPUResult, checks []check.Check) *Verified {
-	v := &Verified{checks: checks, lab: lab}
+// New sorts results and checks by GPU and node. lab says that they are simulated.
+func New(level string, lab bool, results []cluster.GPUResult, checks []check.Check) *Results {
+	v := &Results{checks: checks, lab: lab}
 	index := map[string]int{}
 	for _, r := range results {
 		index[r.Node+" "+r.UUID] = len(v.all)
@@ -79,7 +80,7 @@ func driverOf(gpus []verified, node string) string {
 
 // Remember appends the results to a history, and notes how each differs from earlier ones, also
 // if it cannot be written.
-func (v *Verified) Remember(file string) error {
+func (v *Results) Remember(file string) error {
 	past, _, err := history.Read(file, v.lab)
 	now := time.Now()
 	var records []history.Record
@@ -110,7 +111,7 @@ func (v *Verified) Remember(file string) error {
 }
 
 // Print prints a row for each GPU, and then what is wrong.
-func (v *Verified) Print(c *console.Console) error {
+func (v *Results) Print(c *console.Console) error {
 	if c.JSON {
 		return console.Objects(c, v.all)
 	}
@@ -145,7 +146,7 @@ func memoryOf(bytes int64) string {
 }
 
 // Held are the nodes with GPUs that were not tested, because somebody has them.
-func (v *Verified) Held() []string {
+func (v *Results) Held() []string {
 	var out []string
 	for _, c := range v.checks {
 		if c.Name == check.Compute && c.Verdict == check.Skipped && !slices.Contains(out, c.Node) {
@@ -156,7 +157,7 @@ func (v *Verified) Held() []string {
 }
 
 // JUnit writes the checks of a verification to a file for a CI system, or nothing if file is empty.
-func (v *Verified) JUnit(c *console.Console, file, name string) error {
+func (v *Results) JUnit(c *console.Console, file, name string) error {
 	if file == "" {
 		return nil
 	}
@@ -172,7 +173,7 @@ func (v *Verified) JUnit(c *console.Console, file, name string) error {
 
 // findings prints the checks that did not pass, what is slower than before, and how many passed.
 // Whether a GPU computes is in the table.
-func (v *Verified) findings(to *console.Console) {
+func (v *Results) findings(to *console.Console) {
 	var lines []console.Finding
 	counts := map[check.Verdict]int{}
 	for _, c := range v.checks {

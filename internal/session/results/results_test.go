@@ -1,4 +1,4 @@
-package session
+package results
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 const uuid = "GPU-5c8ad2b1-7d42-41bb-b5a4-3b0e5f7c1a90"
 
 // verifiedOf is a run on one GPU, with the speeds of its memory and of the node's scratch disk.
-func verifiedOf(driver string, memory, scratch float64, more ...check.Check) *Verified {
+func verifiedOf(driver string, memory, scratch float64, more ...check.Check) *Results {
 	checks := []check.Check{
 		{Node: "wk-gpu1", GPU: 0, UUID: uuid, Name: check.Compute, Verdict: check.Passed},
 		{Node: "wk-gpu1", GPU: 0, UUID: uuid, Name: "bandwidth", Verdict: check.Passed, Measures: []check.Measure{{Name: "memory bandwidth", Value: memory, Unit: "GB/s"}}},
@@ -34,7 +34,7 @@ func verifiedOf(driver string, memory, scratch float64, more ...check.Check) *Ve
 			Measures: []check.Measure{{Name: "scratch write", Value: scratch, Unit: "MB/s"}}},
 	}
 	one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: nvidia.VerifyResult{UUID: uuid, Name: "NVIDIA A100-PCIE-40GB", Driver: driver, Memory: 40 << 30, Passed: true}}
-	return Verify("full", false, []cluster.GPUResult{one}, append(checks, more...))
+	return New("full", false, []cluster.GPUResult{one}, append(checks, more...))
 }
 
 // What is slower than in the month before is said, with the driver that changed in between, and
@@ -82,7 +82,7 @@ func TestVerifyInTheLab(t *testing.T) {
 	require.NoError(t, verifiedOf("575.57.08", 1391, 812).Remember(past))
 	for _, lab := range []bool{true, false} {
 		one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: nvidia.VerifyResult{UUID: uuid, Driver: "580.95.05", Passed: true}}
-		v := Verify("full", lab, []cluster.GPUResult{one}, []check.Check{{Node: "wk-gpu1", GPU: check.WholeNode, Name: check.Xid, Verdict: check.Passed}})
+		v := New("full", lab, []cluster.GPUResult{one}, []check.Check{{Node: "wk-gpu1", GPU: check.WholeNode, Name: check.Xid, Verdict: check.Passed}})
 		require.NoError(t, v.Remember(past))
 		var data bytes.Buffer
 		require.NoError(t, v.Print(&console.Console{Talk: &data, Data: &data, JSON: true, Redact: &secret.Redactor{}}))
@@ -99,7 +99,7 @@ func TestVerifyInTheLab(t *testing.T) {
 
 // A GPU that reported no result is a matter of its node.
 func TestVerifyOfASilentNode(t *testing.T) {
-	v := Verify("quick", false, nil, []check.Check{
+	v := New("quick", false, nil, []check.Check{
 		{Node: "wk-gpu1", GPU: check.WholeNode, Name: check.Compute, Verdict: check.Failed, Detail: "no GPU of this node reported a result"},
 		{Node: "wk-gpu1", GPU: 0, UUID: uuid, Name: check.PCIe, Verdict: check.Passed},
 	})
