@@ -6,7 +6,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -75,7 +78,9 @@ func Defaults() Networks {
 }
 
 // SilenceNodes says of the nodes in a restored state that their kubelets are silent, which is so
-// until they join.
+// until they join, and of their pods that they are not Ready, as the controller of nodes does when a
+// node falls silent. In a state that is restored it does so only for pods that it sees after it has
+// seen their node (kubernetes, pkg/controller/nodelifecycle, processPod).
 func SilenceNodes(ctx context.Context, client kubernetes.Interface) error {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -83,6 +88,20 @@ func SilenceNodes(ctx context.Context, client kubernetes.Interface) error {
 	}
 	for _, n := range nodes.Items {
 		if err := deregister(ctx, client, n.Name); err != nil {
+			return err
+		}
+	}
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("restored pods: %w", err)
+	}
+	for _, p := range pods.Items {
+		i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		if i < 0 {
+			continue
+		}
+		err := patchPod(ctx, client, &p, map[string]any{"conditions": []any{condition(corev1.PodReady, corev1.ConditionFalse, "", "")}})
+		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

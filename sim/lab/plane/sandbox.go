@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 )
 
 // nvidiaRuntime is the handler that K3s configures in containerd if it finds NVIDIA's
@@ -100,12 +101,17 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 }
 
 func (k *kubelet) patchStatus(ctx context.Context, pod *corev1.Pod, status map[string]any) error {
+	return patchPod(ctx, k.client, pod, status)
+}
+
+// patchPod changes the status of a pod.
+func patchPod(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, status map[string]any) error {
 	// The uid protects a later pod of the same name.
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
 		return fmt.Errorf("pod status: %w", err)
 	}
-	_, err = k.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("pod status: %w", err)
 	}
