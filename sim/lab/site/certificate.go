@@ -1,39 +1,27 @@
 package site
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
-	"net"
-	"time"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
 )
 
 // certificate makes a certificate like a fresh Proxmox VE host's: self-signed, identified by
 // its fingerprint.
 func certificate() (tls.Certificate, string, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	t := pki.Leaf("pve1", "127.0.0.1", "localhost", "pve1")
+	t.Subject.Organization = []string{"Proxmox Virtual Environment (simulated)"}
+	t.ExtKeyUsage, t.NotAfter = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, t.NotBefore.AddDate(2, 0, 0)
+	cert, key, err := pki.Make(t, nil, nil)
+	if err != nil {
+		return tls.Certificate{}, "", err
+	}
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return tls.Certificate{}, "", fmt.Errorf("certificate: %w", err)
 	}
-	now := time.Now()
-	const year = 365 * 24 * time.Hour
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: "pve1", Organization: []string{"Proxmox Virtual Environment (simulated)"}},
-		NotBefore:    now.Add(-time.Hour), NotAfter: now.Add(2 * year),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost", "pve1"},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, "", fmt.Errorf("certificate: %w", err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, labctl.Fingerprint(der), nil
+	return pair, labctl.Fingerprint(pair.Certificate[0]), nil
 }

@@ -18,7 +18,7 @@ import (
 // Pair is a certificate that signs others.
 type Pair struct {
 	Cert *x509.Certificate
-	key  crypto.Signer
+	Key  crypto.Signer
 }
 
 func (p *Pair) PEM() []byte {
@@ -75,7 +75,7 @@ func Make(t *x509.Certificate, keyPEM []byte, by *Pair) (cert, key []byte, err e
 	if by == nil {
 		by = &Pair{t, signer}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, t, by.Cert, signer.Public(), by.key)
+	der, err := x509.CreateCertificate(rand.Reader, t, by.Cert, signer.Public(), by.Key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate: %w", err)
 	}
@@ -84,6 +84,21 @@ func Make(t *x509.Certificate, keyPEM []byte, by *Pair) (cert, key []byte, err e
 		return nil, nil, fmt.Errorf("private key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+// Leaf is what a program shows on both sides of a connection, for a year, as K3s' are.
+func Leaf(name string, sans ...string) *x509.Certificate {
+	t := Template(name, nil, nil)
+	t.NotBefore, t.NotAfter = t.NotBefore.Add(-time.Hour), t.NotBefore.AddDate(1, 0, 0)
+	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	for _, san := range sans {
+		if ip := net.ParseIP(san); ip != nil {
+			t.IPAddresses = append(t.IPAddresses, ip)
+		} else if san != "" {
+			t.DNSNames = append(t.DNSNames, san)
+		}
+	}
+	return t
 }
 
 // Request is what a controller sends to an issuer.
@@ -104,7 +119,7 @@ func NewCA(name string) (cert, key []byte, err error) {
 	t := Template(name, nil, nil)
 	t.IsCA, t.BasicConstraintsValid = true, true
 	t.KeyUsage |= x509.KeyUsageCertSign
-	t.NotAfter = t.NotBefore.AddDate(10, 0, 0)
+	t.NotBefore, t.NotAfter = t.NotBefore.Add(-time.Hour), t.NotBefore.AddDate(10, 0, 0)
 	return Make(t, nil, nil)
 }
 

@@ -97,7 +97,7 @@ func (a *authority) serverConfig(names ...string) (*tls.Config, error) {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
+	roots.AddCert(a.Cert)
 	return &tls.Config{
 		Certificates: []tls.Certificate{cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},

@@ -82,7 +82,7 @@ func (cp *controlPlane) Serve(ctx context.Context, sans []string) error {
 // goodFor checks the certificate that the API server shows now.
 func (cp *controlPlane) goodFor(ctx context.Context, sans []string) error {
 	roots := x509.NewCertPool()
-	roots.AddCert(cp.ca.cert)
+	roots.AddCert(cp.ca.Cert)
 	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}}
 	conn, err := dialer.DialContext(ctx, "tcp", cp.address())
 	if err != nil {

@@ -3,7 +3,6 @@ package real
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
@@ -14,18 +13,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
 	"github.com/cps-gpu/homelab/sim/lab/plane"
 )
 
 // Save returns etcd's own snapshot, and the keys that it needs: of the authority, of service
 // accounts, and of the Secrets.
 func (cp *controlPlane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
-	pki := cp.ca.path
+	file := cp.ca.path
 	cmd := exec.CommandContext(ctx, cp.exe, TakeSnapshot, //nolint:gosec // our own build
-		"-endpoint=https://127.0.0.1:"+strconv.Itoa(cp.etcd), "-trusted-ca-file="+pki("ca.crt"), "-cert-file="+pki("etcd.crt"), "-key-file="+pki("etcd.key"))
+		"-endpoint=https://127.0.0.1:"+strconv.Itoa(cp.etcd), "-trusted-ca-file="+file("ca.crt"), "-cert-file="+file("etcd.crt"), "-key-file="+file("etcd.key"))
 	cmd.Env = environment(cp.dir)
 	var snapshot, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &snapshot, &said
@@ -33,7 +34,7 @@ func (cp *controlPlane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
 		return nil, fmt.Errorf("etcd: %w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
 	out := &guest.PlaneSaved{Snapshot: snapshot.Bytes()}
-	key, err := x509.MarshalPKCS8PrivateKey(cp.ca.key)
+	key, err := x509.MarshalPKCS8PrivateKey(cp.ca.Key)
 	if err != nil {
 		return nil, fmt.Errorf("the authority's key: %w", err)
 	}
@@ -41,7 +42,7 @@ func (cp *controlPlane) Save(ctx context.Context) (*guest.PlaneSaved, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the key of service accounts: %w", err)
 	}
-	out.Authority = append(append(encode("CERTIFICATE", cp.ca.cert.Raw), encode("PRIVATE KEY", key)...), service...)
+	out.Authority = slices.Concat(cp.ca.pem, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), service)
 	if !cp.PlainSecrets {
 		if out.Encryption, err = os.ReadFile(cp.encryptionFile()); err != nil {
 			return nil, fmt.Errorf("the key of Secrets: %w", err)
@@ -56,25 +57,11 @@ func (cp *controlPlane) authority() (*authority, error) {
 	if cp.saved == nil || cp.reads {
 		return newAuthority(dir)
 	}
-	cert, rest := pem.Decode(cp.saved.Authority)
-	key, _ := pem.Decode(rest)
-	if cert == nil || key == nil {
-		return nil, errors.New("the saved state has no authority with its key")
-	}
-	a := &authority{dir: dir}
-	var err error
-	if a.cert, err = x509.ParseCertificate(cert.Bytes); err != nil {
-		return nil, fmt.Errorf("the saved authority: %w", err)
-	}
-	private, err := x509.ParsePKCS8PrivateKey(key.Bytes)
+	root, err := pki.Parse(cp.saved.Authority, cp.saved.Authority)
 	if err != nil {
-		return nil, fmt.Errorf("the saved authority's key: %w", err)
+		return nil, fmt.Errorf("the saved state has no authority with its key: %w", err)
 	}
-	signer, ok := private.(crypto.Signer)
-	if !ok {
-		return nil, errors.New("the saved authority's key signs nothing")
-	}
-	a.key = signer
+	a := &authority{Pair: root, dir: dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
@@ -84,7 +71,7 @@ func (cp *controlPlane) authority() (*authority, error) {
 // prepareState writes the keys of service accounts and Secrets, and the snapshot: what was
 // saved, or new ones.
 func (cp *controlPlane) prepareState() error {
-	service, err := signingKey()
+	_, service, err := pki.NewCA("service accounts") // of which the key alone counts
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,11 @@ package simulated
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -81,22 +79,11 @@ func (c *control) PEM() []byte { return c.signer.PEM() }
 
 // Issue makes a certificate and its key, for both sides of a connection.
 func (c *control) Issue(names ...string) (cert, key []byte, err error) {
-	var hosts, addresses []string
-	for _, name := range names {
-		if net.ParseIP(name) != nil {
-			addresses = append(addresses, name)
-		} else if name != "" {
-			hosts = append(hosts, name)
-		}
-	}
 	name := "simulated"
 	if len(names) > 0 && names[0] != "" {
 		name = names[0]
 	}
-	t := pki.Template(name, hosts, addresses)
-	t.NotBefore, t.NotAfter = t.NotBefore.Add(-time.Hour), t.NotBefore.AddDate(1, 0, 0)
-	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	return pki.Make(t, nil, c.signer)
+	return pki.Make(pki.Leaf(name, names...), nil, c.signer)
 }
 
 // Serve adds sans to the API server's certificate.
