@@ -26,7 +26,6 @@ var owners = map[string][]string{
 	"github.com/spf13/pflag":             {"magefiles/targets"},
 	"mvdan.cc/sh":                        {"sim/guest"},
 	"github.com/gorilla/websocket":       {"sim/pvesim/internal/consoles"},
-	"github.com/pkg/sftp":                {"sim/guest"},
 	"helm.sh/helm":                       {"kube/helm"},
 	"github.com/go-git/go-git":           {"fleet"},
 	"github.com/rancher/fleet":           {"fleet"},

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server is an SSH server with public key authentication, commands, subsystems, and TCP
-// forwarding if allowed. It has no shells and terminals.
+// Server is an SSH server with public key authentication, commands, and TCP forwarding
+// if allowed. It has no shells, terminals and subsystems.
 type Server struct {
 	// HostKey identifies the server.
 	HostKey ssh.Signer
@@ -26,10 +26,6 @@ type Server struct {
 	// −n for a death by signal n. ctx ends when the client closes the session, sends a signal
 	// ([ErrSignal]) or disconnects. A nil Exec returns 127 for every command.
 	Exec func(ctx context.Context, user, command string, stdin io.Reader, stdout, stderr io.Writer) int
-
-	// Subsystems are the server's subsystems by name, such as sftp. Each serves the stream
-	// until it ends, or ctx does, and returns an exit status.
-	Subsystems map[string]func(ctx context.Context, user string, stream io.ReadWriteCloser) int
 
 	// Forward opens a TCP connection for a client (direct-tcpip), which makes
 	// the server a jump host. A nil Forward refuses.

@@ -65,20 +65,10 @@ func (c *connection) session(ctx context.Context, nch ssh.NewChannel) {
 					defer close(ended)
 					c.exec(ctx, exec.Command, ch)
 				})
-			case r.Type == "subsystem" && !running:
-				serve := c.subsystem(r)
-				reply(r, serve != nil)
-				if running = serve != nil; running {
-					c.work.Go(func() {
-						defer close(ended)
-						defer context.AfterFunc(ctx, func() { _ = ch.Close() })()
-						finish(ch, serve(ctx, c.user, ch))
-					})
-				}
 			case r.Type == "signal":
 				cancel(ErrSignal)
 				reply(r, true)
-			default: // env, pty-req, shell, …
+			default: // env, pty-req, shell, subsystem, …
 				reply(r, false)
 			}
 		}
@@ -89,15 +79,6 @@ func reply(r *ssh.Request, ok bool) {
 	if r.WantReply {
 		_ = r.Reply(ok, nil)
 	}
-}
-
-// subsystem returns the one that a request names; nil if there is none.
-func (c *connection) subsystem(r *ssh.Request) func(context.Context, string, io.ReadWriteCloser) int {
-	var of struct{ Name string }
-	if ssh.Unmarshal(r.Payload, &of) != nil {
-		return nil
-	}
-	return c.Subsystems[of.Name]
 }
 
 // exec runs a command and reports its end.

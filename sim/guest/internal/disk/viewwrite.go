@@ -128,29 +128,6 @@ func (f fileWriter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// WriteAt writes at a place of the file at a resolved path, which grows where it must.
-func (v *View) WriteAt(p string, piece []byte, off int64) error {
-	return v.edit("write", p, func(n *inode) {
-		if off == int64(len(n.data)) {
-			n.data = append(n.data, piece...)
-			return
-		}
-		data := make([]byte, max(int64(len(n.data)), off+int64(len(piece))))
-		copy(data, n.data)
-		copy(data[off:], piece)
-		n.data = data
-	})
-}
-
-// Resize cuts the file at a resolved path, or fills it with zeros.
-func (v *View) Resize(p string, size int64) error {
-	return v.edit("truncate", p, func(n *inode) {
-		data := make([]byte, size)
-		copy(data, n.data)
-		n.data = data
-	})
-}
-
 // Device makes a device at a clean path.
 func (v *View) Device(name string, mode fs.FileMode) error {
 	d, in := v.at(name)

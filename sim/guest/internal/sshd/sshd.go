@@ -58,9 +58,6 @@ func serve(ctx context.Context, s *machine.System, conn net.Conn) {
 	server := &sshserver.Server{HostKey: key, Exec: func(ctx context.Context, name, command string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return overSSH(ctx, s, name, command, stdin, stdout, stderr)
 	}}
-	server.Subsystems = map[string]func(context.Context, string, io.ReadWriteCloser) int{"sftp": func(ctx context.Context, name string, stream io.ReadWriteCloser) int {
-		return serveSFTP(ctx, s, name, stream)
-	}}
 	authorizeBy(&server.Authorize, func(name string, wire []byte) error { return authorize(s, name, wire) })
 	if n := s.Config.Network; n != nil {
 		server.Forward = n.Dial // sshd allows it unless told otherwise
