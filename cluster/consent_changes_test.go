@@ -137,15 +137,15 @@ func (k costlyChange) once(t *testing.T, e event, moment, step int) (out string,
 			}
 		}
 		happens(atQuestion)
-		before := r.g.Before
-		r.g.Before = func(ctx context.Context) error {
+		before := r.g.BeforeActing
+		r.g.BeforeActing = func(ctx context.Context) error {
 			happens(atBegin)
 			if before == nil {
 				return nil
 			}
 			return before(ctx)
 		}
-		r.g.May = func(ctx context.Context, it converge.Item) error {
+		r.g.Approve = func(ctx context.Context, it converge.Item) error {
 			err := r.agreed.May(ctx, it)
 			if err == nil && it.Step == r.steps[step] {
 				happens(atAct)

@@ -39,11 +39,11 @@ var ends = regexp.MustCompile(`/eviction$|^DELETE /api/v1/(?:namespaces/[^/]+/)?
 func (w *world) announced(t testing.TB, g *converge.Graph) (check func()) {
 	var mu sync.Mutex
 	said := map[string]converge.CostKind{}
-	g.May = func(_ context.Context, it converge.Item) error {
+	g.Approve = func(_ context.Context, it converge.Item) error {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range it.Costs {
-			if c.Kind != converge.Enters && said[c.Machine] != converge.Destroys {
+			if c.Kind != converge.CostLogin && said[c.Machine] != converge.CostDestroy {
 				said[c.Machine] = c.Kind
 			}
 		}
@@ -66,7 +66,7 @@ func (w *world) announced(t testing.TB, g *converge.Graph) (check func()) {
 			case m[1] != "" && names[m[1]] != "":
 				assert.Contains(t, said, names[m[1]], "%s was stopped, and no step said that it would be", names[m[1]])
 			case names[m[2]] != "":
-				assert.Equal(t, converge.Destroys, said[names[m[2]]], "%s was destroyed, and no step said that it would be", names[m[2]])
+				assert.Equal(t, converge.CostDestroy, said[names[m[2]]], "%s was destroyed, and no step said that it would be", names[m[2]])
 			}
 		}
 		harm := func(request string) bool {
@@ -186,11 +186,11 @@ func (k kindOfChange) answer(costs []converge.Cost) string {
 	asked, otherwise := "goes on", "goes on"
 	for _, c := range costs {
 		switch {
-		case c.Kind == converge.Destroys && k.verb == nil:
+		case c.Kind == converge.CostDestroy && k.verb == nil:
 			asked, otherwise = "asks for the name", "wants `-destroy=NAME` or `-yes`"
-		case c.Kind == converge.Destroys:
+		case c.Kind == converge.CostDestroy:
 			asked, otherwise = "asks for the name", "wants `-yes`"
-		case c.Kind == converge.Enters:
+		case c.Kind == converge.CostLogin:
 			asked, otherwise = "asks, y or N", "wants `-login` or `-yes`"
 		case asked != "goes on":
 		case k.verb == nil:
@@ -260,7 +260,7 @@ func (w *world) losesNothing(t *testing.T, k kindOfChange, text string, costs []
 	t.Helper()
 	before, disks, keys := w.now(), len(w.sim.Volumes()), w.authorized(t, "cp1")
 	g := k.graph(t, w, text)
-	g.May = (&consent.Agreement{}).May
+	g.Approve = (&consent.Agreement{}).May
 	report, err := g.Run(t.Context(), w.listen(t))
 	for _, step := range report.Steps {
 		var no *consent.RefusedError
@@ -315,7 +315,7 @@ func TestCostsAreByName(t *testing.T) {
 			require.NoError(t, plan.Err())
 			for _, it := range plan.Items {
 				for _, c := range it.Costs {
-					out = append(out, fmt.Sprintf("%s: %s (%s) with %q ends %q", it.Step, c, c.Why, c.Holds, others.ReplaceAllString(strings.Join(converge.Texts(c.Users), ", "), "N others")))
+					out = append(out, fmt.Sprintf("%s: %s (%s) with %q ends %q", it.Step, c, c.Reason, c.Holds, others.ReplaceAllString(strings.Join(converge.LossTexts(c.Users), ", "), "N others")))
 				}
 			}
 			out = append(out, "")

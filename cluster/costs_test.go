@@ -18,7 +18,7 @@ func TestWhatLiesAbout(t *testing.T) {
 	}}
 	names := func(costs []converge.Cost) (out []string) {
 		for _, c := range costs {
-			assert.Equal(t, converge.Destroys, c.Kind)
+			assert.Equal(t, converge.CostDestroy, c.Kind)
 			out = append(out, c.Machine)
 		}
 		return out

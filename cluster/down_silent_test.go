@@ -80,7 +80,7 @@ func downOf(t *testing.T, nodes int, s unheard) (took time.Duration) {
 		build := func() *converge.Graph {
 			g, err := c.Down(t.Context())
 			require.NoError(t, err)
-			g.NoCosts, g.May = s.yes, agreed.May
+			g.NoCosts, g.Approve = s.yes, agreed.May
 			return g
 		}
 		_, err := build().Plan(t.Context())

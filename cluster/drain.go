@@ -110,7 +110,7 @@ func (c *machines) costsOfDrain(n spec.Node) func(context.Context, drained, conv
 			return nil // the pods there are recreated elsewhere
 		}
 		return []converge.Cost{{
-			Machine: "work on " + n.Name, Kind: converge.Stops, Why: "drained: no pods are scheduled until it is uncordoned", Users: users,
+			Machine: "work on " + n.Name, Kind: converge.CostStop, Reason: "drained: no pods are scheduled until it is uncordoned", Users: users,
 		}}
 	}
 }

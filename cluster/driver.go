@@ -121,8 +121,8 @@ func (c *machines) replaceForDriver(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return fmt.Errorf("%s keeps its machine: %w", n.Name, err)
 	}
-	again.Before = nil // the run that this is a part of has checked it
-	again.May = converge.Asking(ctx)
+	again.BeforeActing = nil // the run that this is a part of has checked it
+	again.Approve = converge.ApproveFromContext(ctx)
 	return c.wayOn(ctx, n, c.members.Upgrade(ctx, n, "its machine", func(ctx context.Context) error {
 		_, err := again.Run(ctx, retold(ctx))
 		return err
@@ -148,9 +148,9 @@ func retold(ctx context.Context) func(converge.Event) {
 	return func(e converge.Event) {
 		switch {
 		case e.Message != "":
-			converge.Say(ctx, "%s: %s", e.Step, e.Message)
+			converge.Progressf(ctx, "%s: %s", e.Step, e.Message)
 		case e.Kind == converge.Changed:
-			converge.Say(ctx, "%s: done", e.Step)
+			converge.Progressf(ctx, "%s: done", e.Step)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (c *machines) costsOfReplacing(ctx context.Context, n spec.Node, why string
 	lost := c.destroys(ctx, n.Name, "", vm, err)
 	costs := c.members.Upgrades(ctx, why+": its machine is recreated from the template of the file", n)
 	for i := range costs {
-		costs[i].Kind, costs[i].Holds = converge.Destroys, lost.Holds
+		costs[i].Kind, costs[i].Holds = converge.CostDestroy, lost.Holds
 	}
 	return costs
 }

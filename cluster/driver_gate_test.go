@@ -43,8 +43,8 @@ func TestPodsWithGPUsHoldUpTheirNode(t *testing.T) {
 				pod := w.moveIn(t, busy)
 				for _, it := range w.looks(t, after).Items {
 					for _, cost := range it.Costs {
-						assert.NotContains(t, converge.Texts(cost.Users), "pod default/"+pod+" (1 GPU)", "%s: it goes on", it.Step)
-						assert.Contains(t, cost.Why, "; waits up to 1h for pods that hold GPUs, and does not end them")
+						assert.NotContains(t, converge.LossTexts(cost.Users), "pod default/"+pod+" (1 GPU)", "%s: it goes on", it.Step)
+						assert.Contains(t, cost.Reason, "; waits up to 1h for pods that hold GPUs, and does not end them")
 					}
 				}
 				before, packages := w.now(), ask(t, w.guests()["wk-gpu1"], "dpkg-query", "-W")

@@ -36,14 +36,14 @@ func TestADriverComesWithAnotherMachine(t *testing.T) {
 		plan := w.looks(t, after)
 		for _, it := range plan.Items {
 			for _, cost := range it.Costs {
-				assert.Equal(t, converge.Destroys, cost.Kind)
+				assert.Equal(t, converge.CostDestroy, cost.Kind)
 				assert.Equal(t, "NVIDIA's driver 580-server is loaded by a restart, with the newest kernel of its series: its machine is recreated from the template of the file; "+
-					"waits up to 1h for pods that hold GPUs, and does not end them", cost.Why)
+					"waits up to 1h for pods that hold GPUs, and does not end them", cost.Reason)
 			}
 		}
 		c := w.cluster(t, after)
 		up := c.Up()
-		up.May = (&consent.Agreement{Restarts: true}).May
+		up.Approve = (&consent.Agreement{Restarts: true}).May
 		_, err := up.Run(t.Context(), w.listen(t))
 		c.Close()
 		require.ErrorAs(t, err, new(*consent.RefusedError), "a restart is less than this")

@@ -77,7 +77,7 @@ func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen)
 		if err := install(ctx); err != nil {
 			return err
 		}
-		converge.Say(ctx, "restarting %s with driver %s", n.Name, s.want)
+		converge.Progressf(ctx, "restarting %s with driver %s", n.Name, s.want)
 		if err := c.restart(ctx, n); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (c *machines) loadDriver(ctx context.Context, n spec.Node, before driverSee
 	if !switched && before.want.Diff(now).Effect() != converge.Restart {
 		return nil
 	}
-	converge.Say(ctx, "restarting %s to load the driver", n.Name)
+	converge.Progressf(ctx, "restarting %s to load the driver", n.Name)
 	if err := c.restart(ctx, n); err != nil {
 		return err
 	}
@@ -148,7 +148,8 @@ func (c *machines) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidi
 	if err := c.nodes.WaitBooted(ctx, n); err != nil {
 		return err
 	}
-	rule := converge.WaitRule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll, Late: "the GPUs of " + n.Name + " are not all ready"}
+	rule := converge.WaitRule{What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll,
+		TimeoutText: "the GPUs of " + n.Name + " are not all ready"}
 	return run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		s, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 		if err != nil {

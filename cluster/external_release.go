@@ -51,7 +51,7 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			}
 			var others *members.OthersK3sError
 			if errors.As(err, &others) {
-				converge.Say(ctx, "left alone: %s", others)
+				converge.Progressf(ctx, "left alone: %s", others)
 				return k3s.State{}, nil
 			}
 			return have, err

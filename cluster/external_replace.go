@@ -56,7 +56,7 @@ func (c *machines) leave(g *converge.Graph, n spec.Node) *converge.Ref {
 
 // joinAgain adds the steps with which a machine that has booted joins.
 func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Ref) {
-	g.Before = c.mayChange(n.Name)
+	g.BeforeActing = c.mayChange(n.Name)
 	joined := g.Add(c.members.K3sStep(n), c.driver(g, n, booted))
 	node := g.Add(c.members.NodeStep(n), joined)
 	g.Add(c.members.KubeconfigStep(), node)

@@ -109,7 +109,7 @@ func TestNoProxmox(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, plan.Items[len(plan.Items)-1].Costs)
 		assert.Equal(t, "b is destroyed", plan.Items[len(plan.Items)-1].Costs[0].String())
-		assert.Equal(t, "K3s is removed with its data; the machine itself stays", plan.Items[len(plan.Items)-1].Costs[0].Why)
+		assert.Equal(t, "K3s is removed with its data; the machine itself stays", plan.Items[len(plan.Items)-1].Costs[0].Reason)
 		_, err = g.Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 		assert.NotContains(t, w.nodes(t), "b")

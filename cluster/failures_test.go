@@ -117,7 +117,7 @@ func TestFailuresAreOneMessage(t *testing.T) {
 				report, err := c.Up().Run(ctx, w.listen(t))
 				require.Error(t, err)
 				require.NoError(t, ctx.Err(), "it must give up by itself")
-				step, ok := report.Of(f.step)
+				step, ok := report.Step(f.step)
 				require.True(t, ok, f.step)
 				require.Error(t, step.Err, "%s ended as %s; the errors are: %v", f.step, step.Kind, err)
 				golden(t, "failures/"+f.name+".txt", step.Step+": "+downloadTime.ReplaceAllString(step.Err.Error(), "2000-01-01 00:00:00")+"\n")

@@ -21,7 +21,7 @@ func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 		cost := c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		assert.Empty(t, cost[0].Holds, "nothing is in it")
-		assert.Equal(t, "old: no longer in the file", cost[0].Machine+": "+cost[0].Why)
+		assert.Equal(t, "old: no longer in the file", cost[0].Machine+": "+cost[0].Reason)
 
 		c.members.Begin() // another run
 		way.On, way.At = true, 1

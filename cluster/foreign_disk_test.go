@@ -46,8 +46,8 @@ func TestADiskThatSomebodyAddedIsNamed(t *testing.T) {
 			var holds []string
 			for _, it := range plan.Items {
 				for _, cost := range it.Costs {
-					if cost.Machine == "gpu1" && cost.Kind == converge.Destroys {
-						holds = append(holds, converge.Texts(cost.Holds)...)
+					if cost.Machine == "gpu1" && cost.Kind == converge.CostDestroy {
+						holds = append(holds, converge.LossTexts(cost.Holds)...)
 					}
 				}
 			}

@@ -104,7 +104,7 @@ func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allo
 	}
 	rule := converge.WaitRule{
 		What: n.Name + " gets cards that another node releases", Limit: time.Duration(len(others)) * (nodes.BootTime + members.ReadyTime),
-		Late: n.Name + " did not get its cards",
+		TimeoutText: n.Name + " did not get its cards",
 	}
 	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
 		if err := c.members.Refuses(n.Name); err != nil {

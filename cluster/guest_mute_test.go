@@ -38,7 +38,7 @@ func TestAFailedFirstBootWithoutSSH(t *testing.T) {
 				start := time.Now()
 				report, err := cl.Up().Run(t.Context(), w.listen(t))
 				require.Error(t, err)
-				step, _ := report.Of("guest/cp1")
+				step, _ := report.Step("guest/cp1")
 				require.Error(t, step.Err)
 				golden(t, "failures/"+name+".txt", step.Step+": "+step.Err.Error()+"\n")
 				assert.Less(t, time.Since(start), 8*time.Minute)

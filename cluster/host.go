@@ -45,7 +45,7 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 			warnings := slices.Concat(report.Of(preflight.Warning), left, strays)
 			c.warnings.keep(warnings, report.Notes())
 			for _, f := range warnings {
-				converge.Say(ctx, "warning: %s", f)
+				converge.Progressf(ctx, "warning: %s", f)
 			}
 			return report, nil
 		},

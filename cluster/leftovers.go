@@ -162,7 +162,8 @@ func (c *holdings) hungOn(ctx context.Context, template proxmox.Summary, nothing
 	clones, err := c.Proxmox.Templates.LinkedClones(ctx, &template)
 	clones = slices.DeleteFunc(clones, func(vmid int) bool { return !others[vmid] })
 	if len(clones) > 0 {
-		converge.Say(ctx, "%s (VM %d) stays: disks of VM %d, which this cluster does not own, are linked clones of it", template.Name, template.VMID, clones[0])
+		converge.Progressf(ctx, "%s (VM %d) stays: disks of VM %d, which this cluster does not own, are linked clones of it", template.Name,
+			template.VMID, clones[0])
 	}
 	return len(clones) > 0, err
 }
@@ -233,7 +234,7 @@ func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ converge.
 		}
 		if err != nil {
 			out = append(out, converge.Cost{
-				Machine: r.Part, Sort: parts.SortPart, Kind: converge.Destroys, Why: "no longer in the file", Holds: parts.Unseen(err),
+				Machine: r.Part, Object: parts.SortPart, Kind: converge.CostDestroy, Reason: "no longer in the file", Holds: parts.Unseen(err),
 			})
 			continue
 		}
@@ -247,7 +248,8 @@ func costsOfRests(_ context.Context, all []templates.Rest, _ converge.Diff) []co
 	var out []converge.Cost
 	for _, r := range all {
 		for _, t := range r.Templates {
-			out = append(out, converge.Cost{Machine: t.Name, Sort: "template", Thing: strconv.Itoa(t.VMID), Kind: converge.Destroys, Why: "a template; another one is baked when needed"})
+			out = append(out, converge.Cost{Machine: t.Name, Object: "template", Identity: strconv.Itoa(t.VMID), Kind: converge.CostDestroy,
+				Reason: "a template; another one is baked when needed"})
 		}
 	}
 	return out

@@ -181,7 +181,7 @@ func fulfils(t testing.TB, report *converge.Report, plan *converge.Plan) {
 		if it.Step == "kubeconfig" && it.Verdict == converge.Clean {
 			continue // a file on this machine, which no plan is about
 		}
-		did, _ := report.Of(it.Step)
+		did, _ := report.Step(it.Step)
 		assert.Contains(t, want[it.Verdict], did.Kind, "%s was planned as %s: %s", it.Step, it.Verdict, it.Diff)
 	}
 }

@@ -41,7 +41,7 @@ func (w *world) agreeing(t testing.TB, spec *spec.Spec, a *consent.Agreement) er
 	c := w.cluster(t, spec)
 	defer c.Close()
 	up := c.Up()
-	up.May = a.May
+	up.Approve = a.May
 	_, err := up.Run(t.Context(), w.listen(t))
 	return err
 }
@@ -60,7 +60,7 @@ func TestNobodyIsLetInUnasked(t *testing.T) {
 		costs := w.costsOf(t, spec)
 		var said []string
 		for _, c := range costs {
-			said = append(said, c.String()+": "+c.Why)
+			said = append(said, c.String()+": "+c.Reason)
 		}
 		const why = ": no server of the cluster knows a key of this run: the cluster was created from another folder, with another token or by another person"
 		assert.Equal(t, []string{"a login is added to cp1" + why, "a login is added to wk1" + why}, said)

@@ -206,7 +206,7 @@ func TestOneMachineWithoutAWayIn(t *testing.T) {
 		}
 		assert.Equal(t, []string{"guest/wk1"}, failed)
 		for _, step := range []string{"login", "k3s/wk2", "node/wk2"} {
-			s, _ := report.Of(step)
+			s, _ := report.Step(step)
 			assert.Equal(t, converge.Changed, s.Kind, step)
 		}
 		assert.Len(t, w.authorized(t, "cp1"), 2)

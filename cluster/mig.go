@@ -135,7 +135,7 @@ func (c *machines) divide(ctx context.Context, n spec.Node, want []mig.Layout) e
 	if err != nil {
 		return noLayout(err)
 	}
-	converge.Say(ctx, "dividing the GPUs of %s", n.Name)
+	converge.Progressf(ctx, "dividing the GPUs of %s", n.Name)
 	if err := c.redivide(ctx, n, want); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (c *machines) cycleDivided(ctx context.Context, n spec.Node, want []mig.Lay
 	}
 	rule := converge.WaitRule{
 		What: "waiting for the GPUs of " + n.Name, Limit: driverTime, Poll: driverPoll,
-		Late: "the GPUs of " + n.Name + " are not divided as in the file",
+		TimeoutText: "the GPUs of " + n.Name + " are not divided as in the file",
 		Hint: "journalctl -u homelab-mig there says what nvidia-smi answered; " +
 			"a MIG mode that stays pending wants the card reset, which stopping the VM does if the host can reset it",
 	}

@@ -133,7 +133,7 @@ func TestOperatorBringsTheDriver(t *testing.T) {
 			assert.Contains(t, changedSteps(report), "runtime/"+n.Name)
 			config := content(t, w.guests()[n.Name], "/var/lib/rancher/k3s/agent/etc/containerd/config.toml")
 			assert.Contains(t, config, "/usr/local/nvidia/toolkit/nvidia-container-runtime")
-			_, has := report.Of("driver/" + n.Name)
+			_, has := report.Step("driver/" + n.Name)
 			assert.False(t, has, "no driver of the machine's own")
 		}
 		assert.Empty(t, w.plan(t, spec))
@@ -161,8 +161,8 @@ func TestAnotherDriverOfTheOperatorWaitsForPods(t *testing.T) {
 		for _, it := range w.looks(t, after).Items {
 			for _, cost := range it.Costs {
 				asked++
-				assert.Equal(t, "the GPU operator's driver 595.91.07 is loaded by a restart; waits up to 1h for pods that hold GPUs, and does not end them", cost.Why)
-				assert.NotContains(t, converge.Texts(cost.Users), "pod default/"+pod+" (1 GPU)")
+				assert.Equal(t, "the GPU operator's driver 595.91.07 is loaded by a restart; waits up to 1h for pods that hold GPUs, and does not end them", cost.Reason)
+				assert.NotContains(t, converge.LossTexts(cost.Users), "pod default/"+pod+" (1 GPU)")
 			}
 		}
 		assert.Equal(t, 4, asked)

@@ -58,7 +58,7 @@ func TestDeletedMapping(t *testing.T) {
 			var costs []string
 			for _, it := range plan.Items {
 				for _, cost := range it.Costs {
-					costs = append(costs, cost.Why)
+					costs = append(costs, cost.Reason)
 				}
 			}
 			if c.stops != "" {

@@ -22,7 +22,7 @@ func TestCostsOfAReboot(t *testing.T) {
 	p.Reboot = []string{"a new kernel"}
 	costs := p.Costs()
 	require.Len(t, costs, 2)
-	assert.Equal(t, converge.Cost{Machine: "CT 101 dns on pve1", Kind: converge.Stops, Why: "a reboot of pve1"}, costs[1])
+	assert.Equal(t, converge.Cost{Machine: "CT 101 dns on pve1", Kind: converge.CostStop, Reason: "a reboot of pve1"}, costs[1])
 }
 
 // What the file asks of the hosts: whose mappings are ours, and which driver is for which
@@ -61,10 +61,10 @@ func TestCostsOfMachinesThatGo(t *testing.T) {
 		for want, vm := range map[string]*proxmox.VM{"vm107": {VMID: 107}, "nameless": nil} {
 			cost := c.destroys(ctx, "", "why", vm, nil)
 			assert.Equal(t, want, cost.Machine)
-			assert.Equal(t, converge.Destroys, cost.Kind)
+			assert.Equal(t, converge.CostDestroy, cost.Kind)
 		}
 		assert.Equal(t, "wk1", c.destroys(ctx, "wk1", "why", &proxmox.VM{VMID: 107}, nil).Machine)
-		assert.Contains(t, strings.Join(converge.Texts(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds), "; "), "its disks are not readable: no answer")
+		assert.Contains(t, strings.Join(converge.LossTexts(c.destroys(ctx, "wk1", "why", nil, errors.New("no answer")).Holds), "; "), "its disks are not readable: no answer")
 		synctest.Wait()
 	})
 }

@@ -140,7 +140,7 @@ func TestPartThroughFleet(t *testing.T) {
 		spec := parse(t, text)
 		report := w.up(t, spec)
 		for _, step := range []string{"chart/fleet", "push/fleet", "objects/gitops", "fleet/jupyterhub"} {
-			_, ok := report.Of(step)
+			_, ok := report.Step(step)
 			assert.True(t, ok, step)
 		}
 		assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), "fleet/one-gpu/jupyterhub/fleet.yaml")

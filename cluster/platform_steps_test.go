@@ -63,7 +63,7 @@ func TestSecretOfAPartIsMissing(t *testing.T) {
 	require.ErrorContains(t, plan.Err(), "backup.secretKey: ")
 	for _, it := range plan.Items {
 		if it.Step == "template/pve1" {
-			assert.Equal(t, "charts could not be checked", it.Because)
+			assert.Equal(t, "charts could not be checked", it.Reason)
 		}
 	}
 	assert.Empty(t, w.mutations())

@@ -69,7 +69,7 @@ func TestLifeOfAPlatform(t *testing.T) {
 		spec := parse(t, text)
 		report := w.up(t, spec)
 		for _, step := range []string{"chart/nfs", "objects/nfs", "storage/nfs", "chart/cert-manager", "objects/issuer", "secrets/jupyterhub", "chart/jupyterhub"} {
-			did, ok := report.Of(step)
+			did, ok := report.Step(step)
 			require.True(t, ok, step)
 			assert.Equal(t, converge.Changed, did.Kind, step)
 		}

@@ -202,8 +202,8 @@ func TestHostsRebootOneAfterTheOther(t *testing.T) {
 		p.Reboot = true
 		report, err := p.Graph().Run(t.Context(), nil)
 		require.NoError(t, err)
-		one, _ := report.Of("reboot/pve1")
-		two, _ := report.Of("reboot/pve2")
+		one, _ := report.Step("reboot/pve1")
+		two, _ := report.Step("reboot/pve2")
 		assert.False(t, two.Started.Before(one.Ended))
 		assert.Empty(t, w.todo())
 	})
@@ -219,7 +219,7 @@ func TestARebootStopsWhatWasAgreedTo(t *testing.T) {
 		p := w.prep()
 		p.Reboot = true
 		g, agreed := p.Graph(), &consent.Agreement{}
-		g.May = func(ctx context.Context, it converge.Item) error {
+		g.Approve = func(ctx context.Context, it converge.Item) error {
 			if it.Step == "reboot/pve1" { // somebody starts a VM on pve2; the simulated host knows it when it boots
 				assert.NoError(t, remote.WriteFile(ctx, w.root["pve2"], "/run/qemu-server/100.pid", []byte("1\n"), 0o644))
 			}
@@ -227,7 +227,7 @@ func TestARebootStopsWhatWasAgreedTo(t *testing.T) {
 		}
 		report, err := g.Run(t.Context(), nil)
 		require.ErrorContains(t, err, "VM 100 on pve2 is stopped (a reboot of pve2)")
-		one, _ := report.Of("reboot/pve1")
+		one, _ := report.Step("reboot/pve1")
 		assert.Equal(t, converge.Changed, one.Kind)
 		assert.Equal(t, []string{"reboot/pve2"}, w.todo())
 	})

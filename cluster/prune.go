@@ -180,7 +180,8 @@ func costsOfFiles(_ context.Context, all []templates.Rest, _ converge.Diff) []co
 	var out []converge.Cost
 	for _, r := range all {
 		for _, v := range r.Volumes {
-			out = append(out, converge.Cost{Machine: v.Name(), Sort: "file", Thing: v.ID + " on " + r.Host, Kind: converge.Destroys, Why: "nothing on this Proxmox needs it"})
+			out = append(out, converge.Cost{Machine: v.Name(), Object: "file", Identity: v.ID + " on " + r.Host, Kind: converge.CostDestroy,
+				Reason: "nothing on this Proxmox needs it"})
 		}
 	}
 	return out
@@ -188,5 +189,6 @@ func costsOfFiles(_ context.Context, all []templates.Rest, _ converge.Diff) []co
 
 // costsOfTemplate is what is lost with a template without linked clones.
 func costsOfTemplate(_ context.Context, vm *proxmox.VM, _ converge.Diff) []converge.Cost {
-	return []converge.Cost{{Machine: vm.Name, Sort: "template", Thing: vm.Identity(), Kind: converge.Destroys, Why: "a template that no VM uses"}}
+	return []converge.Cost{{Machine: vm.Name, Object: "template", Identity: vm.Identity(), Kind: converge.CostDestroy,
+		Reason: "a template that no VM uses"}}
 }

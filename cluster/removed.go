@@ -103,7 +103,7 @@ func (c *holdings) retire(ctx context.Context, vm proxmox.Summary) error {
 	if err := converge.Confirm(ctx); err != nil { // its server may have taken a while to leave
 		return err
 	}
-	converge.Say(ctx, "destroying %s", vm.Name)
+	converge.Progressf(ctx, "destroying %s", vm.Name)
 	return c.templates.Remove(ctx, vm)
 }
 
@@ -126,7 +126,7 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 		name = fmt.Sprintf("vm%d", vm.VMID)
 	}
 	cost := converge.Cost{
-		Machine: cmp.Or(name, "nameless"), Sort: members.SortNode, Kind: converge.Destroys, Why: why,
+		Machine: cmp.Or(name, "nameless"), Object: members.SortNode, Kind: converge.CostDestroy, Reason: why,
 	}
 	cost.Users = c.members.Users(ctx, func(w *consent.Work) []converge.Loss {
 		cost.Holds = w.Volumes(name)
@@ -138,7 +138,7 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 	if vm == nil {
 		return cost
 	}
-	cost.Thing = vm.Identity()
+	cost.Identity = vm.Identity()
 	for _, d := range vm.Extra() {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: diskWords(d), ID: d.Volume})
 	}

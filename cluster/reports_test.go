@@ -276,7 +276,7 @@ func (r report) ask(t *testing.T, w *world, s *spec.Spec, out *string) error {
 			return err
 		}
 		for _, it := range plan.Items {
-			fmt.Fprintf(&b, "%s: %s %s\n", it.Step, it.Diff, it.Because)
+			fmt.Fprintf(&b, "%s: %s %s\n", it.Step, it.Diff, it.Reason)
 			for _, f := range it.Diff {
 				b.WriteString("  " + f.Note + "\n")
 			}

@@ -185,7 +185,7 @@ func (w *world) refused(t testing.TB, spec *spec.Spec, want string) {
 	defer c.Close()
 	report, err := c.Up().Run(t.Context(), w.listen(t))
 	require.Error(t, err)
-	step, _ := report.Of("proxmox")
+	step, _ := report.Step("proxmox")
 	require.ErrorContains(t, step.Err, want)
 	assert.Equal(t, changes{}, before.changes())
 }
@@ -523,7 +523,7 @@ func TestHalfConvertedTemplate(t *testing.T) {
 		defer cancel()
 		report, err := c.Up().Run(ctx, w.listen(t))
 		require.Error(t, err, "there is no system on that disk")
-		step, _ := report.Of("template/pve1")
+		step, _ := report.Step("template/pve1")
 		assert.Equal(t, converge.Changed, step.Kind)
 		assert.Contains(t, w.vm(t, name).Config["scsi0"], "vmdata:base-900-disk-0")
 	})

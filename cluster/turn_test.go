@@ -33,7 +33,7 @@ func TestWhatAnotherRunHasMadeMeanwhile(t *testing.T) {
 		defer late.Close()
 		var before moment
 		g := late.Up()
-		g.Before = func(context.Context) error {
+		g.BeforeActing = func(context.Context) error {
 			w.up(t, spec)
 			before = w.now()
 			return nil
@@ -60,7 +60,7 @@ func TestOneMachineWithoutAWayInWhileOthersBoot(t *testing.T) {
 		require.NoError(t, cp1.Boot(t.Context()))
 		report, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "guest/wk1: these machines of the cluster accept no key of this run")
-		s, _ := report.Of("login")
+		s, _ := report.Step("login")
 		assert.NotEqual(t, converge.FailedStep, s.Kind, "%v", s.Err)
 	})
 }

@@ -21,7 +21,7 @@ import (
 func (c *Cluster) Up() *converge.Graph {
 	f := c.site.flow()
 	up := f.members.Graph()
-	up.Before = f.mayChange()
+	up.BeforeActing = f.mayChange()
 
 	// Before anything changes, the hosts must be able to carry what the file asks for. All charts
 	// must be available and accept our values.

@@ -197,7 +197,7 @@ func TestPodsWithGPUsStopAnUpgrade(t *testing.T) {
 		pod := w.moveIn(t, busy)
 		for _, it := range w.looks(t, upgraded(t, text)).Items {
 			for _, cost := range it.Costs {
-				assert.NotContains(t, converge.Texts(cost.Users), "pod default/"+pod+" (2 GPU)", "%s: it goes on", it.Step)
+				assert.NotContains(t, converge.LossTexts(cost.Users), "pod default/"+pod+" (2 GPU)", "%s: it goes on", it.Step)
 			}
 		}
 		begun := time.Now()

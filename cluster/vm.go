@@ -138,8 +138,9 @@ func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, con
 			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == nodes.Detached {
 				disk, _ := vm.Disk(slot)
 				out = append(out, converge.Cost{
-					Machine: "disk " + disk.Serial + " of " + n.Name, Thing: disk.Volume, Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept",
-					Holds: []converge.Loss{{Text: disk.Size.String(), ID: disk.Volume}},
+					Machine: "disk " + disk.Serial + " of " + n.Name, Identity: disk.Volume, Kind: converge.CostStop,
+					Reason: "no longer in the file: detached, its volume is kept",
+					Holds:  []converge.Loss{{Text: disk.Size.String(), ID: disk.Volume}},
 				})
 			}
 		}

@@ -174,7 +174,7 @@ func (w *world) plan(t testing.TB, spec *spec.Spec) []string {
 		switch it.Verdict {
 		case converge.Clean:
 		case converge.Deferred:
-			out = append(out, it.Step+": "+it.Because)
+			out = append(out, it.Step+": "+it.Reason)
 		default:
 			out = append(out, it.Step+": "+it.Diff.String())
 		}

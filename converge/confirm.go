@@ -14,8 +14,8 @@ type acting struct {
 // actingKey is the key of an acting in a context.
 type actingKey struct{}
 
-func asking(ctx context.Context, n *Ref, costs []Cost) context.Context {
-	if n.graph.May == nil {
+func withActing(ctx context.Context, n *Ref, costs []Cost) context.Context {
+	if n.graph.Approve == nil {
 		return ctx
 	}
 	return context.WithValue(ctx, actingKey{}, acting{n, costs})
@@ -26,9 +26,9 @@ func asking(ctx context.Context, n *Ref, costs []Cost) context.Context {
 var errOver = errors.New("it has changed since the step began, which looks again")
 
 // Confirm checks the step whose Act has this context again, with its costs, and asks
-// [Graph.May] about them. An Act calls it right before what cannot be undone, if it has done
+// [Graph.Approve] about them. An Act calls it right before what cannot be undone, if it has done
 // or waited for something else before that: the world may have changed since the run asked. If
-// nothing differs by now, or it costs nothing more, it returns a passing error,
+// nothing differs by now, or it costs nothing more, it returns a transient error,
 // after which the step begins again.
 func Confirm(ctx context.Context) error {
 	a, ok := ctx.Value(actingKey{}).(acting)
@@ -40,25 +40,25 @@ func Confirm(ctx context.Context) error {
 		return err
 	}
 	if act == nil || len(a.costs) > 0 && len(costs) == 0 {
-		return Passing(errOver)
+		return Transient(errOver)
 	}
-	return a.step.graph.May(ctx, Item{Step: a.step.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
+	return a.step.graph.Approve(ctx, Item{Step: a.step.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
 }
 
-// actsKey is the key of a context in which a step is weighed that acts next.
-type actsKey struct{}
+// aboutToActKey is the key of a context in which a step is weighed that acts next.
+type aboutToActKey struct{}
 
-func acts(ctx context.Context) context.Context { return context.WithValue(ctx, actsKey{}, true) }
+func acts(ctx context.Context) context.Context { return context.WithValue(ctx, aboutToActKey{}, true) }
 
-// Acts reports whether a step is weighed that acts next, if it may: its costs are those of now, and
+// AboutToAct reports whether a step is weighed that acts next, if it may: its costs are those of now, and
 // not what an earlier step has seen.
-func Acts(ctx context.Context) bool { return ctx.Value(actsKey{}) != nil }
+func AboutToAct(ctx context.Context) bool { return ctx.Value(aboutToActKey{}) != nil }
 
-// Asking returns the [Graph.May] of the run whose Act has this context, for a graph that the
+// ApproveFromContext returns the [Graph.Approve] of the run whose Act has this context, for a graph that the
 // Act runs; nil if it has none.
-func Asking(ctx context.Context) func(context.Context, Item) error {
+func ApproveFromContext(ctx context.Context) func(context.Context, Item) error {
 	if a, ok := ctx.Value(actingKey{}).(acting); ok {
-		return a.step.graph.May
+		return a.step.graph.Approve
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func Example() {
 	ctx := context.Background()
 	plan, _ := g.Plan(ctx)
 	for _, it := range plan.Items {
-		fmt.Printf("%s: %s %s%s\n", it.Step, it.Verdict, it.Diff, it.Because)
+		fmt.Printf("%s: %s %s%s\n", it.Step, it.Verdict, it.Diff, it.Reason)
 	}
 	_, err := g.Run(ctx, func(e converge.Event) {
 		if e.Kind.Final() {
@@ -87,7 +87,7 @@ func TestFailureStopsOnlyDependents(t *testing.T) {
 	require.ErrorAs(t, err, &se)
 	assert.Equal(t, "bad", se.Step)
 	assert.Equal(t, map[string]converge.Kind{"bad": converge.FailedStep, "behind": converge.Skipped, "sibling": converge.Changed}, kinds)
-	got, ok := rep.Of("behind")
+	got, ok := rep.Step("behind")
 	assert.True(t, ok)
 	assert.Equal(t, []string{"bad"}, got.Needs)
 	assert.False(t, b.on.Load())
@@ -108,7 +108,7 @@ func TestSettleTellsWhatRemains(t *testing.T) {
 		assert.EqualError(t, err, "node: not there after 1m: ready: False → True\n  look at the kubelet")
 		assert.Equal(t, time.Minute, time.Since(start))
 		assert.InDelta(t, 6, looks, 1)
-		var nc *converge.NotConverged
+		var nc *converge.NotConvergedError
 		assert.ErrorAs(t, err, &nc)
 	})
 }
@@ -155,8 +155,8 @@ func TestSettleOutlivesTransientErrorsButNotPermanentOnes(t *testing.T) {
 // restarting is the error of a server that will be back.
 type restarting struct{}
 
-func (restarting) Error() string { return "connection refused" }
-func (restarting) Passing() bool { return true }
+func (restarting) Error() string   { return "connection refused" }
+func (restarting) Transient() bool { return true }
 
 // TestWhatPassesIsWaitedFor: a step meets the restart of a server at its first look, or
 // within what it does, and is as a second run would be.
@@ -245,7 +245,7 @@ func TestCancelKeepsWhatWasWrong(t *testing.T) {
 		"the end alone":    {func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("read: %w", ctx.Err()) }, ""},
 		"an error of then": {func(ctx context.Context) error { <-ctx.Done(); return full }, "a: no space left on device"},
 		"both":             {func(ctx context.Context) error { <-ctx.Done(); return errors.Join(full, ctx.Err()) }, "a: no space left on device\ncontext canceled"},
-		"what is retried":  {func(context.Context) error { return passing{full} }, "a: no space left on device\ncontext canceled"},
+		"what is retried":  {func(context.Context) error { return transient{full} }, "a: no space left on device\ncontext canceled"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestPlanReportsFailuresToLook(t *testing.T) {
 	plan, err := g.Plan(t.Context())
 	require.NoError(t, err)
 	assert.EqualError(t, plan.Err(), "bad: 403")
-	assert.Equal(t, "bad could not be checked", plan.Items[1].Because)
+	assert.Equal(t, "bad could not be checked", plan.Items[1].Reason)
 }
 
 func TestGraphMistakes(t *testing.T) {
@@ -317,7 +317,7 @@ func TestProgressBecomesEvents(t *testing.T) {
 	l := lamp{}
 	s := l.step("a")
 	s.Apply = func(ctx context.Context, _ bool) error {
-		converge.Say(ctx, "screwing in the bulb")
+		converge.Progressf(ctx, "screwing in the bulb")
 		l.on.Store(true)
 		return nil
 	}
@@ -342,8 +342,8 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+1)
 }
 
-// passing is an error that another look may be without.
-type passing struct{ error }
+// transient is an error that another look may be without.
+type transient struct{ error }
 
-func (passing) Passing() bool   { return true }
-func (p passing) Unwrap() error { return p.error }
+func (transient) Transient() bool { return true }
+func (p transient) Unwrap() error { return p.error }

@@ -9,22 +9,22 @@ type CostKind string
 
 // The kinds, the worse one first.
 const (
-	Destroys CostKind = "destroy" // what is on it is gone afterwards
-	Stops    CostKind = "stop"    // it is away for a while, and comes back
-	Enters   CostKind = "enter"   // this run gets a login there that it did not have
+	CostDestroy CostKind = "destroy" // what is on it is gone afterwards
+	CostStop    CostKind = "stop"    // it is away for a while, and comes back
+	CostLogin   CostKind = "enter"   // this run gets a login there that it did not have
 )
 
 // Cost is what a change costs people, apart from the time of the run. Its JSON is for people
 // and has no identities.
 type Cost struct {
-	Machine string   `json:"machine"`         // what is destroyed, stopped or logged in to, by name
-	Sort    string   `json:"-"`               // what bears that name, if other things may bear it too: "node", "part"
-	Thing   string   `json:"-"`               // which one bears it now, such as a VMID with its UUID; empty: the name is all
-	Kind    CostKind `json:"kind"`            // which of these
-	Why     string   `json:"why,omitempty"`   // in a few words, e.g. "no longer in the file"
-	Holds   []Loss   `json:"holds,omitempty"` // what has data there, e.g. "data (200GiB)"
-	Users   []Loss   `json:"users,omitempty"` // whose work runs there
-	Away    string   `json:"away,omitempty"`  // for how long, as measured: "2 to 10 min"
+	Machine  string   `json:"machine"`         // what is destroyed, stopped or logged in to, by name
+	Object   string   `json:"-"`               // what bears that name, if other things may bear it too: "node", "part"
+	Identity string   `json:"-"`               // which one bears it now, such as a VMID with its UUID; empty: the name is all
+	Kind     CostKind `json:"kind"`            // which of these
+	Reason   string   `json:"why,omitempty"`   // in a few words, e.g. "no longer in the file"
+	Holds    []Loss   `json:"holds,omitempty"` // what has data there, e.g. "data (200GiB)"
+	Users    []Loss   `json:"users,omitempty"` // whose work runs there
+	Downtime string   `json:"away,omitempty"`  // for how long, as measured: "2 to 10 min"
 }
 
 // Loss is one thing that ends or is gone with a [Cost].
@@ -52,8 +52,8 @@ func (l *Loss) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Texts returns the texts of losses.
-func Texts(all []Loss) []string {
+// LossTexts returns the texts of losses.
+func LossTexts(all []Loss) []string {
 	var out []string
 	for _, l := range all {
 		out = append(out, l.Text)
@@ -65,14 +65,14 @@ func Texts(all []Loss) []string {
 // min" or "a login is added to wk-gpu1".
 func (c Cost) String() string {
 	switch {
-	case c.Kind == Destroys:
+	case c.Kind == CostDestroy:
 		return c.Machine + " is destroyed"
-	case c.Kind == Enters:
+	case c.Kind == CostLogin:
 		return "a login is added to " + c.Machine
-	case c.Away == "":
+	case c.Downtime == "":
 		return c.Machine + " is stopped"
 	}
-	return c.Machine + " is stopped for " + c.Away
+	return c.Machine + " is stopped for " + c.Downtime
 }
 
 // weigher is a [Step] that knows what its Act costs. weigh does what Check does and also

@@ -12,10 +12,10 @@ import (
 
 func TestCostInWords(t *testing.T) {
 	for want, cost := range map[string]converge.Cost{
-		"wk1 is stopped":                 {Machine: "wk1", Kind: converge.Stops},
-		"wk1 is stopped for 2 to 10 min": {Machine: "wk1", Kind: converge.Stops, Away: "2 to 10 min"},
-		"a login is added to wk1":        {Machine: "wk1", Kind: converge.Enters},
-		"wk1 is destroyed":               {Machine: "wk1", Kind: converge.Destroys, Away: "2 to 10 min"},
+		"wk1 is stopped":                 {Machine: "wk1", Kind: converge.CostStop},
+		"wk1 is stopped for 2 to 10 min": {Machine: "wk1", Kind: converge.CostStop, Downtime: "2 to 10 min"},
+		"a login is added to wk1":        {Machine: "wk1", Kind: converge.CostLogin},
+		"wk1 is destroyed":               {Machine: "wk1", Kind: converge.CostDestroy, Downtime: "2 to 10 min"},
 	} {
 		assert.Equal(t, want, cost.String())
 	}
@@ -48,6 +48,6 @@ func TestSettled(t *testing.T) {
 		plan, err := g.Plan(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, x.changes, plan.Changes(), "%+v", x)
-		assert.Equal(t, x.settled, plan.Settled(), "%+v", x)
+		assert.Equal(t, x.settled, plan.Converged(), "%+v", x)
 	}
 }

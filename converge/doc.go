@@ -17,8 +17,8 @@
 // with the spec, Apply closes the difference. A nil Apply means "wait until true".
 //
 // A step reports what a change costs people, such as a machine that is destroyed or stopped
-// ([Resource.Costs]): the plan shows it, and [Graph.May] decides about it before anything is
-// done. [Graph.Before] is where a run takes its lease.
+// ([Resource.Costs]): the plan shows it, and [Graph.Approve] decides about it before anything is
+// done. [Graph.BeforeActing] is where a run takes its lease.
 //
 // A failure stops only what depends on it: siblings finish, and all errors are
 // returned joined. Run returns when every goroutine that it started has ended,
@@ -30,11 +30,11 @@
 // not fix ends the wait at once and is returned unchanged ([Permanent]). After any other error
 // the loop checks again until its time is over; the result of the last check is the progress
 // line meanwhile, and is in the error together with the reason why the wait ended. Time limits
-// count only time in which the program runs, not that of a sleeping laptop ([Within]).
+// count only time in which the program runs, not that of a sleeping laptop ([WithRunningTimeout]).
 //
 // # Progress
 //
-// Deep code says what it does ([Say]), unaware who listens: a caller that wants to know puts a
+// Deep code says what it does ([Progressf]), unaware who listens: a caller that wants to know puts a
 // listener into the context with [WithProgress].
 //
 // # Leases

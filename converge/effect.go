@@ -100,8 +100,8 @@ func (d Diff) String() string {
 	return strings.Join(s, "; ")
 }
 
-// Under returns d with prefix and a slash before each path.
-func (d Diff) Under(prefix string) Diff {
+// WithPrefix returns d with prefix and a slash before each path.
+func (d Diff) WithPrefix(prefix string) Diff {
 	out := make(Diff, len(d))
 	for i, f := range d {
 		f.Path = strings.TrimSuffix(prefix+"/"+f.Path, "/")

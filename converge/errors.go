@@ -18,22 +18,22 @@ func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// NotConverged says what still differed when a step's time to settle was over.
-type NotConverged struct {
-	After  time.Duration // how long it was given
-	Diff   Diff          // what remains; empty if the last check failed
-	Err    error         // why the last check failed, if it did
-	Hint   string        // what to do about it; may be empty
-	Longer string        // how it gets more time; may be empty
+// NotConvergedError says what still differed when a step's time to settle was over.
+type NotConvergedError struct {
+	After       time.Duration // how long it was given
+	Diff        Diff          // what remains; empty if the last check failed
+	Err         error         // why the last check failed, if it did
+	Hint        string        // what to do about it; may be empty
+	TimeoutHint string        // how it gets more time; may be empty
 }
 
-func (e *NotConverged) Error() string {
+func (e *NotConvergedError) Error() string {
 	text := fmt.Sprintf("not there after %s: %s", short(e.After), e.words())
 	if e.Hint != "" {
 		text += "\n  " + e.Hint
 	}
-	if e.Longer != "" {
-		text += "\n  " + e.Longer
+	if e.TimeoutHint != "" {
+		text += "\n  " + e.TimeoutHint
 	}
 	return text
 }
@@ -54,11 +54,11 @@ func short(d time.Duration) string {
 	return s
 }
 
-// Passing is false: the step has timed out.
-func (e *NotConverged) Passing() bool { return false }
+// Transient is false: the step has timed out.
+func (e *NotConvergedError) Transient() bool { return false }
 
 // Unwrap returns the last check's error.
-func (e *NotConverged) Unwrap() error { return e.Err }
+func (e *NotConvergedError) Unwrap() error { return e.Err }
 
-// ErrUnseen refuses an Act for now, because what it costs could not be seen.
-var ErrUnseen = errors.New("what it costs could not be seen")
+// ErrCostsUnknown refuses an Act for now, because what it costs could not be seen.
+var ErrCostsUnknown = errors.New("what it costs could not be seen")

@@ -9,13 +9,13 @@ type Kind string
 
 // The kinds, in the order in which a step goes through them. Every step ends with
 // exactly one of Unchanged, Changed, FailedStep, Skipped and Cancelled; in a
-// [Graph.Look] with one of Unchanged, Differs, FailedStep and Skipped.
+// [Graph.PlanWithEvents] with one of Unchanged, Differs, FailedStep and Skipped.
 const (
 	Checking   Kind = "checking"  // the first check starts
 	Acting     Kind = "acting"    // a difference was found (Diff) and is being closed
 	Progress   Kind = "progress"  // nested code reports progress (Message)
 	Waiting    Kind = "waiting"   // acted; checking again still finds a difference (Message)
-	Differs    Kind = "differs"   // of a [Graph.Look]: something differs from the wanted state (Diff)
+	Differs    Kind = "differs"   // of a [Graph.PlanWithEvents]: something differs from the wanted state (Diff)
 	Unchanged  Kind = "unchanged" // nothing to do
 	Changed    Kind = "changed"   // changed, and a check has confirmed it
 	FailedStep Kind = "failed"    // Err says why

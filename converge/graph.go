@@ -12,24 +12,24 @@ import (
 type Graph struct {
 	// Patience multiplies how long steps may settle and checks may take; 0 is 1.
 	Patience int
-	// Longer says how to give a step more time, for the error of a step that timed out; may
+	// TimeoutHint says how to give a step more time, for the error of a step that timed out; may
 	// be empty.
-	Longer string
-	// Begin is called as each Look or Run begins, so that the steps forget what they have seen in
+	TimeoutHint string
+	// OnStart is called as each Look or Run begins, so that the steps forget what they have seen in
 	// an earlier one. May be nil.
-	Begin func()
-	// Before is called at most once in a run, before the first Act and before any wait; a
+	OnStart func()
+	// BeforeActing is called at most once in a run, before the first Act and before any wait; a
 	// run with nothing to do does not call it. Steps that differed before it returned are
 	// checked again, because the world may have changed in the meantime. If it fails,
 	// nothing is done and Run returns its error. Its progress is reported as that of the
 	// step that would have acted first. May be nil.
-	Before func(ctx context.Context) error
-	// May is asked before every Act, with the result of the latest check: Step, Diff and
+	BeforeActing func(ctx context.Context) error
+	// Approve is asked before every Act, with the result of the latest check: Step, Diff and
 	// Costs. An error refuses the Act: the step fails, steps that need it are skipped, and
-	// the others continue. A step that is checked again after a passing error is asked about
+	// the others continue. A step that is checked again after a transient error is asked about
 	// again; so is one whose Act calls [Confirm], and, as long as it may settle, one that is refused
-	// with [ErrUnseen]. It is called concurrently. May be nil.
-	May func(ctx context.Context, it Item) error
+	// with [ErrCostsUnknown]. It is called concurrently. May be nil.
+	Approve func(ctx context.Context, it Item) error
 	// NoCosts says that nobody is asked for consent, so what the changes cost is not determined:
 	// that may take long if machines do not answer. Items have no Costs then.
 	NoCosts bool
@@ -90,8 +90,8 @@ func (g *Graph) Names() []string {
 }
 
 func (g *Graph) begin() {
-	if g.Begin != nil {
-		g.Begin()
+	if g.OnStart != nil {
+		g.OnStart()
 	}
 }
 

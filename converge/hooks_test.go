@@ -26,14 +26,14 @@ func TestCostsAreOfWhatWasSeen(t *testing.T) {
 		Diff:    func(have string) converge.Diff { return converge.Compare("memory", have, "96GiB", converge.Restart) },
 		Apply:   func(context.Context, string) error { return errors.New("applied") },
 		Costs: func(_ context.Context, seen string, d converge.Diff) []converge.Cost {
-			return []converge.Cost{{Machine: "a", Kind: converge.Stops, Why: seen + " and " + d[0].Path, Away: "2 to 10 min"}}
+			return []converge.Cost{{Machine: "a", Kind: converge.CostStop, Reason: seen + " and " + d[0].Path, Downtime: "2 to 10 min"}}
 		},
 	}
 	wait := *vm
 	wait.ID, wait.Apply = "wait", nil
 	clean := *vm
 	clean.ID, clean.Diff = "clean", func(string) converge.Diff { return nil }
-	want := []converge.Cost{{Machine: "a", Kind: converge.Stops, Why: "64GiB and memory", Away: "2 to 10 min"}}
+	want := []converge.Cost{{Machine: "a", Kind: converge.CostStop, Reason: "64GiB and memory", Downtime: "2 to 10 min"}}
 	var g converge.Graph
 	for _, s := range []converge.Step{vm, &wait, &clean} {
 		g.Add(s)
@@ -47,7 +47,7 @@ func TestCostsAreOfWhatWasSeen(t *testing.T) {
 	var alone converge.Graph
 	alone.Add(vm)
 	var asked []converge.Item
-	alone.May = func(_ context.Context, it converge.Item) error {
+	alone.Approve = func(_ context.Context, it converge.Item) error {
 		asked = append(asked, it)
 		return errors.New("not agreed to")
 	}
@@ -66,7 +66,7 @@ func TestARefusalIsForGood(t *testing.T) {
 		var l lamp
 		var g converge.Graph
 		g.Add(l.step("a"))
-		g.May = func(context.Context, converge.Item) error { return restarting{} }
+		g.Approve = func(context.Context, converge.Item) error { return restarting{} }
 		_, err := g.Run(t.Context(), nil)
 		assert.ErrorIs(t, err, restarting{})
 		assert.Zero(t, time.Since(start))
@@ -163,7 +163,7 @@ func TestHooksHoldForAnyGraph(t *testing.T) {
 			was := slices.Clone(h.on)
 			refused, byOther := r.IntN(len(h.on)), r.IntN(len(h.on))
 			begun := 0
-			g.Before = func(context.Context) error {
+			g.BeforeActing = func(context.Context) error {
 				begun++
 				time.Sleep(time.Duration(r.IntN(60)) * time.Second)
 				h.mu.Lock()
@@ -173,7 +173,7 @@ func TestHooksHoldForAnyGraph(t *testing.T) {
 				return nil
 			}
 			asked := map[string]int{}
-			g.May = func(_ context.Context, it converge.Item) error {
+			g.Approve = func(_ context.Context, it converge.Item) error {
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				asked[it.Step]++
@@ -226,8 +226,8 @@ func TestNothingIsDoneWhereTheRunMayNotBegin(t *testing.T) {
 				ID: "wait", Observe: func(context.Context) (bool, error) { return false, nil },
 				Diff: func(bool) converge.Diff { return converge.Missing("light") }, Settle: time.Hour,
 			})
-			g.Before = func(context.Context) error { return busy }
-			g.May = func(context.Context, converge.Item) error { t.Error("asked"); return nil }
+			g.BeforeActing = func(context.Context) error { return busy }
+			g.Approve = func(context.Context, converge.Item) error { t.Error("asked"); return nil }
 			if !slices.Contains(was, false) {
 				return
 			}
@@ -258,7 +258,7 @@ func TestInterruptedBeforeItBegins(t *testing.T) {
 		var g converge.Graph
 		g.Add(a.step("a"))
 		g.Add(b.step("b"))
-		g.Before = func(ctx context.Context) error {
+		g.BeforeActing = func(ctx context.Context) error {
 			<-ctx.Done()
 			return fmt.Errorf("waited for teacher@desk: %w", errors.Join(errors.New("has it since 17:02"), ctx.Err()))
 		}
@@ -295,7 +295,7 @@ func TestWaitingBeginsTheRun(t *testing.T) {
 				},
 				Poll: time.Second,
 			})
-			g.Before = func(context.Context) error {
+			g.BeforeActing = func(context.Context) error {
 				assert.Zero(t, time.Since(start), "nothing was waited for")
 				assert.True(t, begun.CompareAndSwap(false, true))
 				return nil

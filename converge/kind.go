@@ -20,18 +20,18 @@ type permanent struct{ error }
 func (p *permanent) Unwrap() error   { return p.error }
 func (p *permanent) Permanent() bool { return true }
 
-// Passing marks err as one that goes away by itself. It returns nil for nil.
-func Passing(err error) error {
+// Transient marks err as one that goes away by itself. It returns nil for nil.
+func Transient(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &passing{err}
+	return &transient{err}
 }
 
-type passing struct{ error }
+type transient struct{ error }
 
-func (p *passing) Unwrap() error { return p.error }
-func (p *passing) Passing() bool { return true }
+func (p *transient) Unwrap() error   { return p.error }
+func (p *transient) Transient() bool { return true }
 
 // IsPermanent reports whether waiting does not fix err: err or any error in its tree has a
 // method Permanent that returns true. Other packages can implement that without importing this
@@ -49,20 +49,20 @@ func IsPermanent(err error) bool {
 	return false
 }
 
-// IsPassing reports whether err goes away by itself, such as that of a server that restarts:
-// it has a method Passing that returns true; of joined errors, all have.
-func IsPassing(err error) bool {
+// IsTransient reports whether err goes away by itself, such as that of a server that restarts:
+// it has a method Transient that returns true; of joined errors, all have.
+func IsTransient(err error) bool {
 	if IsPermanent(err) {
 		return false
 	}
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here
-	case interface{ Passing() bool }:
-		return e.Passing()
+	case interface{ Transient() bool }:
+		return e.Transient()
 	case interface{ Unwrap() error }:
-		return IsPassing(e.Unwrap())
+		return IsTransient(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		all := e.Unwrap()
-		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !IsPassing(err) })
+		return len(all) > 0 && !slices.ContainsFunc(all, func(err error) bool { return !IsTransient(err) })
 	}
 	return false
 }

@@ -47,8 +47,8 @@ type LeaseHeldError struct {
 // Error names the holder.
 func (e *LeaseHeldError) Error() string { return fmt.Sprintf("%s changes %s", e.LeaseHolder, e.What) }
 
-// Passing is true: the other run will end.
-func (e *LeaseHeldError) Passing() bool { return true }
+// Transient is true: the other run will end.
+func (e *LeaseHeldError) Transient() bool { return true }
 
 // ErrLeaseLost says that another run has taken over, or that somebody has removed the lease.
 var ErrLeaseLost = errors.New("this run no longer has the right to change the cluster")
@@ -154,7 +154,7 @@ func (l *Lease) text() string {
 	}, "\n")
 }
 
-// try makes one attempt to take the lease. A passing error says what to wait for.
+// try makes one attempt to take the lease. A transient error says what to wait for.
 func (l *Lease) try(ctx context.Context, w *watched) error {
 	for ctx.Err() == nil {
 		s, err := l.store.Read(ctx)
@@ -166,7 +166,7 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 			if err := w.waiting(LeaseHolder{}); err != nil {
 				return Permanent(err)
 			}
-			return Passing(errors.New("another run is taking it"))
+			return Transient(errors.New("another run is taking it"))
 		case err != nil:
 			return err
 		}
@@ -192,7 +192,7 @@ func (l *Lease) locked(s LeaseRecord) error {
 	if s.Locked == "" {
 		return nil
 	}
-	return Passing(fmt.Errorf("%s is locked (%s)", l.store, s.Locked))
+	return Transient(fmt.Errorf("%s is locked (%s)", l.store, s.Locked))
 }
 
 // create creates the lease, unless it exists.

@@ -89,7 +89,7 @@ func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) er
 	defer cancel()
 	err := ask(limited)
 	if limited.Err() != nil && ctx.Err() == nil && errors.Is(err, limited.Err()) {
-		return Passing(fmt.Errorf("%s does not answer within %s: %w", l.store, askTime, err))
+		return Transient(fmt.Errorf("%s does not answer within %s: %w", l.store, askTime, err))
 	}
 	return err
 }
@@ -196,11 +196,11 @@ func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.done
 	tries := 0
-	rule := WaitRule{What: "releasing the right to change " + l.claim.What, Poll: removeAgain, Strict: true, Say: func(string) {}}
+	rule := WaitRule{What: "releasing the right to change " + l.claim.What, Poll: removeAgain, Strict: true, OnChange: func(string) {}}
 	err := Until(ctx, rule, func(ctx context.Context) (string, error) {
 		err := l.bounded(ctx, l.remove)
 		if tries++; err != nil && tries < removeTries && !IsPermanent(err) && !errors.Is(err, ErrLeaseLost) {
-			err = Passing(err)
+			err = Transient(err)
 		}
 		return "", err
 	})

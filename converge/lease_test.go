@@ -126,7 +126,7 @@ func (w *way) Remove(ctx context.Context, over converge.LeaseRecord) error {
 type away string
 
 func (a away) Error() string { return string(a) }
-func (away) Passing() bool   { return true }
+func (away) Transient() bool { return true }
 
 func claim(holder string) converge.LeaseClaim {
 	return converge.LeaseClaim{What: "cluster home", Holder: holder, Purpose: "cluster:up"}
@@ -280,7 +280,7 @@ func TestAskingDoesNotHang(t *testing.T) {
 		begin = time.Now()
 		err = l.Check(t.Context())
 		require.ErrorContains(t, err, "the shelf does not answer within 30s")
-		assert.True(t, converge.IsPassing(err))
+		assert.True(t, converge.IsTransient(err))
 		assert.LessOrEqual(t, time.Since(begin), time.Minute, "no deadline of one's own is needed")
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -54,7 +54,7 @@ func (w *watched) tell(f map[string]string, locked error, what string) error {
 // the lease stays locked.
 func (w *watched) judge(err error) error {
 	var held *LeaseHeldError
-	if err == nil || errors.As(err, &held) || !IsPassing(err) {
+	if err == nil || errors.As(err, &held) || !IsTransient(err) {
 		w.away = time.Time{}
 		return err
 	}

@@ -20,7 +20,7 @@ type LeaseRecord struct {
 	Locked string
 }
 
-// LeaseStore stores one lease. Errors that pass by themselves have a method Passing.
+// LeaseStore stores one lease. Errors that pass by themselves have a method Transient.
 type LeaseStore interface {
 	// Read returns the lease, or ErrNoLease.
 	Read(ctx context.Context) (LeaseRecord, error)

@@ -26,7 +26,7 @@ type Item struct {
 	Verdict Verdict `json:"verdict"`
 	Diff    Diff    `json:"diff,omitempty"`
 	Costs   []Cost  `json:"costs,omitempty"`   // of a Change: what is destroyed or stopped
-	Because string  `json:"because,omitempty"` // why deferred
+	Reason  string  `json:"because,omitempty"` // why deferred
 	Local   bool    `json:"local,omitempty"`   // of a Clean one: a Run would write files on this machine
 	Err     error   `json:"-"`
 }
@@ -46,8 +46,8 @@ func (p *Plan) Changes() bool {
 	return false
 }
 
-// Settled reports whether a Run would find nothing to do, including files on this machine.
-func (p *Plan) Settled() bool {
+// Converged reports whether a Run would find nothing to do, including files on this machine.
+func (p *Plan) Converged() bool {
 	return !slices.ContainsFunc(p.Items, func(it Item) bool { return it.Verdict != Clean || it.Local })
 }
 
@@ -64,15 +64,15 @@ func (p *Plan) Err() error {
 
 // Plan checks every step and changes nothing. Errors of checks are in the items and in
 // Plan.Err; the error returned here is a mistake in the graph, or ctx's.
-func (g *Graph) Plan(ctx context.Context) (*Plan, error) { return g.Look(ctx, nil) }
+func (g *Graph) Plan(ctx context.Context) (*Plan, error) { return g.PlanWithEvents(ctx, nil) }
 
 // glanceTime bounds one check of a plan, so that one machine that hangs does not hold up the
 // answer about all others.
 const glanceTime = 30 * time.Second
 
-// Look is Plan, and also reports each result to listen as soon as it is known. listen is
+// PlanWithEvents is Plan, and also reports each result to listen as soon as it is known. listen is
 // never called concurrently.
-func (g *Graph) Look(ctx context.Context, listen func(Event)) (*Plan, error) {
+func (g *Graph) PlanWithEvents(ctx context.Context, listen func(Event)) (*Plan, error) {
 	if err := g.err(); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *run) look(ctx context.Context, n *Ref, items []Item) Item {
 	case Clean:
 		tell(Event{Kind: Unchanged})
 	case Deferred:
-		tell(Event{Kind: Skipped, Message: it.Because})
+		tell(Event{Kind: Skipped, Message: it.Reason})
 	case Failed:
 		tell(Event{Kind: FailedStep, Err: it.Err})
 	default:
@@ -114,7 +114,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 	it := Item{Step: n.step.Name()}
 	for _, need := range n.needs {
 		if why := blocks(items[need.index]); why != "" {
-			it.Verdict, it.Because = Deferred, why
+			it.Verdict, it.Reason = Deferred, why
 			return it
 		}
 	}

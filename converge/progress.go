@@ -37,16 +37,16 @@ func Notify(ctx context.Context, u ProgressUpdate) {
 	}
 }
 
-// Say reports a phrase, formatted as by fmt.Sprintf.
-func Say(ctx context.Context, format string, args ...any) {
+// Progressf reports a phrase, formatted as by fmt.Sprintf.
+func Progressf(ctx context.Context, format string, args ...any) {
 	Notify(ctx, ProgressUpdate{Message: fmt.Sprintf(format, args...)})
 }
 
-// Lines returns a writer that reports each whole line written to it; a program's
+// ProgressWriter returns a writer that reports each whole line written to it; a program's
 // output can be sent there. It is not safe for concurrent use.
-func Lines(ctx context.Context) io.Writer { return &lines{ctx: ctx} }
+func ProgressWriter(ctx context.Context) io.Writer { return &progressWriter{ctx: ctx} }
 
-type lines struct {
+type progressWriter struct {
 	ctx  context.Context
 	rest []byte
 }
@@ -54,7 +54,7 @@ type lines struct {
 // maxLine bounds what an endless line can hold in memory.
 const maxLine = 4096
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *progressWriter) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
 		i := bytes.IndexAny(l.rest, "\r\n")

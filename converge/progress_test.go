@@ -13,9 +13,9 @@ import (
 
 func ExampleWithProgress() {
 	ctx := converge.WithProgress(context.Background(), func(u converge.ProgressUpdate) { fmt.Println("·", u) })
-	converge.Say(ctx, "waiting for %s", "wk-gpu1")
+	converge.Progressf(ctx, "waiting for %s", "wk-gpu1")
 	converge.Notify(ctx, converge.ProgressUpdate{Message: "downloading", Done: 40, Total: 100})
-	fmt.Fprint(converge.Lines(ctx), "Setting up libnvidia\r\nDone.\nunfin")
+	fmt.Fprint(converge.ProgressWriter(ctx), "Setting up libnvidia\r\nDone.\nunfin")
 	// Output:
 	// · waiting for wk-gpu1
 	// · downloading 40 %
@@ -25,15 +25,15 @@ func ExampleWithProgress() {
 
 func TestNobodyListens(t *testing.T) {
 	assert.NotPanics(t, func() {
-		converge.Say(context.Background(), "x")
-		fmt.Fprintln(converge.Lines(context.Background()), "y")
+		converge.Progressf(context.Background(), "x")
+		fmt.Fprintln(converge.ProgressWriter(context.Background()), "y")
 	})
 }
 
 func TestEndlessLineIsBounded(t *testing.T) {
 	var got []string
 	ctx := converge.WithProgress(context.Background(), func(u converge.ProgressUpdate) { got = append(got, u.Message) })
-	w := converge.Lines(ctx)
+	w := converge.ProgressWriter(ctx)
 	for range 100 {
 		fmt.Fprint(w, strings.Repeat("x", 1000))
 	}

@@ -24,7 +24,7 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	g.begin()
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes)), gate: newGate(g.Before, cancel)}
+	r := &run{listen: listen, reports: make([]StepReport, len(g.nodes)), gate: newGate(g.BeforeActing, cancel)}
 	g.each(func(n *Ref) { r.step(inner, n) })
 	report := &Report{Steps: r.reports}
 	if err := ctx.Err(); err != nil {
@@ -94,7 +94,7 @@ func (r *run) emit(e Event) {
 	r.listen(e)
 }
 
-// bring checks, acts and settles one step. After a passing error it starts again with a
+// bring checks, acts and settles one step. After a transient error it starts again with a
 // check, as a second run would, until the step's time is over.
 func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
@@ -102,7 +102,7 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 	}
 	emit(Event{Kind: Checking})
 	changed, err = r.attempt(ctx, n, emit)
-	if err == nil || ctx.Err() != nil || !IsPassing(err) {
+	if err == nil || ctx.Err() != nil || !IsTransient(err) {
 		return changed, err
 	}
 	if !r.gate.open() {
@@ -111,15 +111,15 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 		}
 	}
 	last, rule := unsettled(n)
-	last.Err, rule.Seen, rule.Strict = err, err.Error(), true
-	rule.Say = func(string) { emit(Event{Kind: Waiting, Message: last.words()}) }
+	last.Err, rule.Last, rule.Strict = err, err.Error(), true
+	rule.OnChange = func(string) { emit(Event{Kind: Waiting, Message: last.words()}) }
 	over := Until(ctx, rule, func(context.Context) (string, error) { // an attempt is not cut short
 		acted, err := r.attempt(ctx, n, emit)
 		changed, last.Err = changed || acted, err
 		return "", err
 	})
 	switch {
-	case over == nil, !IsPassing(last.Err):
+	case over == nil, !IsTransient(last.Err):
 		return changed, last.Err
 	case ctx.Err() != nil:
 		return changed, errors.Join(last.Err, ctx.Err())
@@ -128,10 +128,11 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 }
 
 // unsettled is how long a step may settle, and the error of a step that needs longer.
-func unsettled(n *Ref) (*NotConverged, WaitRule) {
+func unsettled(n *Ref) (*NotConvergedError, WaitRule) {
 	limit, poll, hint := patienceOf(n.step)
 	limit = n.graph.patient(limit)
-	return &NotConverged{After: limit, Hint: hint, Longer: n.graph.Longer}, WaitRule{What: n.step.Name(), Limit: limit, Poll: poll}
+	return &NotConvergedError{After: limit, Hint: hint, TimeoutHint: n.graph.TimeoutHint}, WaitRule{What: n.step.Name(), Limit: limit,
+		Poll: poll}
 }
 
 // attempt is one try at a step; acted reports whether there was something to do.
@@ -142,7 +143,7 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 	}
 	if act != nil {
 		emit(Event{Kind: Acting, Diff: diff})
-		if err := act(asking(ctx, n, costs)); err != nil {
+		if err := act(withActing(ctx, n, costs)); err != nil {
 			return true, err
 		}
 		diff = nil
@@ -154,7 +155,7 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 // waiting for something that another run removes would be in vain, and an Act only if May
 // does not refuse it, with its costs.
 func (r *run) agreed(ctx context.Context, n *Ref) (Diff, Act, []Cost, error) {
-	by, may := looker(check), n.graph.May
+	by, may := looker(check), n.graph.Approve
 	if may != nil {
 		by = n.graph.looker()
 	}
@@ -176,7 +177,7 @@ func (r *run) agreed(ctx context.Context, n *Ref) (Diff, Act, []Cost, error) {
 			return diff, act, nil, nil
 		default:
 			err := may(ctx, Item{Step: n.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
-			if errors.Is(err, ErrUnseen) {
+			if errors.Is(err, ErrCostsUnknown) {
 				return nil, nil, nil, err
 			}
 			return diff, act, costs, Permanent(err)
@@ -198,7 +199,7 @@ func check(ctx context.Context, s Step) (Diff, Act, []Cost, error) {
 
 func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (Diff, Act, []Cost, error) {
 	limit = n.graph.patient(limit)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("checking took longer than "+short(limit)+inBrackets(n.graph.Longer)))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("checking took longer than "+short(limit)+inBrackets(n.graph.TimeoutHint)))
 	defer cancel()
 	diff, act, costs, err := by(ctx, n.step)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -211,8 +212,8 @@ func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (Diff, Ac
 // last check, nil if there was none.
 func settle(ctx context.Context, n *Ref, seen Diff, emit func(Event)) error {
 	last, rule := unsettled(n)
-	last.Diff, rule.Seen = seen, seen.String()
-	rule.Say = func(string) { emit(Event{Kind: Waiting, Diff: last.Diff, Message: last.words()}) }
+	last.Diff, rule.Last = seen, seen.String()
+	rule.OnChange = func(string) { emit(Event{Kind: Waiting, Diff: last.Diff, Message: last.words()}) }
 	err := Until(ctx, rule, func(limited context.Context) (string, error) {
 		diff, _, _, err := look(limited, n, lookTime, check)
 		if err == nil && diff.Empty() {
@@ -232,7 +233,7 @@ func settle(ctx context.Context, n *Ref, seen Diff, emit func(Event)) error {
 	return last
 }
 
-func (e *NotConverged) words() string {
+func (e *NotConvergedError) words() string {
 	if e.Err != nil {
 		return e.Err.Error()
 	}
@@ -265,8 +266,8 @@ func (r *Report) Count(k Kind) int {
 	return n
 }
 
-// Of returns the report of the named step.
-func (r *Report) Of(step string) (StepReport, bool) {
+// Step returns the report of the named step.
+func (r *Report) Step(step string) (StepReport, bool) {
 	i := slices.IndexFunc(r.Steps, func(s StepReport) bool { return s.Step == step })
 	if i < 0 {
 		return StepReport{}, false

@@ -28,7 +28,7 @@ func TestStoppedTimeDoesNotCount(t *testing.T) {
 	const limit = 2 * time.Second
 	if os.Getenv(stopped) != "" {
 		start := time.Now()
-		ctx, cancel := converge.Within(t.Context(), limit, errors.New("over"))
+		ctx, cancel := converge.WithRunningTimeout(t.Context(), limit, errors.New("over"))
 		defer cancel()
 		fmt.Println("begun")
 		<-ctx.Done()

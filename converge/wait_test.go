@@ -44,8 +44,8 @@ func (allowed) Error() string   { return "503" }
 func (allowed) Permanent() bool { return false }
 func (a allowed) Unwrap() error { return a.within }
 
-func (refused) Error() string   { return "connection refused\nby the firewall" }
-func (r refused) Passing() bool { return r.passing }
+func (refused) Error() string     { return "connection refused\nby the firewall" }
+func (r refused) Transient() bool { return r.passing }
 
 func TestUntil(t *testing.T) {
 	fuse := errors.New("fuse blown")
@@ -80,7 +80,7 @@ func TestUntil(t *testing.T) {
 				var said []string
 				ctx = converge.WithProgress(ctx, func(u converge.ProgressUpdate) { said = append(said, u.Message) })
 				start, i := time.Now(), 0
-				err := converge.Until(ctx, converge.WaitRule{What: "lamp", Limit: tt.limit, Late: tt.late, Hint: tt.hint, Strict: tt.strict, Poll: time.Second}, func(context.Context) (string, error) {
+				err := converge.Until(ctx, converge.WaitRule{What: "lamp", Limit: tt.limit, TimeoutText: tt.late, Hint: tt.hint, Strict: tt.strict, Poll: time.Second}, func(context.Context) (string, error) {
 					a := tt.looks[min(i, len(tt.looks)-1)]
 					i++
 					return a.missing, a.err
@@ -95,7 +95,7 @@ func TestUntil(t *testing.T) {
 				if tt.is != nil {
 					assert.ErrorIs(t, err, tt.is)
 				}
-				assert.False(t, converge.IsPassing(err), "its time is over")
+				assert.False(t, converge.IsTransient(err), "its time is over")
 			})
 		})
 	}
@@ -122,7 +122,7 @@ func TestAnErrorAtTheEndIsKept(t *testing.T) {
 	for what, wrong := range map[string]func(ctx context.Context) error{
 		"alone":           func(context.Context) error { return full },
 		"within another":  func(context.Context) error { return fmt.Errorf("lamp.conf: %w", full) },
-		"before its time": func(context.Context) error { return converge.Passing(full) },
+		"before its time": func(context.Context) error { return converge.Transient(full) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -156,7 +156,7 @@ func TestAnErrorAtTheEndIsKept(t *testing.T) {
 func TestSeenAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		err := converge.Until(t.Context(), converge.WaitRule{What: "lamp", Seen: "dark", Poll: time.Second}, func(context.Context) (string, error) { return "", nil })
+		err := converge.Until(t.Context(), converge.WaitRule{What: "lamp", Last: "dark", Poll: time.Second}, func(context.Context) (string, error) { return "", nil })
 		require.NoError(t, err)
 		assert.Equal(t, time.Second, time.Since(start))
 	})
@@ -170,13 +170,13 @@ func TestWithinIsExact(t *testing.T) {
 		for range 200 {
 			limit := time.Duration(r.Int64N(int64(20 * time.Minute)))
 			start := time.Now()
-			ctx, cancel := converge.Within(t.Context(), limit, why)
+			ctx, cancel := converge.WithRunningTimeout(t.Context(), limit, why)
 			<-ctx.Done()
 			require.Equal(t, limit, time.Since(start))
 			require.Equal(t, why, context.Cause(ctx))
 			cancel()
 
-			ctx, cancel = converge.Within(t.Context(), limit+time.Second, why)
+			ctx, cancel = converge.WithRunningTimeout(t.Context(), limit+time.Second, why)
 			cancel()
 			require.Equal(t, context.Canceled, context.Cause(ctx))
 		}
@@ -186,8 +186,8 @@ func TestWithinIsExact(t *testing.T) {
 func TestKinds(t *testing.T) {
 	fuse := errors.New("fuse blown")
 	assert.NoError(t, converge.Permanent(nil))
-	assert.NoError(t, converge.Passing(nil))
-	assert.ErrorIs(t, converge.Passing(fuse), fuse)
+	assert.NoError(t, converge.Transient(nil))
+	assert.ErrorIs(t, converge.Transient(fuse), fuse)
 	for _, tt := range []struct {
 		err                error
 		passing, permanent bool
@@ -199,9 +199,9 @@ func TestKinds(t *testing.T) {
 		{errors.Join(refused{true}, refused{true}), true, false},
 		{errors.Join(refused{true}, fuse), false, false},
 		{converge.Permanent(refused{true}), false, true},
-		{converge.Passing(fuse), true, false},
-		{fmt.Errorf("a: %w", converge.Passing(fuse)), true, false},
-		{converge.Passing(converge.Permanent(fuse)), false, true},
+		{converge.Transient(fuse), true, false},
+		{fmt.Errorf("a: %w", converge.Transient(fuse)), true, false},
+		{converge.Transient(converge.Permanent(fuse)), false, true},
 		{fmt.Errorf("a: %w", converge.Permanent(fuse)), false, true},
 		{allowed{}, false, false},
 		{errors.Join(allowed{}, converge.Permanent(fuse)), false, true},
@@ -209,7 +209,7 @@ func TestKinds(t *testing.T) {
 		{errors.Join(refused{true}, fmt.Errorf("b: %w", errors.Join(allowed{}, converge.Permanent(fuse)))), false, true},
 		{allowed{within: converge.Permanent(fuse)}, false, true},
 	} {
-		assert.Equal(t, tt.passing, converge.IsPassing(tt.err), "%v", tt.err)
+		assert.Equal(t, tt.passing, converge.IsTransient(tt.err), "%v", tt.err)
 		assert.Equal(t, tt.permanent, converge.IsPermanent(tt.err), "%v", tt.err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 // tick is how often running time is counted, for limits that are long enough.
 const tick = 5 * time.Second
 
-// Within limits ctx to an amount of running time: time in which the program was stopped or its
+// WithRunningTimeout limits ctx to an amount of running time: time in which the program was stopped or its
 // machine slept does not count, except for at most one twentieth of limit, or five seconds.
 // When the limit is over, the context's cause is cause.
-func Within(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc) {
+func WithRunningTimeout(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	c := &clock{left: limit, every: max(min(limit/20, tick), time.Millisecond), from: time.Now()}
 	c.over = func() { end(cause) }

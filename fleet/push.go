@@ -54,7 +54,7 @@ func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) 
 	if err != nil {
 		return nil, err
 	}
-	converge.Say(ctx, "reading branch %s of %s", r.branch(), p.text)
+	converge.Progressf(ctx, "reading branch %s of %s", r.branch(), p.text)
 	t, store, err := fetch(ctx, r.wire(p), r.branch(), r.Create)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*P
 		var refused *refusal
 		if errors.As(err, &refused) {
 			if _, kind := explainRefusal(refused); errors.Is(kind, ErrMoved) {
-				converge.Say(ctx, "somebody pushed to %s in the meantime: checking again", r.branch())
+				converge.Progressf(ctx, "somebody pushed to %s in the meantime: checking again", r.branch())
 				continue
 			}
 		}
@@ -205,7 +205,7 @@ func (r Remote) commitAndSend(ctx context.Context, p place, s *Repo, changes []C
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	converge.Say(ctx, "pushing %.12s to branch %s", hash, r.branch())
+	converge.Progressf(ctx, "pushing %.12s to branch %s", hash, r.branch())
 	err = send(ctx, r.wire(p), r.branch(), s.tip.commit, hash, objects, s.store)
 	if err == nil || ctx.Err() != nil || !errors.Is(r.explain(p, "", err), ErrLost) {
 		return hash, err

@@ -179,7 +179,7 @@ func (s *State) Diff() converge.Diff {
 func (s *State) repoDiff() converge.Diff {
 	path := "gitrepo/" + s.Name
 	if !s.There {
-		return converge.Missing("GitRepo " + s.Name).Under(path)
+		return converge.Missing("GitRepo " + s.Name).WithPrefix(path)
 	}
 	var d converge.Diff
 	if s.Want != "" && s.Want != s.Commit {
@@ -203,7 +203,7 @@ func (s *State) Part(part string) converge.Diff {
 		}
 	}
 	if !found && d.Empty() {
-		return converge.Missing("a bundle of " + part + " in Git").Under("bundle/" + part)
+		return converge.Missing("a bundle of " + part + " in Git").WithPrefix("bundle/" + part)
 	}
 	return d
 }

@@ -42,14 +42,14 @@ func (e *APIError) Error() string {
 	return text
 }
 
-// Passing is true if the proxy in front of the hub, or of one of its servers, cannot reach it:
+// Transient is true if the proxy in front of the hub, or of one of its servers, cannot reach it:
 // either may be restarting.
-func (e *APIError) Passing() bool {
+func (e *APIError) Transient() bool {
 	return e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout
 }
 
-// unanswered marks an error as passing if the network prevented an answer. An unknown name or
-// an untrusted certificate is not passing.
+// unanswered marks an error as transient if the network prevented an answer. An unknown name or
+// an untrusted certificate is not transient.
 func unanswered(err error) error {
 	var late net.Error
 	var op *net.OpError
@@ -59,7 +59,7 @@ func unanswered(err error) error {
 	case errors.As(err, &cert), errors.As(err, &name) && name.IsNotFound:
 		return err
 	case errors.As(err, &op), errors.As(err, &late) && late.Timeout(), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return converge.Passing(err)
+		return converge.Transient(err)
 	}
 	return err
 }

@@ -81,7 +81,8 @@ func (s Sight) against(check Check) error {
 
 // look runs code in the user's server. It retries if it gets no answer.
 func (v *verifier) look(ctx context.Context, check Check) (saw Sight, err error) {
-	rule := converge.WaitRule{What: "running code in its server", Limit: v.o.Run, Late: "the code in its server did not end", Strict: true}
+	rule := converge.WaitRule{What: "running code in its server", Limit: v.o.Run, TimeoutText: "the code in its server did not end",
+		Strict: true}
 	err = converge.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
 		saw, err = v.lookOnce(ctx, check)
 		return "", err
@@ -276,7 +277,7 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 		// The library does not return the status; the server's API, which is asked first, has
 		// just answered.
 		if err = unanswered(err); errors.Is(err, websocket.ErrBadStatus) {
-			err = converge.Passing(err)
+			err = converge.Transient(err)
 		}
 		return nil, orCause(ctx, fmt.Errorf("websocket %s: %w", path, err))
 	}

@@ -74,7 +74,7 @@ func Verify(ctx context.Context, c Client, checks []Check, o Options) ([]Result,
 	v := &verifier{conn: hub, o: Options{
 		Schedule: or(o.Schedule, 3*time.Minute), Start: or(o.Start, startTimeout+5*time.Minute), Run: or(o.Run, 3*time.Minute), Stop: or(o.Stop, 3*time.Minute),
 	}}
-	hear := converge.WaitRule{What: "waiting for the hub", Limit: v.o.Stop, Late: "the hub did not answer", Strict: true}
+	hear := converge.WaitRule{What: "waiting for the hub", Limit: v.o.Stop, TimeoutText: "the hub did not answer", Strict: true}
 	if err := converge.Until(ctx, hear, func(ctx context.Context) (string, error) { return "", v.begin(ctx) }); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (v *verifier) begin(ctx context.Context) error {
 	if hub.Version == "" {
 		return fmt.Errorf("%s answers, but it is not JupyterHub", v.base)
 	}
-	converge.Say(ctx, "JupyterHub %s answers", hub.Version)
+	converge.Progressf(ctx, "JupyterHub %s answers", hub.Version)
 	if err := v.loginPage(ctx); err != nil {
 		return fmt.Errorf("nobody can log in: %w", err)
 	}
@@ -176,12 +176,12 @@ func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
 		return r
 	}
 	r.Ready = time.Since(begun)
-	converge.Say(ctx, "profile %s: its server is ready after %s", check.Profile, r.Ready.Round(time.Second))
+	converge.Progressf(ctx, "profile %s: its server is ready after %s", check.Profile, r.Ready.Round(time.Second))
 	if r.Saw, r.Err = v.look(ctx, check); r.Err == nil {
 		r.Err = r.Saw.against(check)
 	}
 	if r.Err == nil {
-		converge.Say(ctx, "profile %s: %s", check.Profile, r.Saw)
+		converge.Progressf(ctx, "profile %s: %s", check.Profile, r.Saw)
 	}
 	return r
 }
@@ -212,7 +212,8 @@ func (v *verifier) server(ctx context.Context) (*server, error) {
 // stop stops the server, and waits until it is gone. A missing server is not an error.
 func (v *verifier) stop(ctx context.Context) error {
 	asked := false
-	rule := converge.WaitRule{Limit: v.o.Stop, Late: "it did not stop", Strict: true, Poll: time.Second, What: "waiting for its server to stop"}
+	rule := converge.WaitRule{Limit: v.o.Stop, TimeoutText: "it did not stop", Strict: true, Poll: time.Second,
+		What: "waiting for its server to stop"}
 	return converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		s, err := v.server(ctx)
 		if err != nil || s == nil {
@@ -235,7 +236,7 @@ func (v *verifier) remove(ctx context.Context) error {
 	if err := v.stop(ctx); err != nil {
 		return err
 	}
-	rule := converge.WaitRule{Limit: v.o.Stop, Late: "the hub did not remove it", Strict: true, What: "removing user " + verifyUser}
+	rule := converge.WaitRule{Limit: v.o.Stop, TimeoutText: "the hub did not remove it", Strict: true, What: "removing user " + verifyUser}
 	return converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		_, err := v.call(ctx, http.MethodDelete, userPath, nil, nil)
 		if is(err, http.StatusNotFound) {

@@ -45,7 +45,7 @@ func (v *verifier) start(ctx context.Context, profile string) ([]string, error) 
 	defer giveUp(nil)
 	s := &starting{profile: profile, wait: v.o.Schedule, giveUp: giveUp}
 	defer s.placed()
-	rule := converge.WaitRule{What: "profile " + profile, Limit: v.o.Start, Late: "its server was not ready", Strict: true}
+	rule := converge.WaitRule{What: "profile " + profile, Limit: v.o.Start, TimeoutText: "its server was not ready", Strict: true}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		if !s.asked {
 			if ready, err := v.ask(ctx, s); err != nil || ready {
@@ -72,7 +72,7 @@ func (v *verifier) start(ctx context.Context, profile string) ([]string, error) 
 func (v *verifier) ask(ctx context.Context, s *starting) (ready bool, err error) {
 	status, err := v.call(ctx, http.MethodPost, userPath+"/server", map[string]any{"profile": s.profile}, nil)
 	switch {
-	case converge.IsPassing(err):
+	case converge.IsTransient(err):
 		s.unheard = true
 		return false, err
 	case s.unheard && is(err, http.StatusBadRequest):
@@ -146,7 +146,7 @@ func (s *starting) hear(ctx context.Context, message string) {
 	if message == "" {
 		return
 	}
-	converge.Say(ctx, "profile %s: %s", s.profile, message)
+	converge.Progressf(ctx, "profile %s: %s", s.profile, message)
 	s.events = append(s.events, message)
 	s.events = s.events[max(0, len(s.events)-keepEvents):]
 	if !strings.Contains(message, " nodes are available: ") {
@@ -157,7 +157,7 @@ func (s *starting) hear(ctx context.Context, message string) {
 			limit, cause = min(limit, staysWait), errStays
 		}
 		var over context.Context
-		over, s.noNode = converge.Within(ctx, limit, cause)
+		over, s.noNode = converge.WithRunningTimeout(ctx, limit, cause)
 		context.AfterFunc(over, func() {
 			if errors.Is(context.Cause(over), cause) {
 				s.giveUp(cause)

@@ -71,7 +71,7 @@ func RotateCertificates(ctx context.Context, r remote.Runner, role Role) error {
 	if role != RoleServer && role != RoleAgent {
 		return errors.New("rotate k3s' certificates: there is no K3s on this machine")
 	}
-	converge.Say(ctx, "rotating the certificates of k3s %s", role)
+	converge.Progressf(ctx, "rotating the certificates of k3s %s", role)
 	if err := remote.Run(ctx, r, "sh", "-c", rotateScript, "rotate.sh", role.Unit()); err != nil {
 		return fmt.Errorf("rotate k3s' certificates: %w", err)
 	}

@@ -42,7 +42,7 @@ func aboutOthers(line string) bool {
 	return slices.ContainsFunc(ofOthers, func(piece string) bool { return strings.Contains(line, piece) })
 }
 
-// Diagnose reads the end of K3s' journal. Permanent problems come before passing ones; of two
+// Diagnose reads the end of K3s' journal. Permanent problems come before transient ones; of two
 // equal ones the later line counts. Lines about other machines and pods are ignored.
 func Diagnose(journal []string) (Diagnosis, bool) {
 	journal = slices.DeleteFunc(slices.Clone(journal), aboutOthers)

@@ -111,7 +111,7 @@ func Install(ctx context.Context, r remote.Runner, release Release) (changed boo
 	if err := release.check(); err != nil {
 		return false, err
 	}
-	converge.Say(ctx, "installing k3s %s", release.Version)
+	converge.Progressf(ctx, "installing k3s %s", release.Version)
 	out, err := remote.Output(ctx, r, "sh", "-c", installScript, "install.sh",
 		release.Version, release.URL(""), release.arch(), release.Images(), release.Artifacts)
 	if err != nil {

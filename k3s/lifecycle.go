@@ -51,7 +51,7 @@ func upgrade(ctx context.Context, r remote.Runner, release Release) error {
 // Remove removes K3s with all its data from the machine. The caller first drains the node and
 // deletes it from the cluster.
 func Remove(ctx context.Context, r remote.Runner) error {
-	converge.Say(ctx, "removing k3s")
+	converge.Progressf(ctx, "removing k3s")
 	if err := remote.Run(ctx, r, "sh", "-c", removeScript, "remove.sh"); err != nil {
 		return fmt.Errorf("remove k3s: %w", err)
 	}

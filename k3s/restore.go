@@ -35,7 +35,7 @@ const (
 // (asideDir). K3s does not start again before [Restored] has been called, not even with the
 // machine. what says in a few words what is being restored. It can be repeated.
 func StopForRestore(ctx context.Context, r remote.Runner, what string) error {
-	converge.Say(ctx, "stopping k3s")
+	converge.Progressf(ctx, "stopping k3s")
 	if err := remote.Run(ctx, r, "sh", "-c", stopScript, "stop.sh", strings.Join(strings.Fields(what), " ")); err != nil {
 		return fmt.Errorf("stop k3s for a restore: %w", err)
 	}
@@ -94,14 +94,14 @@ func RestoreServer(ctx context.Context, r remote.Runner, s Server, from Restore,
 		return errors.New("restore a server: K3s runs on it; stop it with StopForRestore")
 	}
 	file := restoreDir + "/" + from.Name
-	converge.Say(ctx, "sending the snapshot %s", from.Name)
+	converge.Progressf(ctx, "sending the snapshot %s", from.Name)
 	if err := remote.CopyFile(ctx, r, file, snapshot, from.Size, 0o600); err != nil {
 		return fmt.Errorf("restore a server: %w", err)
 	}
 	if err := write(ctx, r, p, secret.Value{}, have); err != nil {
 		return err
 	}
-	converge.Say(ctx, "k3s makes etcd of the snapshot %s", from.Name)
+	converge.Progressf(ctx, "k3s makes etcd of the snapshot %s", from.Name)
 	err = r.Run(ctx, remote.Cmd{
 		Args:  []string{"sh", "-c", resetScript, "reset.sh", file, from.SHA256, strconv.Itoa(int(resetLimit.Seconds()))},
 		Stdin: strings.NewReader(password(from.Token) + "\n"),
@@ -149,6 +149,6 @@ func UseToken(ctx context.Context, r remote.Runner, token secret.Value) error {
 	if err := remote.WriteFile(ctx, r, tokenFile, []byte(token.Reveal()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the agent's token: %w", err)
 	}
-	converge.Say(ctx, "restarting k3s agent")
+	converge.Progressf(ctx, "restarting k3s agent")
 	return remote.Run(ctx, r, "systemctl", "restart", "--no-block", RoleAgent.Unit())
 }

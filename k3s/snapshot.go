@@ -47,7 +47,7 @@ func SaveSnapshot(ctx context.Context, r remote.Runner, have State, prefix strin
 	if !snapshotPrefix.MatchString(prefix) {
 		return Snapshot{}, fmt.Errorf("save a snapshot: %q cannot begin its name: write letters, digits, '-' and '.'", prefix)
 	}
-	converge.Say(ctx, "saving a snapshot of etcd")
+	converge.Progressf(ctx, "saving a snapshot of etcd")
 	out, err := remote.Output(ctx, r, "sh", "-c", snapshotScript, "snapshot.sh", prefix, snapshotsDir(have))
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("save a snapshot: %w", err)

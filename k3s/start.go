@@ -106,7 +106,7 @@ func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) err
 	if d.Effect() == converge.Restart || have.Active == "activating" && (have.Applied != p.digest() || newToken) || stuck.Fatal {
 		verb = "restart"
 	}
-	converge.Say(ctx, "%sing k3s %s", verb, p.role)
+	converge.Progressf(ctx, "%sing k3s %s", verb, p.role)
 	args := []string{"sh", "-c", startScript, "start.sh", p.role.Unit(), verb, p.digest()}
 	if newToken {
 		args = append(args, "again")

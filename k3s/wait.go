@@ -24,7 +24,7 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 	}
 	rule := converge.WaitRule{
 		What: fmt.Sprintf("k3s %s is not running yet", role), Poll: interval,
-		Say: func(seen string) { converge.Say(ctx, "waiting for k3s %s: %s", role, seen) },
+		OnChange: func(seen string) { converge.Progressf(ctx, "waiting for k3s %s: %s", role, seen) },
 	}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (missing string, err error) {
 		// A machine that cannot be observed may be restarting; the caller's deadline limits

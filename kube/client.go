@@ -189,7 +189,7 @@ func (c *api) do(ctx context.Context, r request, out any) error {
 		if err == nil || after == 0 || try == maxBusy {
 			return explain(r.doing, err)
 		}
-		converge.Say(ctx, "the API server is busy: asking again in %s", after)
+		converge.Progressf(ctx, "the API server is busy: asking again in %s", after)
 		if converge.Pause(ctx, after) != nil {
 			return explain(r.doing, errors.Join(err, ctx.Err()))
 		}
@@ -278,6 +278,6 @@ func retryAfter(resp *http.Response) time.Duration {
 func warn(ctx context.Context, h http.Header) {
 	warnings, _ := utilnet.ParseWarningHeaders(h.Values("Warning"))
 	for _, w := range warnings {
-		converge.Say(ctx, "the API server warns: %s", w.Text)
+		converge.Progressf(ctx, "the API server warns: %s", w.Text)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // diff lists what applying would change.
 func (s seen) diff() converge.Diff {
 	if s.live == nil {
-		return converge.Missing("new").Under(s.ref.path())
+		return converge.Missing("new").WithPrefix(s.ref.path())
 	}
 	if s.same() {
 		return nil
@@ -28,7 +28,7 @@ func (s seen) diff() converge.Diff {
 	if s.ref.Kind == "Secret" {
 		mask(d)
 	}
-	return d.Under(s.ref.path())
+	return d.WithPrefix(s.ref.path())
 }
 
 // mask hides values: those of a Secret, and of annotations, which may repeat them.

@@ -93,9 +93,9 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// Passing reports whether the same call may succeed later: the API server or its backend does
+// Transient reports whether the same call may succeed later: the API server or its backend does
 // not answer now, or another client was quicker.
-func (e *Error) Passing() bool {
+func (e *Error) Transient() bool {
 	return errors.Is(e.Kind, ErrUnreachable) || errors.Is(e.Kind, ErrConflict)
 }
 

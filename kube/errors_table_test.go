@@ -64,7 +64,7 @@ func TestErrorsAreSorted(t *testing.T) {
 		}
 		var e *Error
 		require.ErrorAs(t, err, &e)
-		assert.Equal(t, errors.Is(c.kind, ErrUnreachable) || errors.Is(c.kind, ErrConflict), e.Passing(), "%v", err)
+		assert.Equal(t, errors.Is(c.kind, ErrUnreachable) || errors.Is(c.kind, ErrConflict), e.Transient(), "%v", err)
 		assert.Equal(t, errors.Is(c.kind, ErrForbidden), e.Permanent(), "%v", err)
 		assert.Len(t, e.Unwrap(), map[bool]int{true: 1, false: 2}[c.kind == nil])
 	}

@@ -32,7 +32,7 @@ func TestMissingRightsAreForGood(t *testing.T) {
 	assert.True(t, converge.IsPermanent(status(403, `nodes is forbidden: User "x" cannot list resource "nodes"`)))
 	assert.False(t, converge.IsPermanent(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
 	assert.False(t, converge.IsPermanent(status(404, "gone")))
-	assert.True(t, converge.IsPassing(status(503, "apiserver not ready")))
-	assert.True(t, converge.IsPassing(status(409, "the object has been modified; please apply your changes to the latest version and try again")))
-	assert.True(t, converge.IsPassing(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
+	assert.True(t, converge.IsTransient(status(503, "apiserver not ready")))
+	assert.True(t, converge.IsTransient(status(409, "the object has been modified; please apply your changes to the latest version and try again")))
+	assert.True(t, converge.IsTransient(status(403, `pods "a" is forbidden: unable to create new content in namespace b because it is being terminated`)))
 }

@@ -98,7 +98,7 @@ func Differs(before, after *unstructured.Unstructured) converge.Diff {
 	if before.GetKind() == "Secret" {
 		mask(d)
 	}
-	return d.Under(refOf(before).path())
+	return d.WithPrefix(refOf(before).path())
 }
 
 // Metadata reads only an object's metadata, which saves transferring large objects.

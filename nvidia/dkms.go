@@ -111,7 +111,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 				"  archives keep the newest kernels only: upgrade the machine's kernel and restart it", kernel, err)
 		}
 	}
-	converge.Say(ctx, "building NVIDIA's modules for kernel %s", kernel)
+	converge.Progressf(ctx, "building NVIDIA's modules for kernel %s", kernel)
 	if !s.sourced() {
 		again := slices.DeleteFunc(r.Packages(), func(name string) bool { return !dkmsPackage.MatchString(name) })
 		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
@@ -121,7 +121,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 			return err
 		}
 	}
-	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: converge.Lines(ctx)})
+	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: converge.ProgressWriter(ctx)})
 	if err != nil {
 		return explained(ctx, on, err)
 	}

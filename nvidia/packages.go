@@ -63,7 +63,7 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	if t.diffPackages(state).Empty() {
 		return nil
 	}
-	converge.Say(ctx, "installing NVIDIA container toolkit %s", t.version())
+	converge.Progressf(ctx, "installing NVIDIA container toolkit %s", t.version())
 	err = remote.Run(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", "--create-dirs", "--output", toolkitKeyring, toolkitKeyURL)
 	if err != nil {
 		return fmt.Errorf("fetch the key of NVIDIA's package repository: %w", err)
@@ -99,7 +99,7 @@ func apt(args ...string) []string {
 func add(ctx context.Context, r remote.Runner, packages []string, lists string, options ...string) error {
 	var said remote.Tail
 	args := slices.Concat(apt("install", "--yes", "--no-install-recommends", "--allow-change-held-packages"), options, packages)
-	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(converge.Lines(ctx), &said)}); err != nil {
+	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(converge.ProgressWriter(ctx), &said)}); err != nil {
 		return why(err, said.String(), lists)
 	}
 	return nil

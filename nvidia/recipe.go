@@ -185,7 +185,7 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 			return err
 		}
 	default:
-		converge.Say(ctx, "installing NVIDIA driver %s", d)
+		converge.Progressf(ctx, "installing NVIDIA driver %s", d)
 		if err := d.install(ctx, r, state); err != nil {
 			return fmt.Errorf("install NVIDIA driver %s: %w", d, explained(ctx, r, err))
 		}
@@ -209,7 +209,7 @@ func FetchDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	if err != nil || onlyHolds(d.diffInstalled(state)) || d.source() != nil {
 		return err
 	}
-	converge.Say(ctx, "downloading NVIDIA driver %s", d)
+	converge.Progressf(ctx, "downloading NVIDIA driver %s", d)
 	lists, err := readLists(ctx, r)
 	if err == nil {
 		err = d.available(ctx, r, state)

@@ -119,7 +119,7 @@ func (c *VMClient) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 				return nil, err
 			}
 		}
-		converge.Say(ctx, "creating %s as VM %d from %s", spec.Name, vmid, spec.Image)
+		converge.Progressf(ctx, "creating %s as VM %d from %s", spec.Name, vmid, spec.Image)
 		vm, err := c.createAs(ctx, spec, vmid)
 		switch {
 		case err == nil:
@@ -163,7 +163,7 @@ func (c *VMClient) growTo(ctx context.Context, vm *VM, slot string, size Size) e
 	if disk.Size >= size {
 		return nil
 	}
-	converge.Say(ctx, "growing %s of %s to %s", slot, vm, size)
+	converge.Progressf(ctx, "growing %s of %s to %s", slot, vm, size)
 	return c.settle(ctx, vm, "grow", func() error {
 		return c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": slot, "size": wire.DiskSize(size)})
 	}, func() (bool, error) {
@@ -199,7 +199,7 @@ func (c *TemplateClient) Convert(ctx context.Context, vm *VM) error {
 			return err
 		}
 	}
-	converge.Say(ctx, "converting %s to a template", now)
+	converge.Progressf(ctx, "converting %s to a template", now)
 	if err := c.settle(ctx, now, "convert", func() error {
 		return c.pve.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
@@ -239,7 +239,7 @@ func (c *VMClient) Listed(ctx context.Context, owner string, seen Summary) (*VM,
 	case vm.Name != seen.Name:
 		return nil, nil
 	case !vm.Ours(owner):
-		converge.Say(ctx, "warning: %s %s: it is not changed", vm, vm.unlike(owner))
+		converge.Progressf(ctx, "warning: %s %s: it is not changed", vm, vm.unlike(owner))
 		return nil, nil
 	}
 	vm.Owner = owner

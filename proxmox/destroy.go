@@ -23,7 +23,7 @@ func (c *VMClient) destroy(ctx context.Context, vm *VM) error {
 	}
 	defer c.destroys.Release(1)
 	c.vmids.reserve(vm.VMID)
-	converge.Say(ctx, "destroying %s", vm)
+	converge.Progressf(ctx, "destroying %s", vm)
 	exit := ""
 	if err := c.settle(ctx, vm, "destroy", func() (err error) {
 		exit, err = c.pve.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
@@ -63,13 +63,13 @@ func (c *VMClient) removeLeftDisks(ctx context.Context, vm *VM, exit string) err
 	left, others, err := c.numbered(limited, vm)
 	switch {
 	case err != nil && exit == "OK":
-		converge.Say(ctx, "VM %d is destroyed; whether its disks are gone could not be seen: %s", vm.VMID, err)
+		converge.Progressf(ctx, "VM %d is destroyed; whether its disks are gone could not be seen: %s", vm.VMID, err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("VM %d is destroyed, but whether its disks are gone could not be seen: %w", vm.VMID, err)
 	}
 	if len(others) > 0 {
-		converge.Say(ctx, "%s bore the number of %s and were not among its disks: they stay, for another VM may use them; "+
+		converge.Progressf(ctx, "%s bore the number of %s and were not among its disks: they stay, for another VM may use them; "+
 			"pvesm free on %s removes those that nobody needs", strings.Join(others, ", "), vm, vm.Host)
 	}
 	if len(left) == 0 {
@@ -106,7 +106,7 @@ func (c *VMClient) removeLeft(ctx context.Context, vm *VM, left []string) error 
 	// before it makes the first disk, so checking for a configuration now is late enough.
 	taken, err := c.Taken(ctx, vm.VMID)
 	if taken {
-		converge.Say(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
+		converge.Progressf(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil
 	}
 	var holders *Holders
@@ -120,7 +120,7 @@ func (c *VMClient) removeLeft(ctx context.Context, vm *VM, left []string) error 
 		by, held := holders.fileBut(Volume{ID: id}.Name(), vm.VMID)
 		switch {
 		case held:
-			converge.Say(ctx, "%s stays: VM %d (%s) on %s has it too", id, by.VMID, by.Name, by.Host)
+			converge.Progressf(ctx, "%s stays: VM %d (%s) on %s has it too", id, by.VMID, by.Name, by.Host)
 			continue
 		case len(holders.Silent) > 0:
 			silent := holders.Silent[0]

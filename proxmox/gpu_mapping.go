@@ -200,7 +200,7 @@ func (c *PCIClient) writeMapping(ctx context.Context, m pci.Mapping, allowed fun
 			return err
 		}
 	}
-	converge.Say(ctx, "mapping %s: %s", m.ID, m.Count())
+	converge.Progressf(ctx, "mapping %s: %s", m.ID, m.Count())
 	lines := make([]string, len(m.Devices)) // in the caller's order, which is the order of allocation
 	for i, d := range m.Devices {
 		lines[i] = d.Line()

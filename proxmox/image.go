@@ -126,9 +126,9 @@ func (c *StorageClient) Fetch(ctx context.Context, host, storage string, image I
 		return "", err
 	}
 	if id != "" {
-		converge.Say(ctx, "checking %s, which exists already", image.FileName)
+		converge.Progressf(ctx, "checking %s, which exists already", image.FileName)
 	} else {
-		converge.Say(ctx, "downloading %s", image.URL)
+		converge.Progressf(ctx, "downloading %s", image.URL)
 	}
 	if err := c.download(ctx, host, storage, image, id != ""); err != nil {
 		return "", c.explainStorage(ctx, host, storage, importContent, image.explain(host, storage, err))

@@ -32,7 +32,7 @@ func TestAnswersHaveABound(t *testing.T) {
 		require.ErrorContains(t, err, "is this Proxmox VE's API?")
 		var e *api.Error
 		require.ErrorAs(t, err, &e)
-		assert.False(t, e.Passing(), "the next is as large")
+		assert.False(t, e.Transient(), "the next is as large")
 		h.Close()
 		assert.Less(t, sent, 100, "MiB that were taken")
 	}

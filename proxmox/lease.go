@@ -71,14 +71,14 @@ func (l *leaseVM) locate(ctx context.Context) (there bool, err error) {
 		return false, err
 	}
 	if len(all) == 0 {
-		return false, converge.Passing(errors.New("the lease has no host to be created on: Proxmox lists none"))
+		return false, converge.Transient(errors.New("the lease has no host to be created on: Proxmox lists none"))
 	}
 	host := l.choose(all)
 	if i := slices.IndexFunc(vms, func(r live.Resource) bool { return r.Type == "qemu" && int(r.VMID) == l.vmid }); i >= 0 {
 		there, host = true, vms[i].Node
 	}
 	if slices.ContainsFunc(all, func(h Host) bool { return h.Name == host && !h.Online }) && there {
-		return true, converge.Passing(leaseAway(l.vmid, host)) // the host may come back
+		return true, converge.Transient(leaseAway(l.vmid, host)) // the host may come back
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *leaseVM) Read(ctx context.Context) (converge.LeaseRecord, error) {
 		return s, err
 	}
 	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it is being made, removed or migrated
-		err = converge.Passing(err)
+		err = converge.Transient(err)
 	}
 	return s, err
 }
@@ -195,7 +195,7 @@ func (l *leaseVM) Remove(ctx context.Context, over converge.LeaseRecord) error {
 	case api.SaidStale(err), api.SaidProtected(err):
 		return converge.ErrLeaseStale
 	case api.SaidLock(err) != "":
-		return converge.Passing(err) // until a backup, a migration or another run ends
+		return converge.Transient(err) // until a backup, a migration or another run ends
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func (c *VMClient) Started(ctx context.Context, vm *VM) (bool, error) {
 // one that Proxmox's own formula gives for the VM's shape.
 func (c *VMClient) Start(ctx context.Context, vm *VM) error {
 	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
-	converge.Say(ctx, "starting %s, up to %s", vm, limit)
+	converge.Progressf(ctx, "starting %s, up to %s", vm, limit)
 	if err := c.settle(ctx, vm, "start", func() error {
 		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
 		if api.SaidOn(err) {
@@ -60,13 +60,13 @@ const shutdownTime = 3 * time.Minute
 // Shutdown asks the guest to shut down, and switches it off if it still runs after three minutes. A
 // VM that does not run is unchanged.
 func (c *VMClient) Shutdown(ctx context.Context, vm *VM) error {
-	converge.Say(ctx, "shutting down %s", vm)
+	converge.Progressf(ctx, "shutting down %s", vm)
 	return c.down(ctx, vm, "shutdown", api.Params{"timeout": int(shutdownTime.Seconds()), "forceStop": 1})
 }
 
 // Stop switches vm off immediately.
 func (c *VMClient) Stop(ctx context.Context, vm *VM) error {
-	converge.Say(ctx, "stopping %s", vm)
+	converge.Progressf(ctx, "stopping %s", vm)
 	p := api.Params{}
 	if c.client.Version().Major() >= 9 { // actually since 8.2
 		p["overrule-shutdown"] = 1
@@ -193,7 +193,7 @@ func (c *core) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return "", nil
-		case converge.IsPassing(err) && away.Lasts(ctx):
+		case converge.IsTransient(err) && away.Lasts(ctx):
 			ended = fmt.Errorf("%s is locked (%s), and its current state is unknown: %w", vm, lock, err)
 			return "", nil
 		case err != nil:
@@ -213,7 +213,7 @@ func (c *core) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		}
 		unheld = 0
 		said := fmt.Sprintf("it is locked (%s) by a running %s", lock, tasks[0].Type)
-		converge.Say(ctx, "waiting for %s: %s", vm, said)
+		converge.Progressf(ctx, "waiting for %s: %s", vm, said)
 		if upid, err := api.ParseUPID(tasks[0].UPID); err == nil {
 			_ = c.pve.Wait(ctx, upid) // the next check shows the result
 		}

@@ -33,7 +33,7 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 			return nil, c.explain(ctx, vm, "configure", failure)
 		}
 		if failure != nil {
-			converge.Say(ctx, "%s: %s; checking, then retrying", vm, api.Brief(failure))
+			converge.Progressf(ctx, "%s: %s; checking, then retrying", vm, api.Brief(failure))
 			if pause.Pause(ctx) != nil {
 				return nil, ctx.Err()
 			}
@@ -115,7 +115,7 @@ func (c *VMClient) change(ctx context.Context, vm *VM, all []change) error {
 // set sends config keys. The answer is final if nothing has to be made; otherwise a task does the
 // work.
 func (c *VMClient) set(ctx context.Context, vm *VM, p api.Params, storages map[string]bool) error {
-	converge.Say(ctx, "configuring %s", vm)
+	converge.Progressf(ctx, "configuring %s", vm)
 	if vm.Digest != "" {
 		p["digest"] = vm.Digest
 	}
@@ -136,7 +136,7 @@ func (c *VMClient) grow(ctx context.Context, vm *VM, all []change) error {
 		if ch.Disk == "" {
 			continue
 		}
-		converge.Say(ctx, "growing %s of %s to %s", ch.Disk, vm, ch.Size)
+		converge.Progressf(ctx, "growing %s of %s to %s", ch.Disk, vm, ch.Size)
 		err := c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": ch.Disk, "size": wire.DiskSize(ch.Size)})
 		if err != nil {
 			return err

@@ -54,7 +54,7 @@ func (c *TemplateClient) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		case !api.SaidTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("clone %s from %s: %w", spec.Name, source, err)
 		}
-		converge.Say(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
+		converge.Progressf(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
 	}
 	return nil, fmt.Errorf("clone %s: every VMID that Proxmox offered was taken: is another program creating VMs?", spec.Name)
 }
@@ -136,9 +136,9 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 		p["target"] = spec.Host
 	}
 	if spec.Full {
-		converge.Say(ctx, "copying %s as a whole to %s, as %s, VM %d", source.Name, spec.Storage, spec.Name, vmid)
+		converge.Progressf(ctx, "copying %s as a whole to %s, as %s, VM %d", source.Name, spec.Storage, spec.Name, vmid)
 	} else {
-		converge.Say(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
+		converge.Progressf(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	}
 	var found *VM
 	err := c.pve.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {

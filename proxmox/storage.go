@@ -186,7 +186,7 @@ func (c *StorageClient) Upload(ctx context.Context, host, storage, fileName stri
 	if !isoName.MatchString(fileName) {
 		return "", fmt.Errorf("ISO name %q: write letters, digits, _ . and -, and .iso at the end", fileName)
 	}
-	converge.Say(ctx, "uploading %s to %s on %s", fileName, storage, host)
+	converge.Progressf(ctx, "uploading %s to %s on %s", fileName, storage, host)
 	path := api.NodePath(host, "storage", storage, "upload")
 	// An upload overwrites the file, so a retry is safe.
 	err := c.pve.Settle(ctx, host, "", func() error {

@@ -270,7 +270,7 @@ func TestWhereTheLeaseIs(t *testing.T) {
 				} else {
 					require.ErrorContains(t, err, tt.err)
 				}
-				assert.Equal(t, tt.passes, converge.IsPassing(err), err)
+				assert.Equal(t, tt.passes, converge.IsTransient(err), err)
 				assert.Equal(t, strings.Contains(tt.err, "belongs to somebody else") || tt.err == "hidden", converge.IsPermanent(err), err)
 				where := fmt.Sprintf("VM %d (homelab-lab-lease)", vmid)
 				if tt.at != "" {
@@ -343,7 +343,7 @@ func TestTheLeaseIsWritten(t *testing.T) {
 				default:
 					require.NoError(t, err)
 				}
-				assert.Equal(t, tt.passes, converge.IsPassing(err))
+				assert.Equal(t, tt.passes, converge.IsTransient(err))
 				requests := 1
 				if strings.HasPrefix(tt.key, http.MethodDelete) { // what protects it is taken off before
 					requests = 2

@@ -34,7 +34,7 @@ type contents struct {
 	losses map[string]bool
 }
 
-func of(c converge.Cost) thing { return thing{c.Machine, c.Sort, c.Thing} }
+func of(c converge.Cost) thing { return thing{c.Machine, c.Object, c.Identity} }
 
 // identity is what makes a loss the same one when it is seen again. What could not be seen is one
 // loss, whatever the reason.
@@ -73,12 +73,13 @@ func (a *Agreement) lacks(c converge.Cost) (converge.Cost, bool) {
 	defer a.mu.Unlock()
 	have := a.shown[of(c)]
 	switch {
-	case a.Everything, c.Kind == converge.Enters && a.Logins, c.Kind == converge.Stops && a.Restarts, c.Kind != converge.Enters && a.named(c):
+	case a.Everything, c.Kind == converge.CostLogin && a.Logins, c.Kind == converge.CostStop && a.Restarts,
+		c.Kind != converge.CostLogin && a.named(c):
 		return c, false
 	case have == nil && a.another(c):
-		c.Why = strings.TrimPrefix(c.Why+"; not the one that was shown: it has its name", "; ")
+		c.Reason = strings.TrimPrefix(c.Reason+"; not the one that was shown: it has its name", "; ")
 		return c, true
-	case have == nil, !have.kinds[c.Kind] && (c.Kind == converge.Enters || !have.kinds[converge.Destroys]):
+	case have == nil, !have.kinds[c.Kind] && (c.Kind == converge.CostLogin || !have.kinds[converge.CostDestroy]):
 		return c, true
 	}
 	was := func(l converge.Loss) bool { return l.Counted || have.losses[identity(l)] }
@@ -96,7 +97,7 @@ func (a *Agreement) covers(c converge.Cost) bool {
 // another reports whether another thing of this name and sort was shown.
 func (a *Agreement) another(c converge.Cost) bool {
 	for t := range a.shown {
-		if t.name == c.Machine && t.sort == c.Sort {
+		if t.name == c.Machine && t.sort == c.Object {
 			return true
 		}
 	}
@@ -109,14 +110,14 @@ const several = ", "
 // named reports whether Destroy names a thing. A name alone means what bore it first: what comes
 // later with the same name is something else.
 func (a *Agreement) named(c converge.Cost) bool {
-	if c.Sort != "" && slices.Contains(a.Destroy, c.Sort+":"+c.Machine) {
+	if c.Object != "" && slices.Contains(a.Destroy, c.Object+":"+c.Machine) {
 		return true
 	}
 	if !slices.Contains(a.Destroy, c.Machine) {
 		return false
 	}
 	a.bear(c)
-	return a.sorts[c.Machine] == c.Sort
+	return a.sorts[c.Machine] == c.Object
 }
 
 // bear notes what a name means.
@@ -125,7 +126,7 @@ func (a *Agreement) bear(c converge.Cost) {
 		a.sorts = map[string]string{}
 	}
 	if _, known := a.sorts[c.Machine]; !known {
-		a.sorts[c.Machine] = c.Sort
+		a.sorts[c.Machine] = c.Object
 	}
 }
 
@@ -142,10 +143,10 @@ func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 	a.mu.Lock()
 	for _, it := range p.Items {
 		for _, c := range it.Costs {
-			if c.Kind != converge.Destroys {
+			if c.Kind != converge.CostDestroy {
 				continue
 			}
-			if a.bear(c); a.sorts[c.Machine] != c.Sort {
+			if a.bear(c); a.sorts[c.Machine] != c.Object {
 				a.sorts[c.Machine] = several
 			}
 		}
@@ -192,24 +193,24 @@ func (e *RefusedError) Error() string {
 	return "not done, since nobody has agreed to it: " + strings.Join(Words(e.Costs...), "; ") + "\n  run it again, and it asks"
 }
 
-// Is reports that the error is [converge.ErrUnseen], if all that the user has not agreed to is what
+// Is reports that the error is [converge.ErrCostsUnknown], if all that the user has not agreed to is what
 // could not be seen.
-func (e *RefusedError) Is(target error) bool { return target == converge.ErrUnseen && e.unseen }
+func (e *RefusedError) Is(target error) bool { return target == converge.ErrCostsUnknown && e.unseen }
 
-// Passing is true for a [converge.ErrUnseen].
-func (e *RefusedError) Passing() bool { return e.unseen }
+// Transient is true for a [converge.ErrCostsUnknown].
+func (e *RefusedError) Transient() bool { return e.unseen }
 
 // Words say for each cost what happens to what, why, and what is lost with it, each once.
 func Words(costs ...converge.Cost) []string {
 	var out []string
 	for _, c := range costs {
 		text := c.String()
-		if c.Why != "" {
-			text += " (" + c.Why + ")"
+		if c.Reason != "" {
+			text += " (" + c.Reason + ")"
 		}
 		lost := slices.DeleteFunc(slices.Concat(c.Holds, c.Users), func(l converge.Loss) bool { return l.Counted })
 		if len(lost) > 0 {
-			text += ", and with it " + strings.Join(converge.Texts(lost), ", ")
+			text += ", and with it " + strings.Join(converge.LossTexts(lost), ", ")
 		}
 		if !slices.Contains(out, text) {
 			out = append(out, text)
@@ -229,14 +230,14 @@ func (a *Agreement) Flags(costs ...converge.Cost) string {
 	kinds := map[converge.CostKind]bool{}
 	for _, c := range costs {
 		kinds[c.Kind] = true
-		if c.Kind == converge.Destroys {
+		if c.Kind == converge.CostDestroy {
 			destroyed = append(destroyed, a.nameAmong(c, costs))
 		}
 	}
-	if kinds[converge.Enters] {
+	if kinds[converge.CostLogin] {
 		flags = append(flags, "-login")
 	}
-	if kinds[converge.Stops] {
+	if kinds[converge.CostStop] {
 		flags = append(flags, "-restart")
 	}
 	if len(destroyed) > 0 {
@@ -249,10 +250,10 @@ func (a *Agreement) Flags(costs ...converge.Cost) string {
 // nameAmong is how -destroy names a thing, if something of another sort may have the same name.
 func (a *Agreement) nameAmong(c converge.Cost, costs []converge.Cost) string {
 	namesake := func(o converge.Cost) bool {
-		return o.Kind == converge.Destroys && o.Machine == c.Machine && o.Sort != c.Sort
+		return o.Kind == converge.CostDestroy && o.Machine == c.Machine && o.Object != c.Object
 	}
-	if c.Sort != "" && (a.sorts[c.Machine] == several || slices.ContainsFunc(costs, namesake)) {
-		return c.Sort + ":" + c.Machine
+	if c.Object != "" && (a.sorts[c.Machine] == several || slices.ContainsFunc(costs, namesake)) {
+		return c.Object + ":" + c.Machine
 	}
 	return c.Machine
 }

@@ -17,15 +17,15 @@ import (
 )
 
 func destroys(name string) converge.Cost {
-	return converge.Cost{Machine: name, Kind: converge.Destroys, Why: "no longer in the file"}
+	return converge.Cost{Machine: name, Kind: converge.CostDestroy, Reason: "no longer in the file"}
 }
 
 func stops(name string) converge.Cost {
-	return converge.Cost{Machine: name, Kind: converge.Stops, Why: "other memory", Away: "2 to 10 min"}
+	return converge.Cost{Machine: name, Kind: converge.CostStop, Reason: "other memory", Downtime: "2 to 10 min"}
 }
 
 func enters(name string) converge.Cost {
-	return converge.Cost{Machine: name, Kind: converge.Enters, Why: "no server knows us"}
+	return converge.Cost{Machine: name, Kind: converge.CostLogin, Reason: "no server knows us"}
 }
 
 func covers(a *Agreement, c converge.Cost) bool { return len(a.lacking([]converge.Cost{c})) == 0 }
@@ -166,9 +166,9 @@ func TestWhoseWorkEnds(t *testing.T) {
 	}}
 	assert.Equal(t, []string{
 		"the notebook big of teacher", "the notebook of student3", "pod ns/by-hand, which nobody makes again", "pod ns/of-a-node, which nobody makes again", "pod ns/train (2 GPU)", "2 other pods",
-	}, converge.Texts(w.On("a")))
-	assert.Equal(t, []string{"2 pods that are made again"}, converge.Texts(w.On("b")))
-	assert.Equal(t, []string{"1 pod that is made again"}, converge.Texts(w.On("c")))
+	}, converge.LossTexts(w.On("a")))
+	assert.Equal(t, []string{"2 pods that are made again"}, converge.LossTexts(w.On("b")))
+	assert.Equal(t, []string{"1 pod that is made again"}, converge.LossTexts(w.On("c")))
 	assert.Empty(t, w.Ends("c"))
 	assert.Equal(t, w.On("a")[:5], w.Ends("a"))
 	assert.Empty(t, w.On("d"))
@@ -177,7 +177,7 @@ func TestWhoseWorkEnds(t *testing.T) {
 		assert.True(t, all[len(all)-1].Counted, node)
 	}
 	assert.False(t, slices.ContainsFunc(w.Ends("a"), func(l converge.Loss) bool { return l.Counted }))
-	assert.Equal(t, []string{"the notebook big of teacher", "the notebook of student3"}, converge.Texts(w.Notebooks("")))
+	assert.Equal(t, []string{"the notebook big of teacher", "the notebook of student3"}, converge.LossTexts(w.Notebooks("")))
 	assert.Empty(t, w.Notebooks("another"))
 }
 
@@ -195,13 +195,13 @@ func TestATaintEndsWhatDoesNotTolerateIt(t *testing.T) {
 	}}
 	assert.Equal(t, []string{
 		"pod ns/effect, which nobody makes again", "pod ns/none, which nobody makes again", "pod ns/other, which nobody makes again",
-	}, converge.Texts(w.Untolerant("a", corev1.Taint{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute})))
+	}, converge.LossTexts(w.Untolerant("a", corev1.Taint{Key: "k", Value: "v", Effect: corev1.TaintEffectNoExecute})))
 	w = &Work{pods: []corev1.Pod{
 		podOn("a", "more", "", with(corev1.Toleration{Key: "load", Operator: corev1.TolerationOpGt, Value: "5"})),
 		podOn("a", "less", "", with(corev1.Toleration{Key: "load", Operator: corev1.TolerationOpLt, Value: "5"})),
 		podOn("a", "for a while", "", with(corev1.Toleration{Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))})),
 	}}
-	ended := converge.Texts(w.Untolerant("a", corev1.Taint{Key: "load", Value: "7", Effect: corev1.TaintEffectNoExecute}))
+	ended := converge.LossTexts(w.Untolerant("a", corev1.Taint{Key: "load", Value: "7", Effect: corev1.TaintEffectNoExecute}))
 	assert.Len(t, ended, 2, "a taint's value may be compared, and what tolerates it for a while ends then")
 	assert.Contains(t, ended, "pod ns/for a while, which nobody makes again")
 }
@@ -238,9 +238,9 @@ func TestWhichVolumesGoWithANode(t *testing.T) {
 			claim("claim-student3", map[string]string{namespaceNote: "jupyterhub"}), claim("hub-db-dir", hub), claim("kept", hub),
 		},
 	}
-	assert.Equal(t, []string{"volume jupyterhub/claim-teacher (10Gi)", "volume pv2 (10Gi)"}, converge.Texts(w.Volumes("a")))
+	assert.Equal(t, []string{"volume jupyterhub/claim-teacher (10Gi)", "volume pv2 (10Gi)"}, converge.LossTexts(w.Volumes("a")))
 	assert.Empty(t, w.Volumes("b"), "it can be used on a, too")
-	assert.Equal(t, []string{"volume jupyterhub/hub-db-dir (10Gi)"}, converge.Texts(w.ClaimsOf("jupyterhub", "jupyterhub")))
+	assert.Equal(t, []string{"volume jupyterhub/hub-db-dir (10Gi)"}, converge.LossTexts(w.ClaimsOf("jupyterhub", "jupyterhub")))
 	assert.Empty(t, w.ClaimsOf("jupyterhub", ""))
 	what, lost := w.Claim("jupyterhub", "kept")
 	assert.Equal(t, "volume jupyterhub/kept (10Gi)", what.Text)
@@ -274,5 +274,5 @@ func TestWhoHoldsGPUs(t *testing.T) {
 	assert.Equal(t, []string{
 		"pod ns/jupyter-teacher (1 GPU), the notebook of teacher", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[1].OwnerReferences[0].Name,
 	}, HoldGPUs(pods))
-	assert.Equal(t, []string{"1 pod that is made again"}, converge.Texts((&Work{pods: pods}).WithoutGPUs().On("wk1")))
+	assert.Equal(t, []string{"1 pod that is made again"}, converge.LossTexts((&Work{pods: pods}).WithoutGPUs().On("wk1")))
 }

@@ -12,14 +12,14 @@ import (
 // Whoever may restart machines may not destroy any.
 func Example() {
 	agreed := &consent.Agreement{Restarts: true}
-	graph := converge.Graph{May: agreed.May}
+	graph := converge.Graph{Approve: agreed.May}
 	graph.Add(&converge.Resource[bool]{
 		ID:      "removed",
 		Observe: func(context.Context) (bool, error) { return true, nil },
 		Diff:    func(bool) converge.Diff { return converge.Unwanted("VM 108 on pve1") },
 		Apply:   func(context.Context, bool) error { panic("destroyed") },
 		Costs: func(context.Context, bool, converge.Diff) []converge.Cost {
-			return []converge.Cost{{Machine: "wk4", Kind: converge.Destroys, Why: "no longer in the file", Users: []converge.Loss{{Text: "the notebook of student3"}}}}
+			return []converge.Cost{{Machine: "wk4", Kind: converge.CostDestroy, Reason: "no longer in the file", Users: []converge.Loss{{Text: "the notebook of student3"}}}}
 		},
 	})
 	_, err := graph.Run(context.Background(), nil)

@@ -23,27 +23,28 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 	for _, cost := range each {
 		name := c.line(cost.Machine)
 		if slices.ContainsFunc(each, func(o converge.Cost) bool {
-			return o.Machine == cost.Machine && o.Sort != cost.Sort && o.Kind != converge.Enters && cost.Kind != converge.Enters
+			return o.Machine == cost.Machine && o.Object != cost.Object && o.Kind != converge.CostLogin && cost.Kind != converge.CostLogin
 		}) {
-			name = strings.TrimSpace(cost.Sort + " " + name)
+			name = strings.TrimSpace(cost.Object + " " + name)
 		}
 		all = append(all, folded[converge.Cost]{[]string{name}, cost})
 	}
 	slices.SortStableFunc(all, func(a, b folded[converge.Cost]) int { return strings.Compare(string(a.what.Kind), string(b.what.Kind)) })
 	groups := fold(all, func(x converge.Cost) string {
-		return strings.Join([]string{string(x.Kind), x.Why, x.Away, strings.Join(converge.Texts(x.Holds), "\n"), strings.Join(converge.Texts(x.Users), "\n")}, "\x00")
+		return strings.Join([]string{string(x.Kind), x.Reason, x.Downtime, strings.Join(converge.LossTexts(x.Holds), "\n"),
+			strings.Join(converge.LossTexts(x.Users), "\n")}, "\x00")
 	})
 	var out strings.Builder
 	for _, g := range groups {
 		head := costHead(g)
-		if g.what.Why != "" {
-			head += ": " + c.line(g.what.Why)
+		if g.what.Reason != "" {
+			head += ": " + c.line(g.what.Reason)
 		}
 		for _, line := range wrap(head, 0, to.width()) {
 			out.WriteString(to.paint.loss(g.what.Kind, line) + "\n")
 		}
-		c.costList(&out, to, "with", converge.Texts(g.what.Holds))
-		c.costList(&out, to, "ends", converge.Texts(g.what.Users))
+		c.costList(&out, to, "with", converge.LossTexts(g.what.Holds))
+		c.costList(&out, to, "ends", converge.LossTexts(g.what.Users))
 	}
 	return out.String()
 }
@@ -58,7 +59,7 @@ func merged(costs []converge.Cost) []converge.Cost {
 	var out []converge.Cost
 	at := map[matter]int{}
 	for _, cost := range costs {
-		about := matter{cost.Machine, cost.Sort, cost.Kind == converge.Enters}
+		about := matter{cost.Machine, cost.Object, cost.Kind == converge.CostLogin}
 		i, ok := at[about]
 		if !ok {
 			at[about] = len(out)
@@ -67,17 +68,17 @@ func merged(costs []converge.Cost) []converge.Cost {
 		}
 		have := &out[i]
 		switch {
-		case cost.Why == "" || have.Why == cost.Why:
-		case have.Why == "":
-			have.Why = cost.Why
+		case cost.Reason == "" || have.Reason == cost.Reason:
+		case have.Reason == "":
+			have.Reason = cost.Reason
 		default:
-			have.Why += "; " + cost.Why
+			have.Reason += "; " + cost.Reason
 		}
-		if cost.Kind == converge.Destroys {
+		if cost.Kind == converge.CostDestroy {
 			have.Kind = cost.Kind
 		}
-		if have.Away = cmp.Or(have.Away, cost.Away); have.Kind == converge.Destroys {
-			have.Away = ""
+		if have.Downtime = cmp.Or(have.Downtime, cost.Downtime); have.Kind == converge.CostDestroy {
+			have.Downtime = ""
 		}
 		have.Holds, have.Users = union(have.Holds, cost.Holds), union(have.Users, cost.Users)
 	}
@@ -96,17 +97,17 @@ func union(a, b []converge.Loss) []converge.Loss {
 
 // costHead names what happens, and to which machines or parts.
 func costHead(g folded[converge.Cost]) string {
-	if len(g.names) == 1 || g.what.Kind == converge.Enters {
-		return converge.Cost{Machine: several(g.names), Kind: g.what.Kind, Away: g.what.Away}.String()
+	if len(g.names) == 1 || g.what.Kind == converge.CostLogin {
+		return converge.Cost{Machine: several(g.names), Kind: g.what.Kind, Downtime: g.what.Downtime}.String()
 	}
 	head := several(g.names) + " are "
 	switch {
-	case g.what.Kind == converge.Destroys:
+	case g.what.Kind == converge.CostDestroy:
 		return head + "destroyed"
-	case g.what.Away == "":
+	case g.what.Downtime == "":
 		return head + "stopped"
 	}
-	return head + "stopped for " + g.what.Away + " each"
+	return head + "stopped for " + g.what.Downtime + " each"
 }
 
 // costList prints what is lost, or whose work ends.
@@ -131,7 +132,7 @@ func (c *Console) costList(out *strings.Builder, to face, label string, what []s
 
 // loss highlights what is destroyed or stopped.
 func (p paint) loss(k converge.CostKind, line string) string {
-	if k == converge.Destroys {
+	if k == converge.CostDestroy {
 		return p.sgr("1;31", line)
 	}
 	return p.sgr("1;33", line)

@@ -20,20 +20,20 @@ func losses(texts ...string) (out []converge.Loss) {
 func lost() []converge.Cost {
 	away := "2 to 10 min"
 	stop := func(name string, users ...string) converge.Cost {
-		return converge.Cost{Machine: name, Kind: converge.Stops, Why: "other memory", Users: losses(users...), Away: away}
+		return converge.Cost{Machine: name, Kind: converge.CostStop, Reason: "other memory", Users: losses(users...), Downtime: away}
 	}
 	return []converge.Cost{
 		stop("wk-gpu1", "the notebook of teacher", "2 other pods"),
-		{Machine: "wk-gpu1", Kind: converge.Stops, Why: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Users: losses("the notebook of teacher", "2 other pods"), Away: away},
+		{Machine: "wk-gpu1", Kind: converge.CostStop, Reason: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Users: losses("the notebook of teacher", "2 other pods"), Downtime: away},
 		stop("wk-gpu2"), stop("wk-gpu3"),
-		{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file", Users: losses("the notebook of student3", "pod train/llm-0 (2 GPU)", "4 other pods"),
+		{Machine: "wk-gpu4", Kind: converge.CostDestroy, Reason: "no longer in the file", Users: losses("the notebook of student3", "pod train/llm-0 (2 GPU)", "4 other pods"),
 			Holds: losses("disk data (2TiB)", "volume jupyterhub/claim-student3 (10Gi)")},
-		{Machine: "wk-gpu4", Kind: converge.Stops, Why: "drained and removed from Kubernetes", Away: away},
-		{Machine: "monitoring", Kind: converge.Destroys, Why: "no longer in the file"},
-		{Machine: "wk-gpu1", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run"},
-		{Machine: "wk-gpu4", Kind: converge.Enters, Why: "no server of the cluster knows a key of this run"},
-		{Machine: "edge", Kind: converge.Enters, Why: "another reason"},
-		{Machine: "disk models of wk-gpu2", Kind: converge.Stops, Why: "no longer in the file: detached, its volume is kept", Holds: losses("500GiB")},
+		{Machine: "wk-gpu4", Kind: converge.CostStop, Reason: "drained and removed from Kubernetes", Downtime: away},
+		{Machine: "monitoring", Kind: converge.CostDestroy, Reason: "no longer in the file"},
+		{Machine: "wk-gpu1", Kind: converge.CostLogin, Reason: "no server of the cluster knows a key of this run"},
+		{Machine: "wk-gpu4", Kind: converge.CostLogin, Reason: "no server of the cluster knows a key of this run"},
+		{Machine: "edge", Kind: converge.CostLogin, Reason: "another reason"},
+		{Machine: "disk models of wk-gpu2", Kind: converge.CostStop, Reason: "no longer in the file: detached, its volume is kept", Holds: losses("500GiB")},
 	}
 }
 
@@ -52,7 +52,7 @@ func TestCosts(t *testing.T) {
 // Names that somebody else gave cannot write on the terminal, nor begin lines of their own.
 func TestCostsForgeNothing(t *testing.T) {
 	c := capture(0, "hunter2")
-	c.Costs([]converge.Cost{{Machine: "a\x1b[2J", Kind: converge.Stops, Why: "x\ny", Holds: losses("disk\nwk9 is fine"), Users: losses("the notebook of \x1b]0;title\x07hunter2")}})
+	c.Costs([]converge.Cost{{Machine: "a\x1b[2J", Kind: converge.CostStop, Reason: "x\ny", Holds: losses("disk\nwk9 is fine"), Users: losses("the notebook of \x1b]0;title\x07hunter2")}})
 	out := c.talk.String()
 	assert.NotContains(t, out, "\x1b")
 	assert.NotContains(t, out, "hunter2")

@@ -42,7 +42,7 @@ func (s *scripted) Check(ctx context.Context) (converge.Diff, converge.Act, erro
 		pieces := max(1, len(s.says))
 		for i := range pieces {
 			if len(s.says) > 0 {
-				converge.Say(ctx, "%s", s.says[i])
+				converge.Progressf(ctx, "%s", s.says[i])
 			}
 			select {
 			case <-ctx.Done():

@@ -42,7 +42,7 @@ func (c *Console) Looking(steps int) *Looking {
 	return l
 }
 
-// Listen takes an event of [converge.Graph.Look].
+// Listen takes an event of [converge.Graph.PlanWithEvents].
 func (l *Looking) Listen(e converge.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ func slow(name string, takes time.Duration, diff converge.Diff, err error) conve
 	return &converge.Resource[struct{}]{
 		ID: name,
 		Observe: func(ctx context.Context) (struct{}, error) {
-			converge.Say(ctx, "connecting")
+			converge.Progressf(ctx, "connecting")
 			select {
 			case <-time.After(takes):
 				return struct{}{}, err
@@ -36,7 +36,7 @@ func looked(t *testing.T, g *converge.Graph) (*converge.Plan, string) {
 	var talk strings.Builder
 	c := &Console{Talk: &talk}
 	looking := c.Looking(g.Len())
-	plan, err := g.Look(t.Context(), looking.Listen)
+	plan, err := g.PlanWithEvents(t.Context(), looking.Listen)
 	looking.Close()
 	require.NoError(t, err)
 	return plan, talk.String()

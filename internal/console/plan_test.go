@@ -79,7 +79,7 @@ func TestStatusOfAPlatform(t *testing.T) {
 			case "storage/shared":
 				return converge.Item{Verdict: converge.Change, Diff: converge.Diff{{Have: "a pod could not mount it: mount.nfs: access denied by server", Want: "a volume is written and read", Effect: converge.Create}}}
 			case "secrets/jupyterhub", "chart/jupyterhub":
-				return converge.Item{Verdict: converge.Deferred, Because: "after storage/shared"}
+				return converge.Item{Verdict: converge.Deferred, Reason: "after storage/shared"}
 			case "chart/cert-manager":
 				return converge.Item{Verdict: converge.Change, Diff: converge.Diff{{Path: "ready", Have: "deployment cert-manager/cert-manager: 0 of 1 pods are ready", Want: "ready", Effect: converge.Update}}}
 			}
@@ -118,7 +118,7 @@ func nothing(kind, of string) converge.Item {
 		return changes(converge.Field{Want: "mapping of 2 GPUs", Effect: converge.Create,
 			Note: "0000:" + first + ":00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own"})
 	}
-	return converge.Item{Verdict: converge.Deferred, Because: "after template/pve1"}
+	return converge.Item{Verdict: converge.Deferred, Reason: "after template/pve1"}
 }
 
 func resized(kind, of string) converge.Item {
@@ -127,7 +127,7 @@ func resized(kind, of string) converge.Item {
 		it := changes(
 			converge.Field{Path: "memory", Have: "128GiB", Want: "96GiB", Effect: converge.Restart},
 			converge.Field{Path: "description", Have: "GPU worker", Want: "GPU worker of the second rack, the one beside the window that is never opened"})
-		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.Stops, Why: "other memory", Users: losses("the notebook of teacher", "2 other pods"), Away: "2 to 10 min"}}
+		it.Costs = []converge.Cost{{Machine: "wk-gpu2", Kind: converge.CostStop, Reason: "other memory", Users: losses("the notebook of teacher", "2 other pods"), Downtime: "2 to 10 min"}}
 		return it
 	case "node/wk-gpu2":
 		return changes(converge.Field{Path: "label/homelab.example/tier", Have: `"gold"`, Want: `"silver"`})
@@ -139,7 +139,7 @@ func removed(kind, _ string) converge.Item {
 	switch kind {
 	case "removed":
 		it := changes(converge.Field{Path: "wk-gpu4", Have: "VM 108 on pve1", Effect: converge.Remove, Note: "no longer in the file"})
-		it.Costs = []converge.Cost{{Machine: "wk-gpu4", Kind: converge.Destroys, Why: "no longer in the file",
+		it.Costs = []converge.Cost{{Machine: "wk-gpu4", Kind: converge.CostDestroy, Reason: "no longer in the file",
 			Holds: losses("volume jupyterhub/claim-student3 (10Gi)", "disk data (2TiB)"), Users: losses("the notebook of student3", "4 other pods")}}
 		return it
 	case "leftovers":
@@ -155,12 +155,12 @@ func broken(kind, of string) converge.Item {
 	case "driver/wk-gpu3":
 		return converge.Item{Verdict: converge.Failed, Err: errors.New("the host key of 10.0.0.23:22 is SHA256:abc, and SHA256:def was expected:\nif the machine was recreated, remove its line from .homelab/eight-a100/known_hosts")}
 	case "k3s/wk-gpu3", "node/wk-gpu3", "allocatable/wk-gpu3":
-		return converge.Item{Verdict: converge.Deferred, Because: "driver/wk-gpu3 could not be checked"}
+		return converge.Item{Verdict: converge.Deferred, Reason: "driver/wk-gpu3 could not be checked"}
 	case "vm/wk-gpu1":
 		return changes(converge.Field{Path: "disk/os/size", Have: "500GiB", Want: "400GiB", Effect: converge.Replace, Note: "disks do not shrink"})
 	case "k3s/cp2", "k3s/cp3":
 		it := changes(converge.Field{Path: "version", Have: "v1.36.4+k3s1", Want: "v1.36.5+k3s1", Effect: converge.Restart})
-		it.Costs = []converge.Cost{{Machine: of, Kind: converge.Stops, Why: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Away: "2 to 10 min"}}
+		it.Costs = []converge.Cost{{Machine: of, Kind: converge.CostStop, Reason: "K3s v1.36.4+k3s1 → v1.36.5+k3s1", Downtime: "2 to 10 min"}}
 		return it
 	case "node/cp3":
 		return changes(converge.Field{Path: "label/old", Have: `"x"`})

@@ -164,7 +164,7 @@ func (s *partState) add(it converge.Item, what string) {
 		s.good++
 	case converge.Deferred:
 		if len(s.unknown) == 0 {
-			s.because = it.Because
+			s.because = it.Reason
 		}
 		s.unknown = append(s.unknown, what)
 	default:

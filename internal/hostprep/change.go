@@ -150,13 +150,13 @@ func toItsEnd(ctx context.Context, r remote.Runner, command []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	converge.Say(ctx, "%s", remote.Cmd{Args: command})
+	converge.Progressf(ctx, "%s", remote.Cmd{Args: command})
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTime)
 	defer cancel()
 	said := make(chan struct{})
 	quiet := context.AfterFunc(ctx, func() {
 		defer close(said)
-		converge.Say(whole, "%s must not be interrupted: waiting for it to end", remote.Cmd{Args: command})
+		converge.Progressf(whole, "%s must not be interrupted: waiting for it to end", remote.Cmd{Args: command})
 	})
 	err := remote.Run(whole, r, command...)
 	if !quiet() {
@@ -183,7 +183,7 @@ func (f FileChange) write(ctx context.Context, r remote.Runner) error {
 			}
 		}
 	}
-	converge.Say(ctx, "writing %s", f.Path)
+	converge.Progressf(ctx, "writing %s", f.Path)
 	return remote.WriteFile(ctx, r, f.Path, []byte(f.After), mode)
 }
 

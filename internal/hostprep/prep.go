@@ -336,7 +336,7 @@ const rebootTime = 20 * time.Minute
 func rebootCosts(name string, s State) []converge.Cost {
 	var out []converge.Cost
 	for _, guest := range s.Guests {
-		out = append(out, converge.Cost{Machine: guest + " on " + name, Kind: converge.Stops, Why: "a reboot of " + name})
+		out = append(out, converge.Cost{Machine: guest + " on " + name, Kind: converge.CostStop, Reason: "a reboot of " + name})
 	}
 	return out
 }
@@ -360,7 +360,7 @@ func (p *Prep) rebootStep(name string) *converge.Resource[State] {
 		Costs: func(_ context.Context, s State, _ converge.Diff) []converge.Cost { return rebootCosts(name, s) },
 		Apply: func(ctx context.Context, _ State) error {
 			defer p.forget(name)
-			ctx, cancel := converge.Within(ctx, rebootTime, fmt.Errorf("not back within %s", rebootTime))
+			ctx, cancel := converge.WithRunningTimeout(ctx, rebootTime, fmt.Errorf("not back within %s", rebootTime))
 			defer cancel()
 			return Reboot(ctx, p.Root[name])
 		},

@@ -58,7 +58,7 @@ func Reboot(ctx context.Context, r remote.Runner) error {
 	if err != nil {
 		return err
 	}
-	converge.Say(ctx, "rebooting")
+	converge.Progressf(ctx, "rebooting")
 	err = remote.Run(ctx, r, "systemctl", "reboot")
 	var exit *remote.ExitError
 	if errors.As(err, &exit) && exit.Signal == "" && exit.Code > 0 && exit.Code < 128 {

@@ -127,7 +127,7 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				converge.Say(ctx, "%s", counter.say(time.Since(began)))
+				converge.Progressf(ctx, "%s", counter.say(time.Since(began)))
 			}
 		}
 	})

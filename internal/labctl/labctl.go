@@ -180,7 +180,7 @@ func (o Options) foundSoon(ctx context.Context) (State, error) {
 		if !errors.Is(err, ErrNotRunning) || !alive(o.Dir) {
 			return s, err
 		}
-		converge.Say(ctx, "waiting for a lab that is starting")
+		converge.Progressf(ctx, "waiting for a lab that is starting")
 		if converge.Pause(ctx, look) != nil {
 			return State{}, fmt.Errorf("a lab is starting in %s and does not become ready, see %s: %w", o.Dir, filepath.Join(o.Dir, logFile), ctx.Err())
 		}
@@ -193,7 +193,7 @@ func (o Options) lockStart(ctx context.Context) (*Lock, error) {
 		if !errors.Is(err, errLocked) {
 			return lock, err
 		}
-		converge.Say(ctx, "waiting for another command that starts the lab")
+		converge.Progressf(ctx, "waiting for another command that starts the lab")
 		if converge.Pause(ctx, look) != nil {
 			return nil, fmt.Errorf("another command is starting the lab: %w", ctx.Err())
 		}
@@ -248,7 +248,7 @@ func (o Options) awaitReady(ctx context.Context, pid int, log string, ended <-ch
 		if s, err := readState(o.Dir); err == nil && s.PID == pid {
 			return s, nil
 		}
-		converge.Say(ctx, "starting the lab: %s", cmp.Or(lastLine(log), "its program"))
+		converge.Progressf(ctx, "starting the lab: %s", cmp.Or(lastLine(log), "its program"))
 		select {
 		case err := <-ended:
 			return State{}, fmt.Errorf("the lab ended (%w): %s; its log is %s", err, lastLine(log), log)
@@ -309,7 +309,7 @@ func awaitEnd(ctx context.Context, dir string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for alive(dir) {
-		converge.Say(ctx, "waiting for the lab's programs to end")
+		converge.Progressf(ctx, "waiting for the lab's programs to end")
 		if converge.Pause(ctx, look) != nil {
 			return fmt.Errorf("the lab still runs: %w", ctx.Err())
 		}

@@ -37,7 +37,7 @@ func (o *Options) prepare(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, o.Binary, "prepare", "-dir="+dir) //nolint:gosec // our own build
 	var answer bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &answer, converge.Lines(ctx)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &answer, converge.ProgressWriter(ctx)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = stopPatience
 	if err := cmd.Run(); err != nil {

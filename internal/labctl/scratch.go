@@ -46,7 +46,7 @@ func ReadScratch(ctx context.Context, o Options, s Scratch) (ScratchContents, er
 	if err != nil {
 		return out, err
 	}
-	converge.Say(ctx, "starting a control plane from the snapshot, on loopback")
+	converge.Progressf(ctx, "starting a control plane from the snapshot, on loopback")
 	cmd := exec.CommandContext(ctx, o.Binary, "scratch", "-dir="+dir) //nolint:gosec // our own build
 	var said, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &said, &errs

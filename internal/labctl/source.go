@@ -61,7 +61,7 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 	if r := lib.Replace; r != nil && r.Version == "" {
 		return source{dir: filepath.Join(r.Dir, "sim", "lab", o.program().module)}, nil
 	}
-	converge.Say(ctx, "fetching the lab's source, %s", lib.Version)
+	converge.Progressf(ctx, "fetching the lab's source, %s", lib.Version)
 	of := func(path string) (string, error) {
 		var m goModule
 		if err := asked(ctx, &m, dir, "mod", "download", "-json", path+"@"+lib.Version); err != nil {

@@ -88,7 +88,7 @@ func TestLeaseFile(t *testing.T) {
 }
 
 // TestLeaseFileThatIsBusy: somebody else changes a lease for longer than one waits for its
-// turn, as on a server whose disk hangs; the error is a passing one, not an exit code.
+// turn, as on a server whose disk hangs; the error is a transient one, not an exit code.
 func TestLeaseFileThatIsBusy(t *testing.T) {
 	dir := t.TempDir()
 	ended := func(ctx context.Context, cmd remote.Cmd) error {
@@ -102,14 +102,14 @@ func TestLeaseFileThatIsBusy(t *testing.T) {
 	require.NoError(t, syscall.Flock(int(folder.Fd()), syscall.LOCK_EX)) //nolint:gosec // small
 	for _, err := range []error{store.Create(t.Context(), "x"), store.Remove(t.Context(), converge.LeaseRecord{})} {
 		require.ErrorContains(t, err, "home.lease on here: another run has been changing it for 10 seconds")
-		assert.True(t, converge.IsPassing(err))
+		assert.True(t, converge.IsTransient(err))
 	}
 	require.NoError(t, folder.Close())
 	require.NoError(t, store.Create(t.Context(), "x"))
 	store.Path = filepath.Join(dir, "nowhere", "home.lease")
 	err = store.Create(t.Context(), "x")
 	require.Error(t, err)
-	assert.False(t, converge.IsPassing(err), "%s", err)
+	assert.False(t, converge.IsTransient(err), "%s", err)
 }
 
 // TestLeaseFileOutlivesAPowerCut: what is in the new file is on the disk before it has the

@@ -75,7 +75,7 @@ func (l *File) change(ctx context.Context, verb, version, text string) error {
 		case stale:
 			return converge.ErrLeaseStale
 		case busy:
-			return converge.Passing(fmt.Errorf("%s: another run has been changing it for 10 seconds", l))
+			return converge.Transient(fmt.Errorf("%s: another run has been changing it for 10 seconds", l))
 		}
 	}
 	return err

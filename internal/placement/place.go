@@ -31,7 +31,8 @@ func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spe
 		return want, nil
 	}
 	var out *spec.Spec
-	rule := converge.WaitRule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true, Late: "no complete answer"}
+	rule := converge.WaitRule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true,
+		TimeoutText: "no complete answer"}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
 		out, err = Once(ctx, want, pve)
 		return "", err

@@ -70,7 +70,7 @@ func Up(s *Session, ctx context.Context, f UpFlags) error {
 		return err
 	}
 	looked, report := 0, (*converge.Report)(nil)
-	if plan != nil && plan.Settled() { // which Plan has just checked
+	if plan != nil && plan.Converged() { // which Plan has just checked
 		looked = len(plan.Items)
 	} else if report, err = s.run(ctx, up, agreed, plan != nil && plan.Err() == nil, f.NoWait); report != nil && report.Count(converge.Changed) == 0 {
 		looked = len(report.Steps)
@@ -201,8 +201,8 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w Change) (
 // changed what this one had checked. no is the reason why it could not start.
 func attempt(ctx context.Context, g *converge.Graph, d console.Display, listen func(converge.Event)) (report *converge.Report, no, err error) {
 	var late atomic.Bool
-	if before := g.Before; before != nil {
-		g.Before = func(ctx context.Context) error {
+	if before := g.BeforeActing; before != nil {
+		g.BeforeActing = func(ctx context.Context) error {
 			no = before(ctx)
 			late.Store(errors.Is(no, errMeanwhile))
 			return no
@@ -311,7 +311,7 @@ func Status(s *Session, ctx context.Context) error {
 func (s *Session) look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
 	looking := s.Console.Looking(len(g.Names()))
 	defer looking.Close()
-	plan, err := g.Look(ctx, looking.Listen)
+	plan, err := g.PlanWithEvents(ctx, looking.Listen)
 	if s.Recorder != nil && plan != nil {
 		s.Recorder.Looked(plan)
 	}

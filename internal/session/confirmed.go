@@ -47,7 +47,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say Change) erro
 	case err != nil:
 		return err
 	}
-	graph.May = agreed.May
+	graph.Approve = agreed.May
 	right.over(held, graph)
 	if _, err := s.ran(s.runAgreed(held, graph, agreed, say)); err != nil || say.Done == "" {
 		return err

@@ -30,7 +30,7 @@ func (c Change) flags(agreed *consent.Agreement, costs ...converge.Cost) string 
 // case.
 func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w Change) (*converge.Plan, *consent.Agreement, error) {
 	agreed := &consent.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
-	g.May = agreed.May
+	g.Approve = agreed.May
 	if f.Yes {
 		g.NoCosts = true
 		return nil, agreed, nil
@@ -103,8 +103,8 @@ func (s *Session) questionFor(lacking []converge.Cost, w Change) (question strin
 	gone := map[[2]string]bool{} // by sort and name
 	one := ""
 	for _, c := range lacking {
-		if c.Kind == converge.Destroys {
-			gone[[2]string{c.Sort, c.Machine}], one = true, c.Machine
+		if c.Kind == converge.CostDestroy {
+			gone[[2]string{c.Object, c.Machine}], one = true, c.Machine
 		}
 	}
 	name := w.Name

@@ -106,8 +106,8 @@ var teachersNotebook, _, _ = strings.Cut(adasNotebook, "---")
 
 // A name of two things agrees to neither, in every form of the flag it is one.
 func TestANodeThatIsCalledLikeAPart(t *testing.T) {
-	node := converge.Cost{Machine: "monitoring", Sort: "node", Kind: converge.Destroys}
-	part := converge.Cost{Machine: "monitoring", Sort: "part", Kind: converge.Destroys}
+	node := converge.Cost{Machine: "monitoring", Object: "node", Kind: converge.CostDestroy}
+	part := converge.Cost{Machine: "monitoring", Object: "part", Kind: converge.CostDestroy}
 	for flag, want := range map[string]string{
 		"monitoring":                      "-destroy=node:monitoring,part:monitoring",
 		"node:monitoring":                 "-destroy=part:monitoring",

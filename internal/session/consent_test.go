@@ -168,7 +168,7 @@ func TestACostThatShowsLate(t *testing.T) {
 			err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
 				var g converge.Graph
 				first := setting(&g, "first", &there, nil)
-				setting(&g, "late", &applied, []converge.Cost{{Machine: "gpu1", Kind: converge.Stops, Why: "other memory"}}, first)
+				setting(&g, "late", &applied, []converge.Cost{{Machine: "gpu1", Kind: converge.CostStop, Reason: "other memory"}}, first)
 				setting(&g, "beside", &kept, nil)
 				return command(s, ctx, &g)
 			})

@@ -58,8 +58,8 @@ var errMeanwhile = errors.New("another run has changed it in the meantime")
 // over makes a graph take the right before its first change, and check it before each. If it
 // had to wait, the graph's run ends with errMeanwhile. ctx is the run's.
 func (r *right) over(ctx context.Context, g *converge.Graph) {
-	before, may := g.Before, g.May
-	g.Before = func(step context.Context) error { // which ends with that step, unlike the right
+	before, may := g.BeforeActing, g.Approve
+	g.BeforeActing = func(step context.Context) error { // which ends with that step, unlike the right
 		if before != nil {
 			if err := before(step); err != nil {
 				return err
@@ -71,7 +71,7 @@ func (r *right) over(ctx context.Context, g *converge.Graph) {
 		}
 		return errMeanwhile
 	}
-	g.May = func(ctx context.Context, it converge.Item) error {
+	g.Approve = func(ctx context.Context, it converge.Item) error {
 		if err := r.check(ctx); err != nil || may == nil {
 			return err
 		}

@@ -48,8 +48,8 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 // soon is what goes by itself.
 type soon struct{}
 
-func (soon) Error() string { return "it comes back" }
-func (soon) Passing() bool { return true }
+func (soon) Error() string   { return "it comes back" }
+func (soon) Transient() bool { return true }
 
 // TestWhoIsInterruptedInAVerb: Ctrl-C and -timeout are said, wherever a verb is by then.
 func TestWhoIsInterruptedInAVerb(t *testing.T) {
@@ -118,7 +118,7 @@ type away int
 func (a away) Error() string {
 	return "host pve" + map[bool]string{true: "1", false: "2, port 900"}[a < 5] + string(rune('0'+a%10)) + " does not answer"
 }
-func (away) Passing() bool { return true }
+func (away) Transient() bool { return true }
 
 // TestAWaitSaysWhy: what keeps a run from its lease is said, each reason once.
 func TestAWaitSaysWhy(t *testing.T) {

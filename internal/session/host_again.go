@@ -37,7 +37,7 @@ func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Pr
 		agreed.Agree(h.Costs()...)
 	}
 	g := prep.Graph()
-	g.May = agreed.May
+	g.Approve = agreed.May
 	right.over(held, g)
 	_, err = run(held, s.Console, g, Change{})
 	return err

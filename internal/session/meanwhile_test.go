@@ -39,7 +39,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				show(s.Console)
 				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), &consent.Agreement{}, false, false)
 				require.NoError(t, err)
-				made, _ := report.Of("machine")
+				made, _ := report.Step("machine")
 				assert.Equal(t, converge.Changed, made.Kind)
 				assert.NotContains(t, talk.String(), "stopped")
 				assert.NotContains(t, talk.String(), "cancelled")

@@ -166,7 +166,7 @@ func differences(plan *converge.Plan) []string {
 		case converge.Change, converge.Wait:
 			out = append(out, it.Step+" ("+it.Diff.String()+")")
 		case converge.Deferred:
-			out = append(out, it.Step+" ("+it.Because+")")
+			out = append(out, it.Step+" ("+it.Reason+")")
 		}
 	}
 	return out

@@ -174,7 +174,7 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	converge.Say(ctx, "volumes of class %s can be written and read", p.Class)
+	converge.Progressf(ctx, "volumes of class %s can be written and read", p.Class)
 	if p.Local {
 		now.nodes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.nodes, p.Nodes))))
 	}

@@ -53,7 +53,7 @@ func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) err
 			return "", errors.New("no node can run a pod that tests it: all are cordoned or have taints that are not tolerated")
 		}
 		if len(away) > 0 {
-			converge.Say(ctx, "cordoned, and not tested now: %s", strings.Join(away, ", "))
+			converge.Progressf(ctx, "cordoned, and not tested now: %s", strings.Join(away, ", "))
 		}
 		p.Nodes = ready
 		return "", nil

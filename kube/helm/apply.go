@@ -41,7 +41,7 @@ func timeoutOf(r chart.Release) time.Duration {
 // changes nothing further and undoes nothing: the revision stays pending, and the next Apply
 // continues it.
 func (c *Client) Apply(ctx context.Context, r chart.Release) error {
-	within, cancel := converge.Within(ctx, timeoutOf(r), fmt.Errorf("not ready within %s", timeoutOf(r)))
+	within, cancel := converge.WithRunningTimeout(ctx, timeoutOf(r), fmt.Errorf("not ready within %s", timeoutOf(r)))
 	defer cancel()
 	if err := c.awaitOthers(within, r); err != nil {
 		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
@@ -110,7 +110,7 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 		if l.diff.Empty() {
 			continue
 		}
-		converge.Say(ctx, "repairing %s", kube.RefOf(l.want))
+		converge.Progressf(ctx, "repairing %s", kube.RefOf(l.want))
 		if err := c.adopt(ctx, l.live); err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func (d definition) object() (*unstructured.Unstructured, error) {
 func (c cluster) lookAt(ctx context.Context, d definition) (l look, applied bool, err error) {
 	meta, err := c.kube.Metadata(ctx, d.ref)
 	if errors.Is(err, kube.ErrNotFound) {
-		return look{diff: converge.Missing("new").Under(d.ref.Path())}, false, nil
+		return look{diff: converge.Missing("new").WithPrefix(d.ref.Path())}, false, nil
 	}
 	if err != nil {
 		return look{}, false, err
@@ -196,7 +196,7 @@ func (c cluster) defineOne(ctx context.Context, d definition) (*unstructured.Uns
 		}
 	}
 	note(want, d.digest)
-	converge.Say(ctx, "applying %s", d.ref)
+	converge.Progressf(ctx, "applying %s", d.ref)
 	if err := c.adopt(ctx, l.live); err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (s Source) cached(r chart.Release) download {
 
 // fetch downloads a release's chart. If its digest is known, the download must have it.
 func (s Source) fetch(ctx context.Context, r chart.Release, digest string) ([]byte, error) {
-	converge.Say(ctx, "fetching chart %s %s from %s", r.Chart, r.Version, shown(r.Repo))
+	converge.Progressf(ctx, "fetching chart %s %s from %s", r.Chart, r.Version, shown(r.Repo))
 	u, err := url.Parse(r.Repo)
 	if err != nil {
 		return nil, fmt.Errorf("repository %q is not a URL", shown(r.Repo))
@@ -104,7 +104,8 @@ func (s Source) fetch(ctx context.Context, r chart.Release, digest string) ([]by
 		return nil, err
 	}
 	if have := digestOf(data); digest == "" {
-		converge.Say(ctx, "chart %s %s has the digest %s, which is that of its repository; write it to charts.digests to pin it", r.Chart, r.Version, have)
+		converge.Progressf(ctx, "chart %s %s has the digest %s, which is that of its repository; write it to charts.digests to pin it",
+			r.Chart, r.Version, have)
 	} else if have != digest {
 		return nil, fmt.Errorf("chart %s %s from %s has the digest %s, and %s was expected: it was changed on the way or in its repository; "+
 			"do not install it before you know why", r.Chart, r.Version, shown(r.Repo), have, digest)
@@ -282,7 +283,7 @@ func get(ctx context.Context, client *http.Client, u *url.URL, most int64) ([]by
 		case !again:
 			return nil, err
 		case try == tries || converge.Pause(ctx, pause) != nil:
-			return nil, converge.Passing(err)
+			return nil, converge.Transient(err)
 		}
 		pause *= 5
 	}

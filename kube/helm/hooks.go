@@ -38,7 +38,7 @@ func (c *Client) runHooks(ctx context.Context, rel *release.Release, event relea
 }
 
 func (c *Client) runHook(ctx context.Context, rel *release.Release, h *release.Hook, event release.HookEvent) error {
-	converge.Say(ctx, "%s hook %s %s", event, h.Kind, h.Name)
+	converge.Progressf(ctx, "%s hook %s %s", event, h.Kind, h.Name)
 	fail := func(err error) error { return fmt.Errorf("%s hook %s: %w", event, h.Path, err) }
 	objs, err := c.hookObjects(ctx, rel, h)
 	if err != nil {

@@ -36,7 +36,7 @@ func pull(ctx context.Context, client *http.Client, name, version string) ([]byt
 		var network *net.OpError
 		var answer *errcode.ErrorResponse
 		if errors.As(err, &network) && away(err) || errors.As(err, &answer) && answer.StatusCode >= http.StatusInternalServerError {
-			err = converge.Passing(err)
+			err = converge.Transient(err)
 		}
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func (s Source) load(ctx context.Context, r chart.Release) (*helmchart.Chart, er
 		return nil, missing
 	}
 	if err := cached.keep(data); err != nil { // a read-only run need not be able to write
-		converge.Say(ctx, "chart %s %s is used, but not kept for the next time: %v", r.Chart, r.Version, err)
+		converge.Progressf(ctx, "chart %s %s is used, but not kept for the next time: %v", r.Chart, r.Version, err)
 		return s.readData(data, r)
 	}
 	s.forget(key)

@@ -180,7 +180,7 @@ func (c cluster) look(ctx context.Context, u *unstructured.Unstructured, changed
 	}
 	if live == nil {
 		if !endsByItself(u) {
-			l.diff = converge.Missing("new").Under(kube.RefOf(u).Path())
+			l.diff = converge.Missing("new").WithPrefix(kube.RefOf(u).Path())
 		}
 		return l, nil
 	}
@@ -244,7 +244,7 @@ func (c *Client) lookGone(ctx context.Context, p *plan, u *unstructured.Unstruct
 	if err != nil || live == nil || !ours(live, p.release.Name, p.release.Namespace) || kept(live) {
 		return look{}, err
 	}
-	return look{live: live, diff: converge.Unwanted("obsolete").Under(kube.RefOf(u).Path())}, nil
+	return look{live: live, diff: converge.Unwanted("obsolete").WithPrefix(kube.RefOf(u).Path())}, nil
 }
 
 // ours reports whether an object belongs to a release.

@@ -38,9 +38,9 @@ func (e *FailedError) Unwrap() []error {
 
 // undo restores the state before a failed revision.
 func (c *Client) undo(ctx context.Context, p *plan, rev *revision, why error) error {
-	converge.Say(ctx, "failed: %v", why)
+	converge.Progressf(ctx, "failed: %v", why)
 	failed := &FailedError{Namespace: p.release.Namespace, Name: p.release.Name, Err: why}
-	within, cancel := converge.Within(ctx, timeoutOf(p.release), fmt.Errorf("not done within %s", timeoutOf(p.release)))
+	within, cancel := converge.WithRunningTimeout(ctx, timeoutOf(p.release), fmt.Errorf("not done within %s", timeoutOf(p.release)))
 	defer cancel()
 	if err := c.note(within, rev.record, release.StatusFailed, "Failed: "+why.Error()); err != nil {
 		failed.After, failed.Undo = "the previous state could not be restored", err
@@ -87,7 +87,7 @@ func (c *Client) removeInstalled(ctx context.Context, p *plan, rev *revision) er
 
 // rollBack creates a revision that repeats the last successful one.
 func (c *Client) rollBack(ctx context.Context, p *plan, rev *revision) error {
-	converge.Say(ctx, "restoring revision %d", p.deployed.Version)
+	converge.Progressf(ctx, "restoring revision %d", p.deployed.Version)
 	record := *p.deployed
 	info := *p.deployed.Info
 	info.LastDeployed = helmtime.Now()

@@ -19,7 +19,7 @@ import (
 // chart marks to be kept, and the namespace. After an interruption, call it again and it
 // continues.
 func (c *Client) Uninstall(ctx context.Context, namespace, name string) error {
-	within, cancel := converge.Within(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
+	within, cancel := converge.WithRunningTimeout(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
 	defer cancel()
 	history, err := c.history(within, namespace, name)
 	if err != nil || len(history) == 0 {
@@ -96,7 +96,7 @@ func (c cluster) remove(ctx context.Context, objs []*unstructured.Unstructured) 
 	if err != nil || len(objs) == 0 {
 		return err
 	}
-	converge.Say(ctx, "removing %s", few(names(objs)))
+	converge.Progressf(ctx, "removing %s", few(names(objs)))
 	batches := make([][]*unstructured.Unstructured, 3)
 	for _, u := range objs {
 		batch := 1

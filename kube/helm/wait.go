@@ -38,7 +38,7 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 		switch {
 		case ctx.Err() != nil:
 			return stopped(ctx, last)
-		case converge.IsPassing(err):
+		case converge.IsTransient(err):
 			waiting = []string{err.Error()}
 		case err != nil:
 			return err
@@ -46,7 +46,7 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 			return nil
 		}
 		if !slices.Equal(waiting, last) {
-			converge.Say(ctx, "waiting: %s", few(waiting))
+			converge.Progressf(ctx, "waiting: %s", few(waiting))
 		}
 		last = waiting
 		if converge.Pause(ctx, pause) != nil {

@@ -165,7 +165,7 @@ func Install(ctx context.Context, r remote.Runner, want []Layout) error {
 // Switch sets the MIG mode of the GPUs as installed, without making instances. A mode that stays
 // pending is not an error: it needs a reset of the card, which stopping the VM gives.
 func Switch(ctx context.Context, r remote.Runner) error {
-	err := r.Run(ctx, remote.Cmd{Args: []string{programFile, "mode"}, Stdout: converge.Lines(ctx)})
+	err := r.Run(ctx, remote.Cmd{Args: []string{programFile, "mode"}, Stdout: converge.ProgressWriter(ctx)})
 	var exit *remote.ExitError
 	if errors.As(err, &exit) {
 		return nil
@@ -177,7 +177,7 @@ func Switch(ctx context.Context, r remote.Runner) error {
 // [Observe]: a mode may stay pending.
 func Divide(ctx context.Context, r remote.Runner) error {
 	var said remote.Tail
-	err := r.Run(ctx, remote.Cmd{Args: []string{programFile}, Stdout: io.MultiWriter(converge.Lines(ctx), &said)})
+	err := r.Run(ctx, remote.Cmd{Args: []string{programFile}, Stdout: io.MultiWriter(converge.ProgressWriter(ctx), &said)})
 	var exit *remote.ExitError
 	if errors.As(err, &exit) && strings.Contains(said.String(), "until the machine has been switched off") {
 		return nil

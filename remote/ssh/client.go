@@ -55,7 +55,7 @@ func (c *Client) With(dial func(ctx context.Context, network, addr string) (net.
 }
 
 // Dial makes a Client and connects it, once. To wait for a machine that boots, retry while the
-// error is passing ([UnreachableError.Passing]).
+// error is transient ([UnreachableError.Transient]).
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c := New(cfg)
 	if _, err := c.connection(ctx); err != nil {

@@ -255,7 +255,7 @@ func TestUnreachable(t *testing.T) {
 	require.ErrorAs(t, err, &unreachable)
 	assert.ErrorContains(t, err, "cannot reach 127.0.0.1:1 through "+bastion.addr+": it does not forward connections (AllowTcpForwarding")
 	assert.True(t, converge.IsPermanent(err), "waiting does not change its configuration")
-	assert.False(t, converge.IsPassing(err))
+	assert.False(t, converge.IsTransient(err))
 
 	bastion.Forward = new(net.Dialer).DialContext
 	_, err = ssh.Dial(t.Context(), cfg)
@@ -295,7 +295,7 @@ func TestWhatCannotBeReachedPasses(t *testing.T) {
 		err := client.Run(t.Context(), remote.Cmd{Args: []string{"true"}})
 		require.ErrorIs(t, err, cause)
 		assert.Equal(t, permanent, converge.IsPermanent(err), "%v", err)
-		assert.Equal(t, !permanent, converge.IsPassing(err), "%v", err)
+		assert.Equal(t, !permanent, converge.IsTransient(err), "%v", err)
 	}
 }
 

@@ -25,7 +25,7 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	converge.Say(ctx, "connecting to %s", cfg.Addr)
+	converge.Progressf(ctx, "connecting to %s", cfg.Addr)
 	dialled, err := bounded(ctx, cfg, cfg.dial)
 	if err != nil {
 		return nil, failed(ctx, cfg, err)
@@ -41,7 +41,7 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	if err != nil {
 		return nil, failed(ctx, cfg, nc.why(err))
 	}
-	converge.Say(ctx, "connected to %s", cfg.Addr)
+	converge.Progressf(ctx, "connected to %s", cfg.Addr)
 	return newConn(client, nc, cfg.Addr, cfg.keepAlive()), nil
 }
 

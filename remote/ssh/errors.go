@@ -73,8 +73,8 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Passing is the opposite of Permanent: see the type.
-func (e *UnreachableError) Passing() bool { return !e.Permanent() }
+// Transient is the opposite of Permanent: see the type.
+func (e *UnreachableError) Transient() bool { return !e.Permanent() }
 
 // Permanent reports whether waiting does not help, because the jump host does not forward
 // connections. An unknown name is not permanent: a laptop that wakes up has no resolver at
@@ -99,8 +99,8 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Unwrap() error { return e.Err }
 
-// Passing is true: a caller that checks what was done may continue.
-func (e *LostError) Passing() bool { return true }
+// Transient is true: a caller that checks what was done may continue.
+func (e *LostError) Transient() bool { return true }
 
 // interrupted is the error of something that ctx ended.
 func interrupted(ctx context.Context, what string) error {

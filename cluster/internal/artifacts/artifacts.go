@@ -152,7 +152,7 @@ func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, arch string, 
 		return err
 	}
 	for _, name := range needed(Release(s, arch)) {
-		converge.Say(ctx, "copying %s", name)
+		converge.Progressf(ctx, "copying %s", name)
 		if err := copyTo(ctx, root, dir, name, folder+"/"+name); err != nil {
 			return err
 		}

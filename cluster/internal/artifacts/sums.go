@@ -48,7 +48,7 @@ func CheckSums(ctx context.Context, s *spec.Spec) error {
 
 // checkSum checks one file of a release.
 func checkSum(ctx context.Context, root *os.Root, release k3s.Release, name, want string) error {
-	converge.Say(ctx, "checking %s", filepath.Join(root.Name(), name))
+	converge.Progressf(ctx, "checking %s", filepath.Join(root.Name(), name))
 	got, others, err := digest(ctx, root, name, release.Version)
 	switch path := filepath.Join(root.Name(), name); {
 	case err != nil:

@@ -160,7 +160,7 @@ func (b *Benches) Sweep() converge.Step {
 		},
 		Apply: func(ctx context.Context, _ []string) error {
 			var objects []runtime.Object
-			rule := converge.WaitRule{What: "waiting for another gpu:verify", Limit: othersTime, Late: "it has not ended",
+			rule := converge.WaitRule{What: "waiting for another gpu:verify", Limit: othersTime, TimeoutText: "it has not ended",
 				Hint: "if nobody runs it any more: kubectl -n " + b.namespace() + " delete jobs -l " + bench.Selector()}
 			err := run.Until(ctx, b.Spec, rule, func(ctx context.Context) (running string, err error) {
 				objects, _, running, err = b.leftovers(ctx)

@@ -69,7 +69,7 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 				}
 			}
 			if !made[v.Name()] && !m.had.has(v.Name()) {
-				converge.Say(ctx, "%s on %s stays: %s is shared, and another Proxmox with a cluster called %s may use it; "+
+				converge.Progressf(ctx, "%s on %s stays: %s is shared, and another Proxmox with a cluster called %s may use it; "+
 					"if there is none, template:prune deletes it", v.ID, host, v.Storage(), m.spec.Name)
 				continue
 			}

@@ -57,7 +57,8 @@ func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Cont
 			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
 			if users := ms.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
 				out = append(out, converge.Cost{
-					Machine: "work on " + n.Name, Kind: converge.Stops, Why: "the taint " + t.String() + " ends pods that do not tolerate it", Users: users,
+					Machine: "work on " + n.Name, Kind: converge.CostStop, Reason: "the taint " + t.String() + " ends pods that do not tolerate it",
+					Users: users,
 				})
 			}
 		}
@@ -76,7 +77,7 @@ func (gs *GPUs) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
 		return nil
 	}
 	return []converge.Cost{{
-		Machine: "MPS on " + n.Name, Kind: converge.Stops, Why: "GPU sharing changes, and jobs that use its daemon end", Users: users,
+		Machine: "MPS on " + n.Name, Kind: converge.CostStop, Reason: "GPU sharing changes, and jobs that use its daemon end", Users: users,
 	}}
 }
 

@@ -106,7 +106,7 @@ func failedChecks(said string) string {
 
 // waitEtcd waits until every etcd member is well.
 func (ms *Members) waitEtcd(ctx context.Context, n spec.Node) error {
-	rule := converge.WaitRule{What: "waiting for etcd", Limit: etcdTime, Late: "etcd is not well after the upgrade of " + n.Name}
+	rule := converge.WaitRule{What: "waiting for etcd", Limit: etcdTime, TimeoutText: "etcd is not well after the upgrade of " + n.Name}
 	return run.Until(ctx, ms.Spec, rule, ms.etcdSick)
 }
 

@@ -55,7 +55,7 @@ func (ms *Members) revoke(ctx context.Context, id string) {
 		return secret.Value{}, k3s.RevokeToken(ctx, r, id)
 	})
 	if err != nil {
-		converge.Say(ctx, "the join token %s was not revoked and expires within %s", id, run.Limit(ms.Spec, joinTokenTime))
+		converge.Progressf(ctx, "the join token %s was not revoked and expires within %s", id, run.Limit(ms.Spec, joinTokenTime))
 	}
 }
 
@@ -65,7 +65,7 @@ const againTime = 20 * time.Second
 // waitJoined waits until K3s runs on an agent, for which it must have joined. K3s that ended after
 // it had its certificate and before its Node registered never joins by itself; it joins again, once.
 func (ms *Members) waitJoined(ctx context.Context, n spec.Node, token secret.Value) error {
-	rule := converge.WaitRule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " has not joined the cluster"}
+	rule := converge.WaitRule{What: "waiting for K3s on " + n.Name, Limit: joinTime, TimeoutText: n.Name + " has not joined the cluster"}
 	var again time.Time
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		have, err := ms.observeK3s(ctx, n)

@@ -182,7 +182,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 		return have, converge.Permanent(Unfinished(n.Name, have))
 	}
 	for _, o := range have.Others {
-		converge.Say(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
+		converge.Progressf(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
 	if stale(have, ks.Spec.K3s.Version) {
 		if err := ks.checkVersion(string(n.Role), have.Version); err != nil {

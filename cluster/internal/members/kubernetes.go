@@ -35,7 +35,7 @@ func (ks *Kubernetes) Begin() {
 // Graph returns an empty graph whose steps have the time limits of the file, and forget what
 // they have seen when another Plan or Run of it begins.
 func (ks *Kubernetes) Graph() *converge.Graph {
-	return &converge.Graph{Patience: ks.Spec.Patience, Longer: run.Longer(ks.Spec), Begin: ks.Begin}
+	return &converge.Graph{Patience: ks.Spec.Patience, TimeoutHint: run.Longer(ks.Spec), OnStart: ks.Begin}
 }
 
 // Config is what Members need.

@@ -69,7 +69,7 @@ func TestCostsOfTaints(t *testing.T) {
 			out := c.costsOfMarks(spec.Nodes[0], kube.Marks{Taints: tt.want})(ctx, tt.have, nil)
 			require.Len(t, out, len(tt.ends), "%+v", tt)
 			for i, taint := range tt.ends {
-				assert.Contains(t, out[i].Why, taint)
+				assert.Contains(t, out[i].Reason, taint)
 				assert.Contains(t, out[i].Users[0].Text, "cannot find out whose work ends")
 			}
 		}

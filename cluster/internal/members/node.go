@@ -100,7 +100,7 @@ func (ts *Turns) Drain(ctx context.Context, node string) (*kube.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	converge.Say(ctx, "draining %s", node)
+	converge.Progressf(ctx, "draining %s", node)
 	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true, May: func(ctx context.Context) error { return ts.stillMay(ctx, was) }})
 }
 
@@ -148,7 +148,7 @@ func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
 		return nil
 	}
 	rule := converge.WaitRule{
-		What: "deleting the Node " + node, Limit: forgetTime, Late: "the Node " + node + " is not gone",
+		What: "deleting the Node " + node, Limit: forgetTime, TimeoutText: "the Node " + node + " is not gone",
 		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; K3s removes its own once etcd has let the server go, for which more than half of the servers must run", printable.Word(node)),
 	}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
@@ -178,9 +178,9 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	defer done()
-	converge.Say(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
+	converge.Progressf(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
 	again := converge.WaitRule{
-		Limit: ReadyTime, Late: n.Name + " did not register with the cluster, although K3s was restarted,",
+		Limit: ReadyTime, TimeoutText: n.Name + " did not register with the cluster, although K3s was restarted,",
 		Hint: fmt.Sprintf("journalctl -u %s there says why; homelab node:replace -node=%s recreates the machine", printable.Word(unit), printable.Word(n.Name)),
 	}
 	if n.Role == spec.Agent {

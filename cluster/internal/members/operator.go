@@ -44,12 +44,13 @@ func (gs *GPUs) NoPluginStep() *converge.Resource[[]kube.Ref] {
 				return err
 			}
 			for _, r := range have {
-				converge.Say(ctx, "removing %s", r)
+				converge.Progressf(ctx, "removing %s", r)
 				if err := client.Delete(ctx, pluginObject(r)); err != nil {
 					return err
 				}
 			}
-			rule := converge.WaitRule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.LookEvery, Late: "the device plugin's pods have not ended"}
+			rule := converge.WaitRule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.LookEvery,
+				TimeoutText: "the device plugin's pods have not ended"}
 			return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
 				pods, err := client.List(ctx, "v1", "Pod", nvidia.PluginName, "app.kubernetes.io/name")
 				pods = slices.DeleteFunc(pods, func(u unstructured.Unstructured) bool { return !isPlugin(u) })
@@ -130,7 +131,7 @@ func (gs *GPUs) RuntimeStep(n spec.Node, namespace, driverPods string) *converge
 				unit = k3s.RoleAgent.Unit()
 			}
 			return gs.RestartK3s(ctx, n, func(ctx context.Context) error {
-				converge.Say(ctx, "restarting %s on %s, so that it finds NVIDIA's runtime", unit, n.Name)
+				converge.Progressf(ctx, "restarting %s on %s, so that it finds NVIDIA's runtime", unit, n.Name)
 				return remote.Run(ctx, gs.Nodes.Root(n.Name), "systemctl", "restart", unit)
 			})
 		},
@@ -142,8 +143,8 @@ func (gs *GPUs) RuntimeStep(n spec.Node, namespace, driverPods string) *converge
 func (gs *GPUs) waitOperator(ctx context.Context, n spec.Node, namespace, driverPods string) error {
 	rule := converge.WaitRule{
 		What: "waiting for the GPU operator on " + n.Name, Limit: operatorTime, Poll: 2 * run.LookEvery,
-		Late: "the GPU operator has not installed driver and toolkit on " + n.Name,
-		Hint: "kubectl -n " + namespace + " get pods,events shows more",
+		TimeoutText: "the GPU operator has not installed driver and toolkit on " + n.Name,
+		Hint:        "kubectl -n " + namespace + " get pods,events shows more",
 	}
 	return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
 		s, err := nvidia.ObserveOperatorRuntime(ctx, gs.Nodes.Root(n.Name))

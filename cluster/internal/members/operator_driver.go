@@ -71,7 +71,7 @@ func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restar
 			if err != nil {
 				return err
 			}
-			converge.Say(ctx, "deleting the pod %s, and restarting %s with driver %s", have.pod, n.Name, version)
+			converge.Progressf(ctx, "deleting the pod %s, and restarting %s with driver %s", have.pod, n.Name, version)
 			pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: have.pod}}
 			if err := client.Delete(ctx, pod); err != nil {
 				return err
@@ -92,8 +92,9 @@ func (gs *GPUs) costsOfOperatorDriver(n spec.Node, words string) func(context.Co
 // would come back as it was.
 func (gs *GPUs) waitPolicy(ctx context.Context, n spec.Node, namespace, prefix, version string) error {
 	rule := converge.WaitRule{
-		What: "waiting for the GPU operator to take over driver " + version, Limit: ReadyTime, Late: "the GPU operator did not take over driver " + version,
-		Hint: "kubectl -n " + namespace + " logs deployment/gpu-operator says why",
+		What: "waiting for the GPU operator to take over driver " + version, Limit: ReadyTime,
+		TimeoutText: "the GPU operator did not take over driver " + version,
+		Hint:        "kubectl -n " + namespace + " logs deployment/gpu-operator says why",
 	}
 	return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
 		have, err := gs.containedDriver(ctx, "DaemonSet", namespace, prefix, n.Name)

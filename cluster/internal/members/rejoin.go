@@ -34,7 +34,7 @@ func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) e
 	deleted := false
 	rule := converge.WaitRule{
 		What: "looking for the Node of an earlier " + n.Name, Limit: forgetTime,
-		Late: "the Node of an earlier " + n.Name + " could not be read",
+		TimeoutText: "the Node of an earlier " + n.Name + " could not be read",
 	}
 	err = run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		old, err := client.Node(ctx, n.Name)
@@ -50,7 +50,7 @@ func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) e
 			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s on another machine, and K3s was never started on this one: rename one of the two", n.Name))
 			return n.Name + " is Ready, although its machine is new: waiting until Kubernetes notices that the old machine is gone", nil
 		}
-		converge.Say(ctx, "deleting the Node of an earlier %s", n.Name)
+		converge.Progressf(ctx, "deleting the Node of an earlier %s", n.Name)
 		if err := client.DeleteNode(ctx, n.Name); err != nil {
 			return "", err
 		}

@@ -21,7 +21,7 @@ func (ts *Turns) serversFirst(ctx context.Context) error {
 	servers := ts.Spec.Servers()
 	rule := converge.WaitRule{
 		What: "waiting until the servers are upgraded", Limit: time.Duration(len(servers)) * rollTime,
-		Late: "not all servers were upgraded",
+		TimeoutText: "not all servers were upgraded",
 	}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		client, err := ts.Kube(ctx)
@@ -46,7 +46,7 @@ func (ts *Turns) serversFirst(ctx context.Context) error {
 // down, another server takes the address over first. The API reports ready when its etcd
 // member is ready.
 func (ks *Kubernetes) APIBack(ctx context.Context, limit time.Duration) error {
-	rule := converge.WaitRule{What: "waiting for the API to answer again", Limit: limit, Late: "the API did not answer"}
+	rule := converge.WaitRule{What: "waiting for the API to answer again", Limit: limit, TimeoutText: "the API did not answer"}
 	return run.Until(ctx, ks.Spec, rule, func(ctx context.Context) (string, error) {
 		if problem, err := ks.dialAPI(ctx); problem != "" || err != nil {
 			return problem, err

@@ -111,7 +111,8 @@ func (ts *Turns) RestartK3s(ctx context.Context, n spec.Node, do func(context.Co
 // node is Ready. Kubernetes trusts the last report for 40 seconds, so only a report after the
 // restart counts.
 func (ts *Turns) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
-	rule := converge.WaitRule{What: "waiting for K3s on " + n.Name, Limit: joinTime, Late: n.Name + " is not Ready with its new K3s settings"}
+	rule := converge.WaitRule{What: "waiting for K3s on " + n.Name, Limit: joinTime,
+		TimeoutText: n.Name + " is not Ready with its new K3s settings"}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		k, err := ts.observeK3s(ctx, n)
 		if err != nil {
@@ -149,10 +150,11 @@ func (ts *Turns) drainNode(ctx context.Context, n spec.Node) (*kube.Node, error)
 	was, err := ts.ObserveNode(ctx, n.Name)
 	switch {
 	case errors.Is(err, ErrUnformed):
-		converge.Say(ctx, "there is no cluster yet, so %s is not drained", n.Name)
+		converge.Progressf(ctx, "there is no cluster yet, so %s is not drained", n.Name)
 		return nil, nil
 	case err != nil && ts.onlyServer(n) && ctx.Err() == nil:
-		converge.Say(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name, printable.FirstLine(err.Error()))
+		converge.Progressf(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name,
+			printable.FirstLine(err.Error()))
 		return nil, nil
 	case err != nil || was == nil:
 		return nil, err
@@ -171,7 +173,8 @@ func (ts *Turns) waitBack(ctx context.Context, was *kube.Node) error {
 			gpus[name] = min(was.Count(name), int64(want))
 		}
 	}
-	rule := converge.WaitRule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ts.offerTime(), Late: n.Name + " has not recovered"}
+	rule := converge.WaitRule{What: "waiting for " + n.Name + " to be back", Limit: nodes.BootTime + ts.offerTime(),
+		TimeoutText: n.Name + " has not recovered"}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		client, err := ts.Kube(ctx)
 		if err != nil {

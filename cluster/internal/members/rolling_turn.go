@@ -52,7 +52,7 @@ func (ts *Turns) turn(ctx context.Context, who string) (done func(), err error) 
 	if ts.turns.of(who) {
 		return func() {}, nil
 	}
-	converge.Say(ctx, "waiting for another node to come back")
+	converge.Progressf(ctx, "waiting for another node to come back")
 	select {
 	case ts.turns.free <- struct{}{}:
 	case <-ctx.Done():
@@ -110,7 +110,7 @@ func (ks *Kubernetes) Refuses(name string) error {
 func (ts *Turns) waitAway(ctx context.Context, n spec.Node, away awayCheck) error {
 	rule := converge.WaitRule{
 		What: n.Name + " does not go down while another node is down", Limit: nodes.BootTime + ReadyTime,
-		Late: n.Name + " stays up: not every other node was healthy",
+		TimeoutText: n.Name + " stays up: not every other node was healthy",
 	}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		if err := ts.Refuses(n.Name); err != nil {

@@ -92,7 +92,7 @@ func (ms *Members) Saved() (name, server string) {
 // saveBefore saves a snapshot of etcd before the first server is upgraded.
 func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) error {
 	if ms.onlyServer(n) && !have.Running() {
-		converge.Say(ctx, "K3s does not run on the only server %s, so there is no snapshot of etcd before the upgrade", n.Name)
+		converge.Progressf(ctx, "K3s does not run on the only server %s, so there is no snapshot of etcd before the upgrade", n.Name)
 		return nil
 	}
 	nodes, err := ms.apiNodes(ctx)
@@ -111,12 +111,12 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) 
 	}
 	name, old := newest(all, prefix)
 	if name == "" || time.Since(old) > fresh {
-		converge.Say(ctx, "saving etcd before the upgrade to %s", ms.Spec.K3s.Version)
+		converge.Progressf(ctx, "saving etcd before the upgrade to %s", ms.Spec.K3s.Version)
 		if name, err = ms.saveSnapshot(ctx, n.Name, prefix); err != nil {
 			return fmt.Errorf("%w; nothing was upgraded", err)
 		}
 	}
-	converge.Say(ctx, "the snapshot of etcd before the upgrade is %s on %s; docs/restore.md says how to go back to it", name, n.Name)
+	converge.Progressf(ctx, "the snapshot of etcd before the upgrade is %s on %s; docs/restore.md says how to go back to it", name, n.Name)
 	s := ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -116,7 +116,7 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 		}
 	}
 	if ts.evicts() {
-		converge.Say(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
+		converge.Progressf(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
 		return 0, nil
 	}
 	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab cluster:up again; "+

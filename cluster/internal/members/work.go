@@ -48,7 +48,7 @@ type workLook struct {
 func (s *workSeen) asked(ctx context.Context) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if converge.Acts(ctx) {
+	if converge.AboutToAct(ctx) {
 		return s.begun
 	}
 	return 0
@@ -148,11 +148,12 @@ const SortNode = "node"
 func (ks *Kubernetes) Stops(ctx context.Context, why string, machines ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range machines {
-		cost := converge.Cost{Machine: name, Sort: SortNode, Thing: ks.thing(ctx, name), Kind: converge.Stops, Why: why, Away: away}
+		cost := converge.Cost{Machine: name, Object: SortNode, Identity: ks.thing(ctx, name), Kind: converge.CostStop, Reason: why,
+			Downtime: away}
 		of := func(w *consent.Work) []converge.Loss { return w.On(name) }
 		if ks.Nodes.FileServer(name) { // mounts are hard, so it is not drained
 			of = func(w *consent.Work) []converge.Loss { return w.Notebooks("") }
-			cost.Why += "; clients of its volumes wait until it is back"
+			cost.Reason += "; clients of its volumes wait until it is back"
 		}
 		cost.Users = ks.Users(ctx, of)
 		out = append(out, cost)

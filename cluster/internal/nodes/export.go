@@ -157,8 +157,8 @@ func (e exports) costs(server string) func(context.Context, exportsSeen, converg
 			path, client, _ := strings.Cut(pair, " ")
 			if (ours[pair] || slices.Contains(e.paths, path)) && !e.serves(path, client) {
 				out = append(out, converge.Cost{
-					Machine: server + ":" + path + " for " + client, Kind: converge.Stops,
-					Why: "no longer exported to it: its clients lose access, until it is exported again",
+					Machine: server + ":" + path + " for " + client, Kind: converge.CostStop,
+					Reason: "no longer exported to it: its clients lose access, until it is exported again",
 				})
 			}
 		}

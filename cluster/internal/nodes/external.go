@@ -84,7 +84,7 @@ func (ns *Nodes) lookAtExternal(ctx context.Context, n spec.Node) (problem strin
 	case errors.As(err, &key), errors.Is(err, errNoHostKey):
 		return "", converge.Permanent(err)
 	}
-	converge.Say(ctx, "%s", printable.FirstLine(err.Error()))
+	converge.Progressf(ctx, "%s", printable.FirstLine(err.Error()))
 	return printable.FirstLine(err.Error()), nil
 }
 

@@ -236,7 +236,7 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	case errors.As(err, &wrong):
 		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, ns.agentHint(ctx, n)))
 	default:
-		converge.Say(ctx, "%s", printable.FirstLine(err.Error()))
+		converge.Progressf(ctx, "%s", printable.FirstLine(err.Error()))
 		return ns.withoutLogin(ctx, n, err)
 	}
 	status, err := cloudinit.ParseStatus(out)
@@ -257,7 +257,8 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 
 // WaitBooted waits until this run can log in to a node again.
 func (ns *Nodes) WaitBooted(ctx context.Context, n spec.Node) error {
-	rule := converge.WaitRule{What: "waiting for " + n.Name + " to boot", Limit: BootTime, Late: n.Name + " did not come back", Strict: true}
+	rule := converge.WaitRule{What: "waiting for " + n.Name + " to boot", Limit: BootTime, TimeoutText: n.Name + " did not come back",
+		Strict: true}
 	return run.Until(ctx, ns.Spec, rule, func(ctx context.Context) (string, error) {
 		seen, err := ns.lookInside(ctx, n)
 		if err != nil || seen.problem == "" && seen.status.State == cloudinit.Done {

@@ -108,7 +108,8 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 				return nil, converge.Permanent(ns.noLoginError(shut...))
 			}
 			for _, m := range shut { // its own step reports it; other machines go on
-				converge.Say(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name, printable.FirstLine(m.why.Error()))
+				converge.Progressf(ctx, "warning: %s accepts no key of this run, and its guest agent could not add one: %s", m.node.Name,
+					printable.FirstLine(m.why.Error()))
 			}
 			ns.memory.Load().logins.set(all, shut)
 			return all, nil
@@ -125,7 +126,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 				if err := ns.same(ctx, m); err != nil { // the ones before took a while
 					return err
 				}
-				converge.Say(ctx, "adding keys to %s", m.node.Name)
+				converge.Progressf(ctx, "adding keys to %s", m.node.Name)
 				if _, err := ns.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
 					return fmt.Errorf("add keys to %s: %w", m.node.Name, err)
 				}
@@ -141,7 +142,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 func (ns *Nodes) same(ctx context.Context, m locked) error {
 	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), m.node.Name)
 	if err == nil && (vm == nil || vm.Identity() != m.vm) {
-		err = converge.Passing(fmt.Errorf("%s is another machine since it was looked at", m.node.Name))
+		err = converge.Transient(fmt.Errorf("%s is another machine since it was looked at", m.node.Name))
 	}
 	return err
 }
@@ -154,7 +155,7 @@ const whyAsk = "no server of the cluster knows a key of this run: the cluster wa
 func costsOfLogin(_ context.Context, all []locked, _ converge.Diff) (out []converge.Cost) {
 	for _, m := range all {
 		if m.asks {
-			out = append(out, converge.Cost{Machine: m.node.Name, Thing: m.vm, Kind: converge.Enters, Why: whyAsk})
+			out = append(out, converge.Cost{Machine: m.node.Name, Identity: m.vm, Kind: converge.CostLogin, Reason: whyAsk})
 		}
 	}
 	return out
@@ -219,7 +220,7 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 		if !errors.Is(m.why, proxmox.ErrAgentNotRunning) || time.Now().After(deadline) || ns.Proxmox.Agents.Uptime(ctx, vm) > BootTime {
 			break
 		}
-		converge.Say(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)
+		converge.Progressf(ctx, "%s accepts no key of this run; waiting for its guest agent", n.Name)
 		if err := converge.Pause(ctx, 2*time.Second); err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 		m, err = ns.askKeys(ctx, n, vm)
 		return m, unseen, err
 	case limited.Err() != nil:
-		converge.Say(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
+		converge.Progressf(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
 		return nil, silent, nil
 	}
 	return nil, unseen, nil

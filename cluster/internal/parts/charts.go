@@ -54,7 +54,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 			}
 			_ = g.Wait() // errs has all errors
 			err = errors.Join(errs...)
-			if !converge.IsPassing(err) { // a repository may be down for a while
+			if !converge.IsTransient(err) { // a repository may be down for a while
 				err = converge.Permanent(err)
 			}
 			return struct{}{}, err

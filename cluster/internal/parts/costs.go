@@ -37,7 +37,7 @@ func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d converge.Dif
 		}
 		switch why := seen.part.Name + " replaces it"; {
 		case err != nil:
-			out = append(out, converge.Cost{Machine: name, Sort: SortPart, Kind: converge.Destroys, Why: why, Holds: Unseen(err)})
+			out = append(out, converge.Cost{Machine: name, Object: SortPart, Kind: converge.CostDestroy, Reason: why, Holds: Unseen(err)})
 		case old != nil:
 			out = append(out, s.Retires(ctx, client, *old, why)...)
 		}
@@ -54,7 +54,7 @@ func (s *Steps) costsOfClaims(ctx context.Context, d converge.Diff) []converge.C
 		if !ok || f.Effect != converge.Remove {
 			continue
 		}
-		cost := converge.Cost{Machine: name, Sort: "claim", Kind: converge.Destroys, Why: "a claim that is no longer in the file"}
+		cost := converge.Cost{Machine: name, Object: "claim", Kind: converge.CostDestroy, Reason: "a claim that is no longer in the file"}
 		namespace, claim, _ := strings.Cut(name, "/")
 		w, err := s.Work(ctx)
 		if err != nil || w == nil {
@@ -74,7 +74,7 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 	if errors.As(Unused(ctx, client, r), new(InUse)) {
 		return nil
 	}
-	cost := converge.Cost{Machine: r.Part, Sort: SortPart, Kind: converge.Destroys, Why: why}
+	cost := converge.Cost{Machine: r.Part, Object: SortPart, Kind: converge.CostDestroy, Reason: why}
 	w, err := s.Work(ctx)
 	if err != nil || w == nil {
 		cost.Holds = Unseen(cmp.Or(err, errors.New("its API does not answer")))
@@ -102,7 +102,7 @@ func costsOfPush(_ context.Context, _ *fleet.Repo, d converge.Diff) []converge.C
 	for _, f := range d {
 		if f.Effect == converge.Remove && path.Base(f.Path) == "fleet.yaml" {
 			out = append(out, converge.Cost{
-				Machine: path.Dir(f.Path), Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it",
+				Machine: path.Dir(f.Path), Kind: converge.CostDestroy, Reason: "it is no longer in Git, so Fleet deletes it",
 				Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},
 			})
 		}

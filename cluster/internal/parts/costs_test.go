@@ -33,9 +33,9 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 		require.Len(t, out, 3)
 		for i, name := range []string{"hub/db", "hub/homes", "metallb"} {
 			assert.Equal(t, name, out[i].Machine)
-			assert.Equal(t, converge.Destroys, out[i].Kind)
+			assert.Equal(t, converge.CostDestroy, out[i].Kind)
 		}
-		assert.Equal(t, "cilium-pool replaces it", out[2].Why)
+		assert.Equal(t, "cilium-pool replaces it", out[2].Reason)
 		assert.Contains(t, out[2].Holds[0].Text, "cannot find out which data goes with it: ")
 	})
 }
@@ -55,7 +55,7 @@ func TestCostsOfTheOperator(t *testing.T) {
 		out := costs(addon.GPUOperatorName, converge.Field{Path: "values/driver/enabled", Have: "true", Want: "false"})
 		require.Len(t, out, 1)
 		assert.Equal(t, "GPUs of wk1", out[0].Machine)
-		assert.Equal(t, converge.Stops, out[0].Kind)
+		assert.Equal(t, converge.CostStop, out[0].Kind)
 		assert.Contains(t, out[0].Users[0].Text, "cannot find out whose work ends: no way there")
 		assert.Len(t, costs(addon.GPUOperatorName, converge.Field{Path: "values/devicePlugin/config/default", Have: "mps-4", Want: "none"}), 1)
 		assert.Empty(t, costs(addon.GPUOperatorName, converge.Field{Path: "values/devicePlugin/config/default", Have: "none", Want: "mps-4"}))
@@ -73,6 +73,6 @@ func TestWhatAPushTakesAway(t *testing.T) {
 		gone("monitoring/fleet.yaml"), gone("monitoring/values.yaml"), gone("nfs/old.yaml"), {Path: "hub/fleet.yaml", Want: "changed"},
 	})
 	assert.Equal(t, []converge.Cost{{
-		Machine: "monitoring", Kind: converge.Destroys, Why: "it is no longer in Git, so Fleet deletes it", Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},
+		Machine: "monitoring", Kind: converge.CostDestroy, Reason: "it is no longer in Git, so Fleet deletes it", Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},
 	}}, costs)
 }

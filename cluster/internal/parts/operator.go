@@ -29,7 +29,8 @@ func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record
 	if r.Part != addon.GPUOperatorName {
 		return nil
 	}
-	rule := converge.WaitRule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.LookEvery, Late: "what the GPU operator deployed has not ended"}
+	rule := converge.WaitRule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.LookEvery,
+		TimeoutText: "what the GPU operator deployed has not ended"}
 	err := run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		pods, err := client.List(ctx, "v1", "Pod", r.Namespace, "")
 		if err != nil {
@@ -81,7 +82,7 @@ func (s *Steps) costsOfOperator(ctx context.Context, part string, d converge.Dif
 	var out []converge.Cost
 	w, err := s.Work(ctx)
 	for _, n := range s.Spec.GPUNodes() {
-		cost := converge.Cost{Machine: "GPUs of " + n.Name, Kind: converge.Stops, Why: why}
+		cost := converge.Cost{Machine: "GPUs of " + n.Name, Kind: converge.CostStop, Reason: why}
 		switch {
 		case err != nil:
 			cost.Users = []converge.Loss{{Text: "cannot find out whose work ends: " + printable.FirstLine(err.Error()), Unknown: true}}

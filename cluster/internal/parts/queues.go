@@ -70,7 +70,8 @@ func (s *Steps) emptyQueues(ctx context.Context, client *kube.Client, r Record) 
 	if r.Part != addon.KueueName {
 		return nil
 	}
-	rule := converge.WaitRule{What: "waiting until Kueue has let its queues go", Limit: 2 * time.Minute, Poll: run.LookEvery, Late: "Kueue still holds its queues"}
+	rule := converge.WaitRule{What: "waiting until Kueue has let its queues go", Limit: 2 * time.Minute, Poll: run.LookEvery,
+		TimeoutText: "Kueue still holds its queues"}
 	return run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		for _, kind := range []string{"Workload", "LocalQueue", "ClusterQueue", "ResourceFlavor"} {
 			all, err := queued(ctx, client, kind)

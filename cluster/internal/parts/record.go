@@ -193,7 +193,7 @@ func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Pi
 	}
 	want := recordOf(p)
 	for _, r := range outdated(have, want) {
-		converge.Say(ctx, "removing %s", r)
+		converge.Progressf(ctx, "removing %s", r)
 		if err := client.Delete(ctx, objectOf(r)); err != nil {
 			return err
 		}
@@ -309,7 +309,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := Unused(ctx, client, r); err != nil {
 		return converge.Permanent(err)
 	}
-	converge.Say(ctx, "removing %s", r.Part)
+	converge.Progressf(ctx, "removing %s", r.Part)
 	remove := func(refs []kube.Ref) error {
 		for _, ref := range slices.Backward(refs) {
 			if ref.Kind == "Namespace" || ref.Kind == "CustomResourceDefinition" || r.Keep && ref.Kind == "PersistentVolumeClaim" {

@@ -81,7 +81,7 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 			return err
 		}
 		for _, r := range restarted {
-			converge.Say(ctx, "restarting %s, which uses the changed secrets", r)
+			converge.Progressf(ctx, "restarting %s, which uses the changed secrets", r)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m
 	maps.DeleteFunc(before, func(resource string, n int) bool { return after[resource] != n })
 	c.Objects = before
 	c.Made, c.Snapshot, c.Size, c.SHA256 = time.Now().UTC().Truncate(time.Second), snapshot.Name(), snapshot.Size, snapshot.SHA256
-	converge.Say(ctx, "fetching it from %s, encrypted", server.Name)
+	converge.Progressf(ctx, "fetching it from %s, encrypted", server.Name)
 	from, into := io.Pipe()
 	go func() { into.CloseWithError(snapshot.Fetch(ctx, root, into)) }()
 	defer func() { _ = from.Close() }()

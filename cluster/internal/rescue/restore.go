@@ -86,10 +86,10 @@ func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resour
 // server for a while.
 func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, struct{}, converge.Diff) []converge.Cost {
 	return func(context.Context, struct{}, converge.Diff) []converge.Cost {
-		costs := []converge.Cost{{Machine: "K3s on " + n.Name, Kind: converge.Stops, Why: "pods keep running", Away: away}}
+		costs := []converge.Cost{{Machine: "K3s on " + n.Name, Kind: converge.CostStop, Reason: "pods keep running", Downtime: away}}
 		if first {
-			costs = append([]converge.Cost{{Machine: "the present state of " + r.Spec.Name, Kind: converge.Destroys,
-				Why: "Kubernetes goes back to " + from.Made + ": what was created or changed since is lost"}}, costs...)
+			costs = append([]converge.Cost{{Machine: "the present state of " + r.Spec.Name, Kind: converge.CostDestroy,
+				Reason: "Kubernetes goes back to " + from.Made + ": what was created or changed since is lost"}}, costs...)
 		}
 		return costs
 	}
@@ -168,7 +168,7 @@ func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 			return err
 		}
 		if have.Role != k3s.RoleAgent {
-			converge.Say(ctx, "%s has not joined yet; cluster:up lets it join", n.Name)
+			converge.Progressf(ctx, "%s has not joined yet; cluster:up lets it join", n.Name)
 			return nil
 		}
 		token, err := r.token(ctx, k3s.AgentToken)
@@ -194,7 +194,7 @@ const upTime = 10 * time.Minute
 // name; K3s forgets it with the Node, which this one registers again.
 func (r *Rescue) up(ctx context.Context, n spec.Node, role k3s.Role) error {
 	forgotten := false
-	rule := converge.WaitRule{What: "waiting for k3s on " + n.Name, Limit: upTime, Late: "K3s on " + n.Name + " did not start"}
+	rule := converge.WaitRule{What: "waiting for k3s on " + n.Name, Limit: upTime, TimeoutText: "K3s on " + n.Name + " did not start"}
 	return run.Until(ctx, r.Spec, rule, func(ctx context.Context) (string, error) {
 		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
 		if err != nil {
@@ -226,6 +226,6 @@ func (r *Rescue) forget(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return err
 	}
-	converge.Say(ctx, "deleting the Node of an earlier %s", n.Name)
+	converge.Progressf(ctx, "deleting the Node of an earlier %s", n.Name)
 	return client.DeleteNode(ctx, n.Name)
 }

@@ -40,7 +40,7 @@ func Until(ctx context.Context, s *spec.Spec, r converge.WaitRule, look converge
 // Asked returns the result of a check before a graph. It waits for a host or an API that does not
 // answer, like the graph's steps.
 func Asked[T any](ctx context.Context, s *spec.Spec, look func(context.Context) (T, error)) (out T, err error) {
-	rule := converge.WaitRule{What: "observing", Limit: askedTime, Strict: true, Late: "no complete answer"}
+	rule := converge.WaitRule{What: "observing", Limit: askedTime, Strict: true, TimeoutText: "no complete answer"}
 	err = Until(ctx, s, rule, func(ctx context.Context) (string, error) {
 		out, err = look(ctx)
 		return "", err

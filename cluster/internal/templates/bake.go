@@ -67,7 +67,7 @@ func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err 
 func (ts *Templates) dropSeed(ctx context.Context, host, id string) error {
 	seed := proxmox.Volume{ID: id, Content: hostprep.ISOContent}
 	if !names.OwnsBake(ts.Spec, seed.Name()) {
-		converge.Say(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
+		converge.Progressf(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
 		return nil
 	}
 	all := []Rest{{Host: host, Volumes: []proxmox.Volume{seed}}}
@@ -91,7 +91,7 @@ func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.
 			return nil, err
 		}
 		if cores, memory := bakeShape(ts.Spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {
-			converge.Say(ctx, "recreating %s: it never ran, and the nodes have another size now", found)
+			converge.Progressf(ctx, "recreating %s: it never ran, and the nodes have another size now", found)
 			if err := ts.Seeds.DestroyVM(ctx, found); err != nil {
 				return nil, err
 			}
@@ -105,7 +105,7 @@ func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.
 	if err != nil {
 		return nil, err
 	}
-	converge.Say(ctx, "sealing")
+	converge.Progressf(ctx, "sealing")
 	if err := remote.Run(ctx, ts.Proxmox.Agents.Runner(vm), "sh", "-c", sealScript, "seal.sh", sealMark); err != nil {
 		return nil, fmt.Errorf("sealing %s: %w", t.Name, err)
 	}
@@ -133,7 +133,7 @@ func (ts *Templates) bakeFilled(ctx context.Context, t template, vm *proxmox.VM)
 // fails too, the error says why the first one failed.
 func (ts *Templates) bakeAnew(ctx context.Context, t template, vm *proxmox.VM, why error) (*proxmox.VM, error) {
 	reason, _, _ := strings.Cut(why.Error(), "\n")
-	converge.Say(ctx, "recreating %s: it was switched off half-way, and is stuck after a restart: %s", vm, reason)
+	converge.Progressf(ctx, "recreating %s: it was switched off half-way, and is stuck after a restart: %s", vm, reason)
 	if err := ts.Seeds.DestroyVM(ctx, vm); err != nil {
 		return nil, errors.Join(why, err)
 	}
@@ -233,7 +233,7 @@ func (ts *Templates) createBakeVM(ctx context.Context, t template, n spec.Node, 
 	if err != nil {
 		return nil, err
 	}
-	converge.Say(ctx, "importing the image")
+	converge.Progressf(ctx, "importing the image")
 	holds := t.holds
 	holds.Made = today()
 	cores, memory := bakeShape(s, t.host)
@@ -274,7 +274,7 @@ func (ts *Templates) fill(ctx context.Context, t template, vm *proxmox.VM) error
 
 // waitBakeAgent waits for the agent, which is the first package to be installed.
 func (ts *Templates) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
-	limited, cancel := converge.Within(ctx, run.Limit(ts.Spec, nodes.BootTime), context.DeadlineExceeded)
+	limited, cancel := converge.WithRunningTimeout(ctx, run.Limit(ts.Spec, nodes.BootTime), context.DeadlineExceeded)
 	defer cancel()
 	err := ts.Proxmox.Agents.Wait(limited, vm)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
@@ -326,7 +326,7 @@ func exists(ctx context.Context, r remote.Runner, path string) (bool, error) {
 
 // waitFirstBoot waits until cloud-init has finished on a machine.
 func (ts *Templates) waitFirstBoot(ctx context.Context, r remote.Runner) error {
-	rule := converge.WaitRule{What: "first boot", Limit: nodes.BootTime, Late: "its first boot was not over", Strict: true}
+	rule := converge.WaitRule{What: "first boot", Limit: nodes.BootTime, TimeoutText: "its first boot was not over", Strict: true}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		out, err := nodes.CloudInitStatus(ctx, r)
 		if err != nil {

@@ -42,7 +42,7 @@ func (ts *Templates) existingStep(host string) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			converge.Say(ctx, "%s, which homelab did not create", vm)
+			converge.Progressf(ctx, "%s, which homelab did not create", vm)
 			return vm, nil
 		},
 		Diff: func(*proxmox.VM) converge.Diff { return nil },

@@ -21,19 +21,19 @@ type Rest struct {
 func (ts *Templates) Clear(ctx context.Context, all []Rest) error {
 	for _, r := range all {
 		for i := range r.Templates {
-			converge.Say(ctx, "removing template %s", r.Templates[i].Name)
+			converge.Progressf(ctx, "removing template %s", r.Templates[i].Name)
 			if err := ts.Remove(ctx, r.Templates[i]); err != nil {
 				return err
 			}
 		}
 		for _, v := range r.Volumes {
-			converge.Say(ctx, "removing %s", v.Name())
+			converge.Progressf(ctx, "removing %s", v.Name())
 			if err := ts.Proxmox.Storages.Delete(ctx, r.Host, v.ID); err != nil {
 				return err
 			}
 		}
 		for _, m := range r.Mappings {
-			converge.Say(ctx, "removing mapping %s", m)
+			converge.Progressf(ctx, "removing mapping %s", m)
 			if err := ts.Proxmox.PCI.DeleteMapping(ctx, m); err != nil {
 				return err
 			}

@@ -46,9 +46,10 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
 	switch {
 	case held:
-		converge.Say(ctx, "%s stays: %s uses it, and would not start without it", what, Words(by))
+		converge.Progressf(ctx, "%s stays: %s uses it, and would not start without it", what, Words(by))
 	case len(silent) > 0:
-		converge.Say(ctx, "%s stays: cannot find out whether %s uses it: %s", what, Words(silent[0].Summary), printable.FirstLine(silent[0].Err.Error()))
+		converge.Progressf(ctx, "%s stays: cannot find out whether %s uses it: %s", what, Words(silent[0].Summary),
+			printable.FirstLine(silent[0].Err.Error()))
 	default:
 		return false
 	}

@@ -180,7 +180,7 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	if err := v.create(ctx, v.kept(n)); err != nil {
 		return "", err
 	}
-	rule := converge.WaitRule{What: "waiting for the container to start", Limit: verifyTime, Late: "the container did not start"}
+	rule := converge.WaitRule{What: "waiting for the container to start", Limit: verifyTime, TimeoutText: "the container did not start"}
 	err = run.Until(ctx, v.Spec, rule, func(ctx context.Context) (string, error) {
 		j, err := v.job(ctx, check.Name(n.Name, "keep", v.run))
 		if err != nil || j.Phase != kube.JobMissing && j.Phase != kube.JobPending {

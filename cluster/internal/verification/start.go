@@ -88,7 +88,7 @@ const scheduleTime = 20 * time.Second
 // taken waits for the scheduler's word on a Job, and reports whether others took GPUs that it was to have.
 func (v *Verification) taken(ctx context.Context, client *kube.Client, n *verifiedPart) (bool, error) {
 	short := false
-	rule := converge.WaitRule{What: "the scheduler", Limit: scheduleTime, Poll: run.LookEvery, Say: func(string) {}}
+	rule := converge.WaitRule{What: "the scheduler", Limit: scheduleTime, Poll: run.LookEvery, OnChange: func(string) {}}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		j, err := client.JobState(ctx, v.namespace(), v.options(n).JobName(n.Name))
 		short = j.Phase == kube.JobPending && strings.Contains(j.Reason, "Insufficient "+n.resource)

@@ -43,7 +43,7 @@ func waited(ctx context.Context, c *console.Console, waits bool, look func(conte
 	if !waits {
 		return look(ctx)
 	}
-	rule := converge.WaitRule{Poll: statusPoll, Strict: true, Say: func(seen string) { c.Say("waiting: %s", seen) }}
+	rule := converge.WaitRule{Poll: statusPoll, Strict: true, OnChange: func(seen string) { c.Say("waiting: %s", seen) }}
 	err = converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		now, err := look(ctx)
 		if err != nil {

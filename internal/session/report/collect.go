@@ -169,7 +169,7 @@ func (c *collector) planned() {
 			st.good++
 		case converge.Deferred:
 			st.waiting++
-			st.words = cmp.Or(st.words, "waits: "+it.Because)
+			st.words = cmp.Or(st.words, "waits: "+it.Reason)
 		case converge.Failed:
 			st.bad++
 			st.words = what + " could not be checked"

@@ -139,7 +139,7 @@ func (v request) outcome(p *Page) {
 		p.Outcome = fmt.Sprintf("Done: %d of %d steps changed something.", changed, all)
 	case len(v.rec.hub) > 0:
 		p.Outcome = fmt.Sprintf("A server of each of %d profiles started and computed.", len(v.rec.hub))
-	case plan != nil && plan.Settled():
+	case plan != nil && plan.Converged():
 		p.Outcome = fmt.Sprintf("All %d steps are up to date.", len(plan.Items))
 	}
 }

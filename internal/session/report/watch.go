@@ -49,7 +49,7 @@ func look(ctx context.Context, s *session.Session) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	rec := &recorder{}
-	plan, err := s.Cluster.Up().Look(ctx, nil)
+	plan, err := s.Cluster.Up().PlanWithEvents(ctx, nil)
 	rec.Looked(plan)
 	return request{command: "cluster:watch", rec: rec, err: err, every: every}.render(ctx, s)
 }

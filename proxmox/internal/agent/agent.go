@@ -57,9 +57,9 @@ func (a *Agents) Wait(ctx context.Context, vm VM) error {
 			return nil
 		case ctx.Err() != nil:
 			return unanswered(ctx, vm, begun, seen, away)
-		case converge.IsPassing(err): // the host does not answer, which says nothing about the guest
+		case converge.IsTransient(err): // the host does not answer, which says nothing about the guest
 			away = err
-			converge.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
+			converge.Progressf(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
 			if converge.Pause(ctx, lifePause) != nil {
 				return unanswered(ctx, vm, begun, seen, away)
 			}
@@ -75,7 +75,7 @@ func (a *Agents) Wait(ctx context.Context, vm VM) error {
 		if seen = "the guest's network is up, and it still boots or installs: "; errors.Is(err, errMute) {
 			seen = "the guest has not sent anything over its network yet: "
 		}
-		converge.Say(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
+		converge.Progressf(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
 		if converge.Pause(ctx, lifePause) != nil {
 			return unanswered(ctx, vm, begun, seen, nil)
 		}
@@ -227,7 +227,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 		case ctx.Err() != nil:
 			return execResult{}, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
 		case errors.Is(err, api.ErrAgentNotRunning) && time.Since(heard) < busyFor:
-			converge.Say(ctx, "the agent of %s does not answer; asking again", g.name)
+			converge.Progressf(ctx, "the agent of %s does not answer; asking again", g.name)
 		case err != nil:
 			return execResult{}, g.lost(args, err)
 		case bool(result.Exited):

@@ -67,7 +67,7 @@ func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, er
 		if err != nil || upid.User != c.cfg.TokenID || strings.Contains(upid.Type, "proxy") { // an open console is a task too
 			continue
 		}
-		converge.Say(ctx, "an earlier run has left %s", upid.what())
+		converge.Progressf(ctx, "an earlier run has left %s", upid.what())
 		if err := c.Wait(ctx, upid); err != nil && ctx.Err() != nil {
 			return false, ctx.Err()
 		}

@@ -123,8 +123,8 @@ func (e *Error) class() Class {
 // Permanent reports whether waiting does not help: the token lacks a privilege.
 func (e *Error) Permanent() bool { return e.IsPermission() }
 
-// Passing reports whether a later check may get an answer.
-func (e *Error) Passing() bool { return e.class() != Permanent && !distrusted(e.Cause) }
+// Transient reports whether a later check may get an answer.
+func (e *Error) Transient() bool { return e.class() != Permanent && !distrusted(e.Cause) }
 
 // TaskError is a task that failed.
 type TaskError struct {

@@ -99,7 +99,7 @@ func TestStatusesAndClasses(t *testing.T) {
 	} {
 		err := &Error{Status: status, Method: "POST", Path: "/x", Message: "no"}
 		assert.Equal(t, want, err.class(), "%d", status)
-		assert.Equal(t, want != Permanent, err.Passing(), "%d", status)
+		assert.Equal(t, want != Permanent, err.Transient(), "%d", status)
 		assert.Equal(t, want, ClassOf(fmt.Errorf("x: %w", err)))
 	}
 	assert.Equal(t, Transient, (&Error{Status: 595, Message: "Connection refused"}).class())

@@ -34,7 +34,7 @@ func TestRedirectsDoNotCarryTheToken(t *testing.T) {
 			var e *api.Error
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, status, e.Status)
-			assert.False(t, e.Passing(), "another try leads there again")
+			assert.False(t, e.Transient(), "another try leads there again")
 
 			_, err = api.Dial(t.Context(), serve(t, map[string]http.HandlerFunc{"GET /version": lead}).Config())
 			require.ErrorContains(t, err, "if that is the host, write it as the endpoint")

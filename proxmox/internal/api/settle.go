@@ -31,7 +31,7 @@ func (c *Client) Settle(ctx context.Context, host, id string, work func() error,
 	err := failed
 	var pause Backoff
 	for try := 1; err != nil && ctx.Err() == nil && ClassOf(err) != Permanent && try < Attempts; try++ {
-		converge.Say(ctx, "%s; checking, then retrying", Brief(err))
+		converge.Progressf(ctx, "%s; checking, then retrying", Brief(err))
 		if pause.Pause(ctx) != nil {
 			return ctx.Err()
 		}

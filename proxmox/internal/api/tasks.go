@@ -55,7 +55,7 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 	n := c.tasks.of(upid.Node)
 	w := n.join(upid)
 	defer n.leave(w)
-	converge.Say(ctx, "%s", upid.what())
+	converge.Progressf(ctx, "%s", upid.what())
 	var away Unheard
 	defer away.Over()
 	for {
@@ -72,11 +72,11 @@ func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
 			case err == nil:
 				away.Over()
 				continue
-			case !converge.IsPassing(err) || away.Lasts(ctx):
+			case !converge.IsTransient(err) || away.Lasts(ctx):
 				c.earlier.lose(upid.Node)
 				return "", err
 			}
-			converge.Say(ctx, "%s: %s; asking again", upid.what(), Brief(err))
+			converge.Progressf(ctx, "%s: %s; asking again", upid.what(), Brief(err))
 			if converge.Pause(ctx, unheardPause) != nil {
 				c.earlier.lose(upid.Node)
 				return "", errors.Join(err, ctx.Err())
@@ -110,7 +110,7 @@ func (s *Unheard) Over() {
 // Lasts records a missing answer, and reports whether answers have been missing for too long.
 func (s *Unheard) Lasts(ctx context.Context) bool {
 	if s.end == nil {
-		limited, end := converge.Within(ctx, taskUnheard, context.DeadlineExceeded)
+		limited, end := converge.WithRunningTimeout(ctx, taskUnheard, context.DeadlineExceeded)
 		s.late, s.end = limited.Done(), end
 	}
 	select {
@@ -129,7 +129,7 @@ func (c *Client) ended(ctx context.Context, w *watch) error {
 	case w.exit == "OK":
 		return nil
 	case strings.HasPrefix(w.exit, "WARNINGS:"):
-		converge.Say(ctx, "%s ended with %s", w.upid.what(), strings.ToLower(w.exit))
+		converge.Progressf(ctx, "%s ended with %s", w.upid.what(), strings.ToLower(w.exit))
 		return nil
 	}
 	failed := &TaskError{UPID: w.upid, Exit: strings.TrimSpace(w.exit), Log: c.taskLog(ctx, w.upid), Token: c.cfg.TokenID}

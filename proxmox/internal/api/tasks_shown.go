@@ -30,7 +30,7 @@ func (c *Client) DoShown(ctx context.Context, method, path string, p Params, wha
 			tick.Reset(max(shownEvery, time.Since(begun)/10))
 			var share string
 			if share, read = c.share(ctx, upid, read); share != "" {
-				converge.Say(ctx, "%s: %s", what, share)
+				converge.Progressf(ctx, "%s: %s", what, share)
 			}
 		}
 	}

@@ -172,7 +172,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.error }
 // worthAnotherGet reports whether the failure is temporary.
 func worthAnotherGet(err error) bool {
 	var e *Error
-	if !errors.As(err, &e) || !e.Passing() {
+	if !errors.As(err, &e) || !e.Transient() {
 		return false
 	}
 	if e.Status != 0 {
