@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -21,7 +20,6 @@ var apiJSON []byte
 type apiMethod struct {
 	Parameters  map[string]json.RawMessage `json:"parameters"`
 	Permissions json.RawMessage            `json:"permissions,omitempty"` // none where only root@pam may
-	Prose       string                     `json:"prose,omitempty"`       // what it says of permissions in words
 	NoToken     bool                       `json:"noToken,omitempty"`
 	Returns     *shape                     `json:"returns,omitempty"`
 }
@@ -70,15 +68,6 @@ func inPath(name string) []string {
 		out = append(out, m[1])
 	}
 	return out
-}
-
-var privilege = regexp.MustCompile(`\b(VM|Datastore|Sys|SDN|Mapping|Pool|User|Group|Realm|Permissions)\.[A-Z][A-Za-z]+(\.[A-Z][A-Za-z]+)*`)
-
-// privilegesIn are those that a text names.
-func privilegesIn(text string) []string {
-	found := privilege.FindAllString(text, -1)
-	slices.Sort(found)
-	return slices.Compact(found)
 }
 
 // sameJSON reports whether two pieces of JSON say the same.

@@ -65,7 +65,6 @@ func reduced(t *testing.T, raw []byte) []byte {
 				one.Parameters[k] = encoded(t, slim(v))
 			}
 			if m.Permissions != nil {
-				one.Prose, _ = m.Permissions["description"].(string)
 				delete(m.Permissions, "description")
 				one.Permissions = encoded(t, m.Permissions)
 			}

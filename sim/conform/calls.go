@@ -3,7 +3,9 @@ package conform
 import (
 	_ "embed"
 	"errors"
+	"fmt"
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"io/fs"
 	"path/filepath"
@@ -225,4 +227,36 @@ func fits(want, have []string) bool {
 		}
 	}
 	return true
+}
+
+func parseDir(dir string) ([]*ast.File, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no Go source in %s: run this in the repository's root: %w", dir, fs.ErrNotExist)
+	}
+	fset := token.NewFileSet()
+	var out []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+func sorted(set map[string]bool) []string {
+	var out []string
+	for k := range set {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
 }

@@ -16,18 +16,14 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// inertYAML lists parameters that pvesim accepts without effect, and privileges of the
-// schema's descriptions that it does not require, with reasons.
+// explainedYAML lists where pvesim differs from the schema, with reasons.
 //
-//go:embed inert.yaml
-var inertYAML []byte
+//go:embed explained.yaml
+var explainedYAML []byte
 
-// explained has the contents of inert.yaml.
+// explained has the contents of explained.yaml.
 type explained struct {
-	Parameters  map[string]string `yaml:"parameters"`  // name, or METHOD /path name -> why it has no effect
-	Privileges  map[string]string `yaml:"privileges"`  // METHOD /path -> why not all of the prose's are asked for
-	Formats     map[string]string `yaml:"formats"`     // name -> why everything goes
-	Definitions map[string]string `yaml:"definitions"` // METHOD /path name -> why it is other than Proxmox's
+	Formats map[string]string `yaml:"formats"` // name -> why everything goes
 }
 
 // Trees are the parts of the API that are counted, the deepest first.
@@ -40,7 +36,6 @@ type Tree struct {
 	Path              string
 	Served, Methods   int
 	Taken, Parameters int      // of the served methods; path variables are not counted
-	Effective         int      // of those taken
 	Missing           []string // methods
 }
 
@@ -49,9 +44,8 @@ type Report struct {
 	Product   []string          // methods that the product calls
 	Recorded  map[string]string // those of them that lives asked for, with the parameters that they sent
 	Trees     []Tree
-	Inert     map[string][]string // parameter -> methods where nothing reads it
-	ByCheck   int                 // methods whose permissions are evaluated from the schema
-	ByCode    map[string]string   // that are open to all by the schema, with the privileges that code asks for
+	ByCheck   int // methods whose permissions are evaluated from the schema
+	ByCode    int // that are open to all by the schema
 	RootOnly  int
 	Unchecked []string // named formats of served parameters that accept everything
 	Problems  []string // problems
@@ -78,20 +72,16 @@ func Coverage(root string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Recorded: map[string]string{}, Inert: map[string][]string{}, ByCode: map[string]string{}}
-	if err := yaml.Unmarshal(inertYAML, &r.Explained); err != nil {
-		return nil, fmt.Errorf("inert.yaml: %w", err)
-	}
-	code, err := readSource(filepath.Join(root, "sim", "pvesim"))
-	if err != nil {
-		return nil, err
+	r := &Report{Recorded: map[string]string{}}
+	if err := yaml.Unmarshal(explainedYAML, &r.Explained); err != nil {
+		return nil, fmt.Errorf("explained.yaml: %w", err)
 	}
 	served := map[string]pvesim.Method{}
 	for _, m := range pvesim.Methods() {
 		served[m.Name] = m
 	}
-	r.trees(full, served, code)
-	r.permissions(full, served, code)
+	r.trees(full, served)
+	r.permissions(full, served)
 	r.formats(served)
 	if err := r.product(full, served, root); err != nil {
 		return nil, err
@@ -110,7 +100,7 @@ func treeOf(name string) string {
 	return ""
 }
 
-func (r *Report) trees(full *api, served map[string]pvesim.Method, code source) {
+func (r *Report) trees(full *api, served map[string]pvesim.Method) {
 	trees := map[string]*Tree{}
 	for _, t := range Trees() {
 		trees[t] = &Tree{Path: t}
@@ -127,7 +117,7 @@ func (r *Report) trees(full *api, served map[string]pvesim.Method, code source) 
 			continue
 		}
 		t.Served++
-		r.parameters(t, name, full.Methods[name], m, code.reached(m.Handler))
+		r.parameters(t, name, full.Methods[name], m)
 	}
 	for _, t := range Trees() {
 		r.Trees = append(r.Trees, *trees[t])
@@ -137,10 +127,9 @@ func (r *Report) trees(full *api, served map[string]pvesim.Method, code source) 
 			r.problem("%s is served and Proxmox has no such method", name)
 		}
 	}
-	r.inertIsTrue()
 }
 
-func (r *Report) parameters(t *Tree, name string, real apiMethod, m pvesim.Method, code *function) {
+func (r *Report) parameters(t *Tree, name string, real apiMethod, m pvesim.Method) {
 	for k, want := range real.Parameters {
 		if slices.Contains(inPath(name), k) {
 			continue
@@ -151,49 +140,13 @@ func (r *Report) parameters(t *Tree, name string, real apiMethod, m pvesim.Metho
 			continue
 		}
 		t.Taken++
-		if !sameJSON(want, have) && r.Explained.Definitions[name+" "+k] == "" {
+		if !sameJSON(want, have) {
 			r.problem("%s: parameter %s is defined otherwise: %s instead of %s", name, k, have, want)
 		}
-		base := strings.TrimSuffix(k, "[n]")
-		if code.uses(k) || code.uses(base) || r.usedByName(name, k, code) {
-			t.Effective++
-			continue
-		}
-		r.Inert[k] = append(r.Inert[k], name)
-		if r.Explained.Parameters[k] == "" && r.Explained.Parameters[name+" "+k] == "" {
-			r.problem("%s: nothing reads parameter %s; make it do something, or say in inert.yaml why not", name, k)
-		}
 	}
 }
 
-// usedByName is for options of a VM, which are read by their names' beginnings.
-func (r *Report) usedByName(name, k string, code *function) bool { return false }
-
-// inertIsTrue reports explanations in inert.yaml that are wrong.
-func (r *Report) inertIsTrue() {
-	for entry := range r.Explained.Parameters {
-		method, k, specific := cutLast(entry)
-		if !specific {
-			k = entry
-		}
-		where := r.Inert[k]
-		if len(where) == 0 || specific && !slices.Contains(where, method) {
-			r.problem("inert.yaml: parameter %q is explained and has an effect, or is not there", entry)
-		}
-	}
-}
-
-// cutLast splits "METHOD /path name".
-func cutLast(entry string) (method, name string, ok bool) {
-	i := strings.LastIndexByte(entry, ' ')
-	if i < 0 {
-		return "", "", false
-	}
-	return entry[:i], entry[i+1:], true
-}
-
-func (r *Report) permissions(full *api, served map[string]pvesim.Method, code source) {
-	used := map[string]bool{}
+func (r *Report) permissions(full *api, served map[string]pvesim.Method) {
 	for _, name := range slices.Sorted(maps.Keys(served)) {
 		m, real := served[name], full.Methods[name]
 		if !sameJSON(m.Permissions, real.Permissions) || m.NoToken != real.NoToken {
@@ -204,30 +157,10 @@ func (r *Report) permissions(full *api, served map[string]pvesim.Method, code so
 		switch {
 		case perms == nil:
 			r.RootOnly++
-			continue
 		case perms["check"] != nil:
 			r.ByCheck++
 		default:
-			r.ByCode[name] = strings.Join(sorted(code.reached(m.Handler).privs), " ")
-		}
-		asked := code.reached(m.Handler).privs
-		var missing []string
-		for _, p := range privilegesIn(real.Prose) {
-			if !asked[p] && !strings.Contains(string(real.Permissions), `"`+p+`"`) {
-				missing = append(missing, p)
-			}
-		}
-		if len(missing) == 0 {
-			continue
-		}
-		used[name] = true
-		if r.Explained.Privileges[name] == "" {
-			r.problem("%s: the schema names %s, which nothing asks for", name, strings.Join(missing, ", "))
-		}
-	}
-	for name := range r.Explained.Privileges {
-		if !used[name] {
-			r.problem("inert.yaml: privileges of %s are explained, and all are asked for", name)
+			r.ByCode++
 		}
 	}
 }
@@ -250,12 +183,12 @@ func (r *Report) formats(served map[string]pvesim.Method) {
 	r.Unchecked = sorted(open)
 	for _, f := range r.Unchecked {
 		if r.Explained.Formats[f] == "" {
-			r.problem("format %s accepts everything; check it in formats.go, or say in inert.yaml why not", f)
+			r.problem("format %s accepts everything; check it in formats.go, or say in explained.yaml why not", f)
 		}
 	}
 	for f := range r.Explained.Formats {
 		if !open[f] {
-			r.problem("inert.yaml: format %s is explained, and is checked or unknown", f)
+			r.problem("explained.yaml: format %s is explained, and is checked or unknown", f)
 		}
 	}
 }

@@ -3,9 +3,7 @@
 // [Coverage] compares pvesim with Proxmox's own API schema: routes, parameters with their
 // allowed values, formats, permissions. All methods that the product calls must exist; for the
 // rest it reports the share. It finds the product's calls in the source of package proxmox,
-// and in the requests of whole lives of clusters (calls.txt). It finds in the source of pvesim
-// which parameters have an effect: one that nothing reads must be in inert.yaml, with a
-// reason.
+// and in the requests of whole lives of clusters (calls.txt).
 //
 // [Replays.Replay] repeats recorded requests to real Proxmox VE daemons on pvesim, in the same
 // order, and compares the answers: status, reason, error texts, keys, and values unless they

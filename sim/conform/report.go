@@ -29,23 +29,7 @@ func (r *Report) Print(w io.Writer) error {
 		return err
 	}
 	say("\nPermissions: %d methods by the schema's own rule, %d that are open by it and filtered or refused in code, %d for root@pam alone; all as the schema has them.\n",
-		r.ByCheck, len(r.ByCode), r.RootOnly)
-	say("\nOpen by the schema, and what code asks for there:\n")
-	for _, name := range slices.Sorted(maps.Keys(r.ByCode)) {
-		if r.ByCode[name] != "" {
-			say("  %s: %s\n", name, r.ByCode[name])
-		}
-	}
-	if len(r.Explained.Privileges) > 0 {
-		say("\nPrivileges in the schema's descriptions that nothing requires:\n")
-		for _, name := range slices.Sorted(maps.Keys(r.Explained.Privileges)) {
-			say("  %s: %s\n", name, r.Explained.Privileges[name])
-		}
-	}
-	say("\nParameters that are taken and have no effect:\n")
-	for _, k := range slices.Sorted(maps.Keys(r.Inert)) {
-		say("  %s (%s): %s\n", k, places(r.Inert[k]), r.why(k))
-	}
+		r.ByCheck, r.ByCode, r.RootOnly)
 	say("\nFormats that accept everything:\n")
 	for _, f := range r.Unchecked {
 		say("  %s: %s\n", f, r.Explained.Formats[f])
@@ -77,36 +61,12 @@ func (t Tree) missing() (lines []string) {
 	return lines
 }
 
-// places says where a parameter is: the method, or how many.
-func places(methods []string) string {
-	if len(methods) == 1 {
-		return methods[0]
-	}
-	return fmt.Sprintf("%d methods", len(methods))
-}
-
-func (r *Report) why(k string) string {
-	if text := r.Explained.Parameters[k]; text != "" {
-		return text
-	}
-	var out []string
-	for _, m := range r.Inert[k] {
-		if text := r.Explained.Parameters[m+" "+k]; text != "" && !slices.Contains(out, text) {
-			out = append(out, text)
-		}
-	}
-	if out == nil {
-		return "NOT EXPLAINED"
-	}
-	return strings.Join(out, "; ")
-}
-
 func (r *Report) printTrees(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(t, "methods\t\tparameters\t\twith effect\t\t tree\t") // Flush returns errors
+	_, _ = fmt.Fprintln(t, "methods\t\tparameters\t\t tree\t") // Flush returns errors
 	for _, tree := range r.Trees {
-		_, _ = fmt.Fprintf(t, "%d/%d\t%s\t%d/%d\t%s\t%d\t%s\t %s\t\n", tree.Served, tree.Methods, share(tree.Served, tree.Methods),
-			tree.Taken, tree.Parameters, share(tree.Taken, tree.Parameters), tree.Effective, share(tree.Effective, tree.Taken), tree.Path)
+		_, _ = fmt.Fprintf(t, "%d/%d\t%s\t%d/%d\t%s\t %s\t\n", tree.Served, tree.Methods, share(tree.Served, tree.Methods),
+			tree.Taken, tree.Parameters, share(tree.Taken, tree.Parameters), tree.Path)
 	}
 	return t.Flush()
 }

@@ -3,8 +3,6 @@ package pvesim
 import (
 	"encoding/json"
 	"maps"
-	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -18,7 +16,6 @@ type Method struct {
 	Parameters  map[string]json.RawMessage // what each may be; name[n] is one for all n
 	Permissions json.RawMessage            // null where only root@pam may
 	NoToken     bool                       // tickets alone
-	Handler     string                     // the function that answers: guests.createVM
 }
 
 // Methods returns the methods that are served, by name.
@@ -36,15 +33,12 @@ func Methods() []Method {
 		panic("pvesim: embedded schema: " + err.Error())
 	}
 	var out []Method
-	for name, h := range handlers() {
+	for name := range handlers() {
 		m := raw.Methods[name]
 		for _, shared := range strings.Fields(m.Shared) {
 			m.Parameters[shared] = raw.Shared[shared]
 		}
-		function := runtime.FuncForPC(reflect.ValueOf(h).Pointer()).Name()
-		function = function[strings.LastIndexByte(function, '/')+1:]
-		function, _, _ = strings.Cut(function, ".func")
-		out = append(out, Method{Name: name, Parameters: m.Parameters, Permissions: m.Permissions, NoToken: m.NoToken, Handler: function})
+		out = append(out, Method{Name: name, Parameters: m.Parameters, Permissions: m.Permissions, NoToken: m.NoToken})
 	}
 	slices.SortFunc(out, func(a, b Method) int { return strings.Compare(a.Name, b.Name) })
 	return out
