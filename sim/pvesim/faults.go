@@ -25,20 +25,6 @@ type (
 // locked configuration of a machine that was to be created.
 const Killed = fault.Killed
 
-// ParseRule reads a rule from a line of words, as people write and logs show it:
-//
-//	POST /nodes/*/qemu/*/clone 500 "can't lock file … - got timeout" times=2
-//	PUT /nodes/pve1/qemu/101/config drop after
-//	mutating ** delay=40s skip=3
-//	* /nodes/*/qemu/*/status/start task="start failed: QEMU exited with code 1" times=all
-//	POST /nodes/*/qemu/*/status/start guest=NeverBoots
-//
-// First comes the method, or "*" for any, or "mutating" for all but reading; then
-// the path, in which * is one part of a path and ** any rest, or ~ and a regular
-// expression; then, in any order, what happens: a status with its text in quotes,
-// or a word for each field of [Rule]. Quotes are Go's.
-func ParseRule(line string) (Rule, error) { return fault.ParseRule(line) }
-
 // Fail puts a rule in force. Of several rules that match a request the one that
 // came first counts. It panics when Path is not a regular expression, or can match
 // no path of the API. In a test use [Sim.Expect], which notices a rule that no

@@ -1,10 +1,8 @@
 // Pvesim is a Proxmox VE cluster without hardware: an API for testing OpenTofu, Packer,
-// Ansible, Cluster API and your own programs, with tasks that take time, locks, permissions
-// and, on request, faults.
+// Ansible, Cluster API and your own programs, with tasks that take time, locks and permissions.
 //
 //	pvesim                              # eight A100, on 127.0.0.1:8006, ten times faster than life
 //	pvesim -model site.yaml -speed real
-//	pvesim -fault 'POST /nodes/*/qemu/*/clone 500 "got timeout" times=2'
 //	pvesim model one-gpu > site.yaml    # a model to begin with
 //	pvesim check site.yaml              # what is wrong in it, all at once
 //	pvesim record -endpoint https://pve1:8006 -token me@pve!ro > site.yaml

@@ -132,7 +132,7 @@ func (s *served) ask(method, path, token string) (status, reason, body string) {
 
 func TestItServesUntilCtrlC(t *testing.T) {
 	requests := filepath.Join(t.TempDir(), "requests.jsonl")
-	s := serve(t, "-model", "one-gpu", "-requests", requests, "-log", "-fault", `GET /nodes/*/status 500 "the fan is off"`)
+	s := serve(t, "-model", "one-gpu", "-requests", requests, "-log")
 	assert.Contains(t, s.said, "homelab@pve!operator, its secret in "+s.dir)
 	for _, name := range []string{"token", "root-token", "root-password", "ca.pem", "env"} {
 		info, err := os.Stat(filepath.Join(s.dir, name))
@@ -146,8 +146,8 @@ func TestItServesUntilCtrlC(t *testing.T) {
 	status, _, body := s.ask("GET", "/nodes/pve1/hardware/pci", token)
 	assert.Equal(t, "200", status)
 	assert.Contains(t, body, "GeForce RTX 4090")
-	status, reason, _ := s.ask("GET", "/nodes/pve1/status", token)
-	assert.Equal(t, "500 the fan is off", status+" "+reason, "a fault, once")
+	status, _, _ = s.ask("GET", "/nodes/pve1/nothing", token)
+	assert.Equal(t, "501", status)
 	status, _, _ = s.ask("GET", "/nodes/pve1/status", "root@pam!pvesim="+s.file("root-token"))
 	assert.Equal(t, "200", status)
 	status, _, _ = s.ask("GET", "/version", "homelab@pve!operator=7f1c0ade-5eed-4000-8000-00000c0ffee0")
@@ -155,7 +155,7 @@ func TestItServesUntilCtrlC(t *testing.T) {
 
 	s.stop()
 	assert.Contains(t, s.talk.String(), "A simulated Proxmox VE (1 host, 1 GPU, 0 VMs), nothing of it is real.")
-	assert.Contains(t, s.talk.String(), "path=/nodes/pve1/status status=500")
+	assert.Contains(t, s.talk.String(), "path=/nodes/pve1/nothing status=501")
 	written, err := os.ReadFile(requests)
 	require.NoError(t, err)
 	var first struct{ Method, Path, User string }
@@ -279,7 +279,6 @@ func TestWrongWordsAreToldBeforeAnythingIsDone(t *testing.T) {
 		"serv":                            `no command "serv"`,
 		"-listn :0":                       "flag provided but not defined: -listn",
 		"-speed slow":                     "write real, 0 for instant",
-		"-fault POST":                     "write a method, a path and what happens",
 		"model nine-a100":                 "name one of the models: one-gpu, two-hosts, eight-a100",
 		"check":                           "check takes 1 words beside its flags, and not 0",
 		"record -endpoint https://a -x":   "flag provided but not defined: -x",

@@ -15,21 +15,7 @@ import (
 type serving struct {
 	listen, model, speed, dir, guests, requests string
 	ssh, control, internet                      string
-	faults                                      faultFlags
 	log, version                                bool
-}
-
-// faultFlags are -fault, as often as it is given.
-type faultFlags []pvesim.Rule
-
-func (f *faultFlags) String() string { return "" }
-
-func (f *faultFlags) Set(text string) error {
-	r, err := pvesim.ParseRule(text)
-	if err == nil {
-		*f = append(*f, r)
-	}
-	return err
 }
 
 // instant is the speed of a world that takes no time.
@@ -59,7 +45,6 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	f.StringVar(&o.speed, "speed", "10", "times faster than life; real, or 0 for no waiting at all")
 	f.StringVar(&o.dir, "dir", "", "folder for token, password and certificate; a new one that goes away at the end when empty")
 	f.StringVar(&o.guests, "guests", "", "address for a SOCKS5 proxy that leads to the guests, as in 127.0.0.1:1080; none when empty")
-	f.Var(&o.faults, "fault", "what goes wrong, as often as needed: 'METHOD PATH EFFECT…', as in\n'POST /nodes/*/qemu/*/clone 500 \"got timeout\" times=2'; see pvesim.ParseRule")
 	f.StringVar(&o.requests, "requests", "", "file for what was asked, without secrets, a line of JSON each, as it is answered")
 	f.StringVar(&o.ssh, "ssh", "", "address for root's SSH to the first node, as in 127.0.0.1:2222; none when empty")
 	f.StringVar(&o.control, "control", "", "address of a page to GET /state (the world as a model) and POST /reset (as it was at the start); none when empty")

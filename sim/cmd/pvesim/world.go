@@ -27,7 +27,6 @@ import (
 type world struct {
 	model    pvesim.Model
 	options  pvesim.Options
-	faults   []pvesim.Rule
 	requests *requestLog
 	talk     *slog.Logger
 
@@ -38,7 +37,7 @@ type world struct {
 }
 
 func (p *program) makeWorld(o serving, model pvesim.Model, speed float64) (*world, error) {
-	w := &world{model: model, faults: o.faults, talk: slog.New(slog.DiscardHandler), begun: func(*pvesim.Sim) error { return nil }}
+	w := &world{model: model, talk: slog.New(slog.DiscardHandler), begun: func(*pvesim.Sim) error { return nil }}
 	w.options = pvesim.Options{Speed: speed, Lean: true}
 	if o.log {
 		w.talk = slog.New(slog.NewTextHandler(p.talk, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -62,13 +61,7 @@ func (p *program) makeWorld(o serving, model pvesim.Model, speed float64) (*worl
 	return w, nil
 }
 
-func (w *world) fresh() *pvesim.Sim {
-	sim := pvesim.New(w.model, w.options)
-	for _, r := range w.faults {
-		sim.Fail(r)
-	}
-	return sim
-}
+func (w *world) fresh() *pvesim.Sim { return pvesim.New(w.model, w.options) }
 
 func (w *world) now() *pvesim.Sim { return w.sim.Load() }
 

@@ -1,3 +1,2 @@
-// Package fault says what goes wrong with which requests: rules, and their form as one
-// line of text.
+// Package fault says what goes wrong with which requests.
 package fault
