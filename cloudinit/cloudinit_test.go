@@ -188,7 +188,8 @@ func TestRefusals(t *testing.T) {
 		`user "root"`:             func(m *Machine) { m.User = "root" },
 		"nobody could log in":     func(m *Machine) { m.AuthorizedKeys = nil },
 		"make one with openssl":   func(m *Machine) { m.PasswordHash = "hunter2" },
-		"MTU 20":                  func(m *Machine) { m.MTU = 20 },
+		"MTU 1279":                func(m *Machine) { m.MTU = 1279 },
+		"MTU 65536":               func(m *Machine) { m.MTU = 65536 },
 		`MAC address "bc:24"`:     func(m *Machine) { m.MAC = "bc:24" },
 		"gateway fd00::1":         func(m *Machine) { m.Gateway = netip.MustParseAddr("fd00::1") },
 		"gateway 10.0.0.21":       func(m *Machine) { m.Gateway = netip.MustParseAddr("10.0.0.21") },
@@ -203,6 +204,12 @@ func TestRefusals(t *testing.T) {
 		change(&m)
 		_, err := RenderWorker(m)
 		assert.ErrorContains(t, err, want)
+	}
+	for _, mtu := range []int{1280, 65535} {
+		m := worker()
+		m.MTU = mtu
+		_, err := RenderWorker(m)
+		assert.NoError(t, err)
 	}
 	_, err := RenderTemplate(Bake{Hostname: "-"})
 	assert.ErrorContains(t, err, "hostname")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/remote"
@@ -60,6 +62,8 @@ func TestRecipes(t *testing.T) {
 	assert.Equal(t, "580-server-open, built by DKMS", ubuntu.String())
 	assert.Equal(t, []string{"linux-generic", "build-essential", "dkms", "nvidia-dkms-580-server-open", "nvidia-headless-no-dkms-580-server-open",
 		"nvidia-utils-580-server", "libnvidia-decode-580-server", "libnvidia-encode-580-server"}, ubuntu.Packages())
+	d := Recipe{Driver: Driver{580, Open}}.diffInstalled(DriverState{Packages: map[string]string{"nvidia-dkms-580-server-open": "580.95.05"}})
+	assert.Contains(t, d, converge.Field{Path: FieldMode, Have: "dkms", Want: "prebuilt", Effect: converge.Restart, Note: "packages to remove: nvidia-dkms-580-server-open"})
 	debian := Recipe{Driver: Driver{595, Proprietary}, System: "debian-13", Build: true}
 	assert.Equal(t, "595-proprietary, built by DKMS", debian.String())
 	assert.Equal(t, []string{"linux-image-amd64", "linux-headers-amd64", "build-essential", "dkms", "nvidia-driver-pinning-595", "nvidia-driver-cuda", "nvidia-kernel-dkms"}, debian.Packages())

@@ -35,3 +35,22 @@ func TestMPSClients(t *testing.T) {
 		}
 	}
 }
+
+// Cards that cannot be shared are told from a number that is too high, by the best card of the model.
+func TestCheckMPS(t *testing.T) {
+	for _, x := range []struct {
+		model    string
+		replicas int
+		what, do string
+	}{
+		{"P40", 4, "the P40 (Pascal) cannot be shared by MPS: before Volta it limits no pod's memory", "write sharing: {strategy: time-slicing, replicas: 4}"},
+		{"V100 PCIe 16GB", 16, "", ""},
+		{"V100 PCIe 16GB", 17, "MPS serves at most 16 pods on a V100 PCIe 16GB and replicas is 17", "write replicas: 16 or less"},
+		{"T4", 48, "", ""},
+		{"T4", 49, "MPS serves at most 48 pods on a T4 and replicas is 49", "write replicas: 48 or less"},
+	} {
+		what, do := CheckMPS(x.model, OfModel(x.model), x.replicas)
+		assert.Equal(t, x.what, what)
+		assert.Equal(t, x.do, do)
+	}
+}

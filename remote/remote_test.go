@@ -77,6 +77,7 @@ func TestExitErrorSaysWhatAndWhy(t *testing.T) {
 			Args: []string{"sleep", "60"}, Code: 137, Signal: "KILL"},
 		`exit status 2: sh -c "set -e…" sh "a b" "" ü: [31mred`: {
 			Args: []string{"sh", "-c", "set -e\nexit 2\n", "sh", "a b", "", "ü"}, Code: 2, Stderr: "\x1b[31mred\a\n"},
+		"exit status 1: " + strings.Repeat("x", 60):       {Args: []string{strings.Repeat("x", 60)}, Code: 1},
 		"exit status 1: " + strings.Repeat("x", 60) + "…": {Args: []string{strings.Repeat("x", 99)}, Code: 1},
 	} {
 		assert.EqualError(t, err, want)

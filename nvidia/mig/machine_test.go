@@ -163,3 +163,15 @@ esac
 		assert.Equal(t, "created mig -i 0 -cgi 3g.40gb:0 -C\n", string(out))
 	}
 }
+
+// A mode that stays pending ends the program with a status and is no error; a connection that breaks is.
+func TestSwitch(t *testing.T) {
+	for _, x := range []struct{ said, want error }{{nil, nil}, {&remote.ExitError{Code: 1}, nil}, {os.ErrDeadlineExceeded, os.ErrDeadlineExceeded}} {
+		assert.ErrorIs(t, Switch(t.Context(), stubRunner{x.said}), x.want)
+	}
+	assert.ErrorContains(t, Divide(t.Context(), stubRunner{&remote.ExitError{Code: 1}}), "divide the GPUs")
+}
+
+type stubRunner struct{ err error }
+
+func (s stubRunner) Run(context.Context, remote.Cmd) error { return s.err }
