@@ -290,3 +290,29 @@ func TestProxies(t *testing.T) {
 		assert.Contains(t, string(text), tt.want)
 	}
 }
+
+// Each card is found by its MAC address, and the boot waits for the first alone.
+func TestCards(t *testing.T) {
+	m := worker()
+	m.Cards = []Card{
+		{Name: "storage", MAC: "BC:24:11:00:00:02", Address: netip.MustParsePrefix("10.10.0.21/24"), MTU: 9000, Routes: []Route{{To: "10.20.0.0/16", Via: "10.10.0.1"}}},
+		{Name: "camera", MAC: "bc:24:11:00:00:03"},
+	}
+	n, err := RenderWorker(m)
+	require.NoError(t, err)
+	cards := n.Network.Ethernets
+	require.Len(t, cards, 3)
+	assert.False(t, cards["eth0"].Optional)
+	assert.Equal(t, Ethernet{Match: Match{MAC: "bc:24:11:00:00:02"}, SetName: "storage", Addresses: []string{"10.10.0.21/24"}, MTU: 9000,
+		Routes: []Route{{To: "10.20.0.0/16", Via: "10.10.0.1"}}, Optional: true}, cards["storage"])
+	assert.Equal(t, Ethernet{Match: Match{MAC: "bc:24:11:00:00:03"}, SetName: "camera", Optional: true}, cards["camera"])
+	for want, c := range map[string]Card{
+		`network card "Storage 1"`:           {Name: "Storage 1", MAC: "bc:24:11:00:00:02"},
+		`network card a: MAC address "bc:2"`: {Name: "a", MAC: "bc:2"},
+		"two network cards have one name":    {Name: "eth0", MAC: "bc:24:11:00:00:02"},
+	} {
+		m.Cards = []Card{c}
+		_, err := RenderWorker(m)
+		assert.ErrorContains(t, err, want)
+	}
+}

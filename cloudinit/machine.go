@@ -28,6 +28,7 @@ type Machine struct {
 	DNS            []netip.Addr
 	Search         []string // DNS search domains
 	MTU            int      // bytes; 0 means the interface's own
+	Cards          []Card   // further network cards
 	Disks          []Mount
 	Packages       []string // missing ones are installed; if none is missing, no mirror is needed
 	AgentFirst     bool     // install the guest agent separately and first, because apt installs all requested packages or none

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
 )
 
 // Network is a network-config of version 2, which Ubuntu hands to netplan.
@@ -22,7 +23,8 @@ type Ethernet struct {
 	Addresses      []string     `yaml:"addresses,omitempty"` // address/prefix length
 	Routes         []Route      `yaml:"routes,omitempty"`
 	Nameservers    *Nameservers `yaml:"nameservers,omitempty"`
-	MTU            int          `yaml:"mtu,omitempty"` // bytes
+	MTU            int          `yaml:"mtu,omitempty"`      // bytes
+	Optional       bool         `yaml:"optional,omitempty"` // the boot does not wait for it
 }
 
 // Match finds the interface. The MAC address is in lower case, as Linux prints it; Proxmox
@@ -45,8 +47,20 @@ type Nameservers struct {
 	Search    []string `yaml:"search,omitempty"`
 }
 
-// interfaceName is the name of the machine's only interface, whatever its slot.
+// Card is a further network card of a machine, found by its MAC address, so that no other card
+// changes its name.
+type Card struct {
+	Name    string // of the interface; not eth0, the first card's
+	MAC     string
+	Address netip.Prefix // the zero Prefix: none
+	MTU     int          // bytes; 0 means the interface's own
+	Routes  []Route
+}
+
+// interfaceName is the name of the machine's first interface, whatever its slot.
 const interfaceName = "eth0"
+
+var interfaces = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,14}$`)
 
 // Render returns the document that cloud-init reads.
 func (n Network) Render() ([]byte, error) {
@@ -72,7 +86,33 @@ func (m Machine) network() (Network, error) {
 	if err := m.address(&eth); err != nil {
 		return Network{}, err
 	}
-	return Network{Version: 2, Ethernets: map[string]Ethernet{interfaceName: eth}}, nil
+	n := Network{Version: 2, Ethernets: map[string]Ethernet{interfaceName: eth}}
+	for _, c := range m.Cards {
+		if n.Ethernets[c.Name], err = c.ethernet(); err != nil {
+			return Network{}, err
+		}
+	}
+	if len(n.Ethernets) != 1+len(m.Cards) {
+		return Network{}, errors.New("two network cards have one name, or that of the first, " + interfaceName)
+	}
+	return n, nil
+}
+
+func (c Card) ethernet() (Ethernet, error) {
+	mac, err := net.ParseMAC(c.MAC)
+	switch {
+	case !interfaces.MatchString(c.Name):
+		return Ethernet{}, fmt.Errorf("network card %q: want at most 15 lower-case letters, digits, _ and -", c.Name)
+	case err != nil || len(mac) != 6:
+		return Ethernet{}, fmt.Errorf("network card %s: MAC address %q: want six bytes, such as bc:24:11:00:00:01", c.Name, c.MAC)
+	}
+	// Without optional a boot waits two minutes for a card without a link or an address
+	// (systemd-networkd-wait-online).
+	e := Ethernet{Match: Match{MAC: mac.String()}, SetName: c.Name, MTU: c.MTU, Routes: c.Routes, Optional: true}
+	if c.Address.IsValid() {
+		e.Addresses = []string{c.Address.String()}
+	}
+	return e, nil
 }
 
 func (m Machine) address(eth *Ethernet) error {

@@ -93,6 +93,11 @@ func (c *holdings) addresses() []preflight.Address {
 				Range: single(n.Address.Addr()), Who: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name],
 			})
 		}
+		for _, card := range n.Networks {
+			if a := card.Address.Addr(); a.IsValid() {
+				out = append(out, preflight.Address{Range: single(a), Who: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name+" "+card.Name]})
+			}
+		}
 	}
 	if s.K3s.VIP.IsValid() {
 		out = append(out, preflight.Address{Range: single(s.K3s.VIP), Who: "the VIP", By: servers, Shared: true, Exists: external, Place: s.Places["vip"]})

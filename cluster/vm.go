@@ -164,6 +164,9 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		}},
 		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
 	}
+	for _, card := range n.Networks {
+		to.NICs = append(to.NICs, proxmox.NIC{Bridge: card.Bridge, MAC: card.MAC.String(), VLAN: card.VLAN, MTU: card.MTU})
+	}
 	if n.Adopt {
 		to.Adopted, to.Seed, to.SecureBoot = true, "", nil
 	}

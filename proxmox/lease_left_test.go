@@ -21,7 +21,9 @@ import (
 // TestALeaseThatNamesNobody: what a qmcreate that died, or another owner's hand in the notes,
 // has left is taken over, or its cure is told, and nobody waits for it for ever.
 func TestALeaseThatNamesNobody(t *testing.T) {
-	impatient := func(h converge.LeaseHolder) error { return &converge.LeaseHeldError{What: "cluster a100", LeaseHolder: h} }
+	impatient := func(h converge.LeaseHolder) error {
+		return &converge.LeaseHeldError{What: "cluster a100", LeaseHolder: h}
+	}
 	ours := "homelab-a100-lease"
 	for name, left := range map[string]struct {
 		pvesim.VM

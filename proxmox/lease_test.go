@@ -177,7 +177,9 @@ func TestWhoWillNotWait(t *testing.T) {
 	bubble(t, pvesim.OneGPU(), pvesim.Options{}, func(t *testing.T, _ *pvesim.Sim, c *proxmox.Client) {
 		_, l, err := acquire(t.Context(), c, claim("teacher@desk"), patient)
 		require.NoError(t, err)
-		_, _, err = acquire(t.Context(), c, claim("student1@ci"), func(h converge.LeaseHolder) error { return &converge.LeaseHeldError{What: "cluster a100", LeaseHolder: h} })
+		_, _, err = acquire(t.Context(), c, claim("student1@ci"), func(h converge.LeaseHolder) error {
+			return &converge.LeaseHeldError{What: "cluster a100", LeaseHolder: h}
+		})
 		require.ErrorContains(t, err, "teacher@desk since ")
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()

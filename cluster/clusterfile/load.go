@@ -132,6 +132,9 @@ func (r *resolver) places() {
 	}
 	for _, n := range r.nodes {
 		at["node "+n.Name] = nodesSection{r}.addressPlace(n)
+		for i := range n.Networks {
+			at["node "+n.Name+" "+n.Networks[i].Name] = &n.Networks[i].Address
+		}
 	}
 	if nfs := r.spec.Platform.Storage.NFS; nfs != nil && nfs.VM != nil {
 		at["node "+nfs.VM.Name] = &nfs.VM.Address
@@ -271,6 +274,11 @@ func (r *resolver) unused() {
 	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
 	if r.IsSet(&px.User) && !needed {
 		r.Warn(&px.User, "user and password are needed only for hugepages and affinity, and no node has those", "remove user and password; the token does everything")
+	}
+	for i := range r.entries {
+		if e := &r.entries[i]; r.IsSet(&e.SSH) && len(e.Networks) > 0 {
+			r.Warn(&e.Networks, e.Name+" is external, so this has no effect on it", "set up its networks by hand on that machine")
+		}
 	}
 	guest := &r.spec.Guest
 	for _, n := range r.nodes {

@@ -221,18 +221,26 @@ func (r networkSection) network(n *spec.Network) {
 		n.DNS = []netip.Addr{n.Gateway}
 	}
 	r.within(&n.VLAN, "vlan", 1, 4094)
-	if n.MTU == 1 {
-		r.Wrong(&n.MTU, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
-	} else {
-		r.within(&n.MTU, "mtu", 576, 65520)
-	}
+	r.mtu(&n.MTU)
 	r.within(&n.Queues, "queues", 1, 64)
-	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, n.Bridge) {
-		r.Wrong(&n.Bridge, fmt.Sprintf("%q cannot be a bridge's name", n.Bridge), "write the name that the host's network page shows, e.g. vmbr0")
-	}
+	r.bridge(&n.Bridge)
 	for i, s := range n.Search {
 		if !decode.IsDNSName(s) {
 			r.Wrong(&n.Search[i], fmt.Sprintf("%q is not a domain", s), "write e.g. home.arpa")
 		}
+	}
+}
+
+func (r networkSection) mtu(at *int) {
+	if *at == 1 {
+		r.Wrong(at, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
+		return
+	}
+	r.within(at, "mtu", 576, 65520)
+}
+
+func (r networkSection) bridge(at *string) {
+	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, *at) {
+		r.Wrong(at, fmt.Sprintf("%q cannot be a bridge's name", *at), "write the name that the host's network page shows, e.g. vmbr0")
 	}
 }

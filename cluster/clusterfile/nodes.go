@@ -38,6 +38,7 @@ func (r nodesSection) uniqueNodes() {
 		if !n.DHCP() {
 			unique(r.resolver, addresses, n.Address.Addr(), r.addressPlace(n), fmt.Sprintf("address %s is another node's", n.Address.Addr()), "write another")
 		}
+		cardsSection(r).apart(n, macs, addresses)
 	}
 }
 
@@ -173,6 +174,7 @@ func (r nodesSection) poolMembers(p *spec.Pool, names []string, shape, nodes *ya
 			v := vmids[i]
 			t = t.With("vmid", &yamlnode.Node{Kind: yamlnode.Number, Text: strconv.Itoa(v.Value), At: r.Place(&p.VMIDs[v.From])})
 		}
+		t = cardsSection(r).poolCards(p, i, len(names), t, own)
 		if own == nil {
 			moved := *t
 			moved.At = r.Place(p)
@@ -256,6 +258,7 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	r.shape(n)
 	hardwareSection(r).hardware(n)
 	disksSection(r).disks(n)
+	cardsSection(r).cards(n)
 	if address.IsValid() && n.Network.Prefix.IsValid() && address.BitLen() == n.Network.Prefix.Addr().BitLen() {
 		n.Address = netip.PrefixFrom(address, n.Network.Prefix.Bits())
 	}

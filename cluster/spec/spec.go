@@ -39,7 +39,7 @@ type Spec struct {
 	Warnings []Problem `yaml:"-"` // allowed, but probably not intended
 
 	// Places are the file:line:column of values that an error may name when they are used: the
-	// address of a "node NAME", "vip", "pool RANGE", "k3s.version" and "proxmox.KEY".
+	// address of a "node NAME", and on a further card "node NAME CARD", "vip", "pool RANGE", "k3s.version" and "proxmox.KEY".
 	Places map[string]string `json:"-" yaml:"-"`
 
 	TemplateAsked bool              `json:"-" yaml:"-"` // the file says image.templateStorage

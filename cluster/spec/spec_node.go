@@ -45,6 +45,7 @@ type Node struct {
 	Storage     string            `yaml:"storage" json:"-" absent:"‘local-lvm’ (‘vmdata’ in the lab)" doc:"Storage of disks that name none."`
 	Disks       []Disk            `yaml:"disks,named" absent:"only ‘os’" doc:"Disks by name; ‘os’ is the boot disk."`
 	Network     Network           `yaml:"network" absent:"the cluster's" doc:"Overrides of single keys."`
+	Networks    []Card            `yaml:"networks,named" absent:"none" doc:"[Further network cards](nodes.md#several-networks) by name. Kubernetes uses the first card, that of ‘network’."`
 	GPUs        GPURequest        `yaml:"gpus" doc:"GPUs to pass through: a number, or the keys below."`
 	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node. Those of other owners stay."`
 	Taints      []Taint           `yaml:"taints" absent:"‘nvidia.com/gpu=present:NoSchedule’ on agents with GPUs" doc:"List of ‘key=value:Effect’ or ‘key:Effect’; ‘[]’ for none."`
@@ -103,6 +104,25 @@ type Disk struct {
 	Role        string `yaml:"role" default:"data" enum:"scratch,data" absent:"‘scratch’ for a disk of that name, else ‘data’" doc:"Whether its contents may be lost."`
 	FS          string `yaml:"fs" default:"ext4" enum:"ext4,xfs" doc:"‘ext4’ or ‘xfs’; created only on an empty disk."` // empty if Mount is
 	Mount       string `yaml:"mount" absent:"not mounted" doc:"Where the guest mounts it."`
+}
+
+// Card is a further network card of a node. The default route is the first card's.
+type Card struct {
+	Name      string         `yaml:"-"` // of the interface in the guest
+	Bridge    string         `yaml:"bridge" absent:"required" doc:"Bridge on the host."`
+	VLAN      int            `yaml:"vlan" absent:"untagged" doc:"1 to 4094."`
+	MTU       int            `yaml:"mtu" absent:"the bridge's" doc:"In bytes."`
+	Prefix    netip.Prefix   `yaml:"prefix" absent:"required with an address" doc:"Its network, e.g. ‘10.10.0.0/24’."`
+	Address   netip.Prefix   `yaml:"address,single" absent:"from ‘addresses’, else none" doc:"Its static address."` // with the length of Prefix; not valid: none
+	Addresses []AddressRange `yaml:"addresses" json:"-" doc:"In a pool: addresses in the order of its nodes."`
+	Routes    []Route        `yaml:"routes" doc:"Networks behind a router of this one."`
+	MAC       MAC            `yaml:"mac" absent:"derived from the names, and stable" doc:"Ethernet address."`
+}
+
+// Route leads to a network behind a router.
+type Route struct {
+	To  netip.Prefix `yaml:"to" required:"true" doc:"The network, e.g. ‘10.20.0.0/16’."`
+	Via netip.Addr   `yaml:"via" required:"true" doc:"The router's address."`
 }
 
 // GPURequest says which GPUs a node gets. Without PCI and Mapping homelab chooses Count of

@@ -139,6 +139,9 @@ func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 	for _, n := range s.Machines() {
 		if !n.External {
 			bridges = append(bridges, n.Network.Bridge)
+			for _, card := range n.Networks {
+				bridges = append(bridges, card.Bridge)
+			}
 		}
 	}
 	slices.Sort(bridges)

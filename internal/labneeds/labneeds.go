@@ -120,6 +120,12 @@ func (w *need) node(s *spec.Spec, n spec.Node) {
 	if mtu := n.Network.MTU; mtu > 0 {
 		w.MTUs[n.Network.Bridge] = max(mtu, w.MTUs[n.Network.Bridge])
 	}
+	for _, card := range n.Networks {
+		w.Bridges[card.Bridge] = w.Bridges[card.Bridge] || card.VLAN != 0
+		if card.MTU > 0 {
+			w.MTUs[card.Bridge] = max(card.MTU, w.MTUs[card.Bridge])
+		}
+	}
 	w.storage(n.OSDisk.Storage, "images")
 	for _, d := range n.Disks {
 		w.storage(d.Storage, "images")

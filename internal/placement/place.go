@@ -284,6 +284,11 @@ func (r *room) lacks(n spec.Node) string {
 	case n.Network.Bridge != "" && len(r.bridges) > 0 && !slices.Contains(r.bridges, n.Network.Bridge):
 		return "has no bridge " + n.Network.Bridge
 	}
+	for _, card := range n.Networks {
+		if len(r.bridges) > 0 && !slices.Contains(r.bridges, card.Bridge) {
+			return "has no bridge " + card.Bridge
+		}
+	}
 	for _, d := range disks {
 		if !slices.Contains(r.storages, d) {
 			return "has no storage " + d

@@ -164,7 +164,7 @@ esac
 	}
 }
 
-// A mode that stays pending ends the program with a status and is no error; a connection that breaks is.
+// A mode that stays pending ends the program with a status, and Switch succeeds; a broken connection is an error.
 func TestSwitch(t *testing.T) {
 	for _, x := range []struct{ said, want error }{{nil, nil}, {&remote.ExitError{Code: 1}, nil}, {os.ErrDeadlineExceeded, os.ErrDeadlineExceeded}} {
 		assert.ErrorIs(t, Switch(t.Context(), stubRunner{x.said}), x.want)

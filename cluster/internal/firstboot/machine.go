@@ -21,6 +21,13 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		Packages:      ownPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTSecurity: APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
+	for _, card := range n.Networks {
+		c := cloudinit.Card{Name: card.Name, MAC: card.MAC.String(), Address: card.Address, MTU: card.MTU}
+		for _, to := range card.Routes {
+			c.Routes = append(c.Routes, cloudinit.Route{To: to.To.String(), Via: to.Via.String()})
+		}
+		m.Cards = append(m.Cards, c)
+	}
 	if n.DHCP() { // DHCP also supplies the gateway
 		m.Gateway = netip.Addr{}
 	}

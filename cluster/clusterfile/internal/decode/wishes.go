@@ -27,12 +27,15 @@ const (
 
 // wishes are in order: the first that fits answers.
 var wishes = []wish{
-	{in: "node", keys: "networks nics interfaces networkinterfaces extranetworks additionalnetworks secondnetwork storagenetwork net1 networkdevices",
-		why:     "a node has one network card, that of network",
-		instead: "reach the other network through the gateway, or add the card by hand: qm set VMID -net1 virtio,bridge=vmbr1, and a file in /etc/netplan on the node; " + alone},
-	{in: "network", keys: "networks nics interfaces additional extra second secondary storage bond bonds routes staticroutes",
-		why:     "a node has one network card with one route, to the gateway",
-		instead: "let the gateway route to other networks; bonds and further bridges belong to the host, and bridge: names one of its bridges"},
+	{in: "node", keys: "nics interfaces networkinterfaces extranetworks additionalnetworks secondnetwork storagenetwork net1 networkdevices",
+		why:     "further network cards are called networks",
+		instead: "write networks: {storage: {bridge: vmbr1, prefix: 10.10.0.0/24, address: 10.10.0.21}}"},
+	{in: "network", keys: "networks nics interfaces additional extra second secondary storage",
+		why:     "this is the first card, which Kubernetes uses",
+		instead: "write further cards beside network: in defaults, a pool or a node, networks: {storage: {bridge: vmbr1, prefix: 10.10.0.0/24}}"},
+	{in: "network", keys: "bond bonds routes staticroutes",
+		why:     "the first card has one route, to the gateway",
+		instead: "let the gateway route to other networks, or write routes: below a card of networks:; bonds and further bridges belong to the host, and bridge: names one of its bridges"},
 	{in: "network", keys: "ipv6 ipv4 prefix6 prefixes gateway6 gateways address6 dualstack ip6 cidr6",
 		why:     "a node has one address: dual-stack is not supported",
 		instead: "write one prefix and one gateway, all IPv4 or all IPv6"},
