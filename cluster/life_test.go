@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -298,7 +299,7 @@ func lodger(name, node string, gpus int64) *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{corev1.LabelHostname: node}, Tolerations: nvidia.Tolerations(),
+					NodeSelector: map[string]string{corev1.LabelHostname: node}, Tolerations: check.Tolerations(),
 					Containers: []corev1.Container{{Name: "main", Image: "registry.example/notebook", Resources: corev1.ResourceRequirements{
 						Limits: corev1.ResourceList{nvidia.Resource: *resource.NewQuantity(gpus, resource.DecimalSI)},
 					}}},
@@ -321,7 +322,7 @@ func (w *world) running(t testing.TB, d *appsv1.Deployment) string {
 	t.Helper()
 	client := w.api(t)
 	for range 60 {
-		holders, err := client.WhoHolds(t.Context(), string(nvidia.Resource), d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname])
+		holders, err := client.WhoHolds(t.Context(), nvidia.Resource, d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname])
 		require.NoError(t, err)
 		if len(holders) == 1 && holders[0].Phase == string(corev1.PodRunning) {
 			return holders[0].Pod

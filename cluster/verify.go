@@ -6,14 +6,13 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/verification"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
 )
 
 // GPUResult is the result for one GPU of one node.
 type GPUResult struct {
 	Node string `json:"node"`
-	nvidia.VerifyResult
+	check.VerifyResult
 	// Note says what the result does not prove: if GPUs are shared, a pod gets one share, and the
 	// node's other GPUs are not tested.
 	Note string `json:"note,omitempty"`

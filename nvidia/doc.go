@@ -1,4 +1,4 @@
-// Package nvidia handles NVIDIA's drivers on a node and its GPUs in a cluster.
+// Package nvidia handles NVIDIA's drivers on a node, and knows its cards.
 //
 // It follows a GPU from the slot to the workload:
 //
@@ -16,19 +16,15 @@
 //     for it.
 //   - [InstallDriver] and [InstallToolkit] install it and hold its packages, so that neither
 //     the driver nor its kernel is upgraded by itself.
-//   - [DevicePlugin] makes GPUs allocatable in Kubernetes.
-//   - [VerifyObjects] returns a Job that computes on every GPU of a node, and [ParseVerify]
-//     reads its result.
 //
-// Names that other packages need (the resource, the label, the taint, the runtime class) are
-// declared here once: [Resource], [LabelPresent], [Taint], [Tolerations], [RuntimeClass]. Pods
-// that run on nodes with GPUs get their tolerations from here, including those for a cluster's
-// further taints.
+// In Kubernetes, [github.com/cps-gpu/homelab/kube/addon.DevicePlugin] makes GPUs allocatable, and
+// [github.com/cps-gpu/homelab/nvidia/check.VerifyObjects] is a Job that computes on every GPU of a
+// node. Names that they and others need (the resource, the label, the taint, the runtime class) are
+// declared here once: [Resource], [LabelPresent], [TaintKey], [RuntimeClass].
 //
 // The table of GPUs is embedded. A GPU that is newer than the table gets the default driver,
 // always with a warning.
 //
-// This package makes no API calls to Kubernetes and runs no virtual machines. It returns
-// objects, and runs commands through a [github.com/cps-gpu/homelab/remote.Runner], however
-// that reaches the machine.
+// This package knows no types of Kubernetes and runs no virtual machines. It runs commands through
+// a [github.com/cps-gpu/homelab/remote.Runner], however that reaches the machine.
 package nvidia

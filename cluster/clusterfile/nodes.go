@@ -266,8 +266,7 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 		n.Network.Queues = min(n.Cores, 64)
 	}
 	if n.Taints == nil && n.GPUs.Count > 0 && n.Role == spec.Agent {
-		t := nvidia.Taint()
-		n.Taints = []spec.Taint{{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}}
+		n.Taints = []spec.Taint{{Key: nvidia.TaintKey, Value: nvidia.TaintValue, Effect: "NoSchedule"}}
 	}
 	if own != nil {
 		r.PutAt(n, own)

@@ -112,7 +112,7 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 func foreign(want spec.Node, have kube.Node) []string {
 	for _, t := range have.Taints {
 		ours := slices.ContainsFunc(want.Taints, func(w spec.Taint) bool { return w.Key == t.Key })
-		if !ours && !strings.Contains(t.Key, ".kubernetes.io/") && !strings.HasPrefix(t.Key, string(nvidia.Resource)) {
+		if !ours && !strings.Contains(t.Key, ".kubernetes.io/") && !strings.HasPrefix(t.Key, nvidia.Resource) {
 			return []string{t.String()}
 		}
 	}

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/nvidia/check"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/cps-gpu/homelab/nvidia"
 )
 
 //go:embed *.py
@@ -74,16 +73,16 @@ func (k Kind) program() string {
 
 // Options say where and how to measure.
 type Options struct {
-	Verify nvidia.VerifyOptions // its Timeout is the time limit of the Job
-	Image  string               // with PyTorch or TensorFlow; empty: [Image]
-	Burn   time.Duration        // of [Burn]
+	Verify check.VerifyOptions // its Timeout is the time limit of the Job
+	Image  string              // with PyTorch or TensorFlow; empty: [Image]
+	Burn   time.Duration       // of [Burn]
 	// First, World and Rank are for [Across]: the number of the node's first GPU among all, how
 	// many there are, and the number of the node. The pod of node 0 is the meeting point.
 	First, World, Rank int
 }
 
 // Name is the name of a Job.
-func Name(node string, k Kind, run string) string { return nvidia.VerifyName(string(k)+"-"+node, run) }
+func Name(node string, k Kind, run string) string { return check.VerifyName(string(k)+"-"+node, run) }
 
 // Job returns the Job of a measurement on some GPUs of a node, after the ConfigMap with the
 // programs. When it ends, its container's termination message is for [Parse].
@@ -91,7 +90,7 @@ func Job(node string, gpus int, k Kind, o Options) []runtime.Object {
 	if o.Verify.Image = o.Image; o.Image == "" {
 		o.Verify.Image = Image
 	}
-	j := nvidia.VerifyObjects(node, gpus, o.Verify)[1].(*batchv1.Job)
+	j := check.VerifyObjects(node, gpus, o.Verify)[1].(*batchv1.Job)
 	j.Name, j.Labels = Name(node, k, o.Verify.RunID), labels(o.Verify.RunID)
 	j.Spec.Template.Labels = labels(o.Verify.RunID)
 	pod := &j.Spec.Template.Spec

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
 )
 
 func card(i int) string {
@@ -141,7 +142,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestJob(t *testing.T) {
-	o := Options{Verify: nvidia.VerifyOptions{RunID: "r1", Timeout: time.Hour}, Image: "registry.lan/pytorch:1", Burn: 90 * time.Second, First: 2, World: 4, Rank: 1}
+	o := Options{Verify: check.VerifyOptions{RunID: "r1", Timeout: time.Hour}, Image: "registry.lan/pytorch:1", Burn: 90 * time.Second, First: 2, World: 4, Rank: 1}
 	objects := Job("gpu1", 2, Burn, o)
 	require.Len(t, objects, 2)
 	j := objects[1].(*batchv1.Job)

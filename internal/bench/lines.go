@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
 )
 
 // Line is what a program says about a GPU, a pair of GPUs, or all of them.
@@ -64,13 +64,13 @@ func (l Line) valid() bool {
 
 // Results are the GPUs of the lines as the verification of package nvidia has them: one passed if
 // all its numbers are right.
-func Results(lines []Line) []nvidia.VerifyResult {
-	var out []nvidia.VerifyResult
+func Results(lines []Line) []check.VerifyResult {
+	var out []check.VerifyResult
 	for _, l := range lines {
 		if l.UUID == "" || l.GPU == nil {
 			continue
 		}
-		r := nvidia.VerifyResult{UUID: l.UUID, Index: *l.GPU, Name: l.Model, Driver: l.Driver, Memory: l.Memory << 20}
+		r := check.VerifyResult{UUID: l.UUID, Index: *l.GPU, Name: l.Model, Driver: l.Driver, Memory: l.Memory << 20}
 		r.Detail = l.wrong()
 		r.Passed = r.Detail == ""
 		out = append(out, r)

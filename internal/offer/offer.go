@@ -19,7 +19,7 @@ type GPUs struct {
 
 // Of returns what a node offers, as its device plugin registers it.
 func Of(n spec.Node) GPUs {
-	const gpu = string(nvidia.Resource)
+	const gpu = nvidia.Resource
 	count := n.GPUs.Count
 	if n.GPUs.Sharing.Shared() {
 		count *= max(1, n.GPUs.Sharing.Replicas)
@@ -61,7 +61,7 @@ func All(nodes []spec.Node, stack string) map[string]int {
 func Quota(queues ...spec.Queue) map[string]int {
 	out := map[string]int{}
 	for _, q := range queues {
-		out[string(nvidia.Resource)] += q.GPUs
+		out[nvidia.Resource] += q.GPUs
 		for profile, n := range q.MIG {
 			out[nvidia.MIGResource(profile)] += n
 		}
@@ -144,6 +144,6 @@ func (g GPUs) String() string {
 // Divided are the resources of instances that have names of their own.
 func (g GPUs) Divided() map[string]int {
 	out := maps.Clone(g.Resources)
-	delete(out, string(nvidia.Resource))
+	delete(out, nvidia.Resource)
 	return out
 }

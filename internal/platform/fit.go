@@ -103,7 +103,7 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 		}
 	}
 	out := jupyterhub.Allocatable(jupyterhub.Capacity{
-		Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: offers.Resources[string(nvidia.Resource)],
+		Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: offers.Resources[nvidia.Resource],
 	}, less)
 	out.Resources = offers.Divided()
 	return out
@@ -122,7 +122,7 @@ const (
 func Wants(p spec.HubProfile) map[string]int {
 	out := map[string]int{}
 	if p.GPUs > 0 {
-		out[string(nvidia.Resource)] = p.GPUs
+		out[nvidia.Resource] = p.GPUs
 	}
 	if p.MIG != "" {
 		out[nvidia.MIGResource(p.MIG)] = 1

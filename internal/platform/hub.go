@@ -317,7 +317,7 @@ func hubPools(s *spec.Spec) []jupyterhub.Pool {
 		}
 		offers := offer.Of(n)
 		out[i].Nodes = append(out[i].Nodes, jupyterhub.Node{
-			Name: n.Name, CPU: float64(n.Cores), Memory: toBytes(n.Memory), GPUs: offers.Resources[string(nvidia.Resource)], Resources: offers.Divided(),
+			Name: n.Name, CPU: float64(n.Cores), Memory: toBytes(n.Memory), GPUs: offers.Resources[nvidia.Resource], Resources: offers.Divided(),
 		})
 	}
 	return out

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
@@ -99,7 +100,7 @@ func (w *site) trains(t *testing.T) {
 	_, err = client.Apply(t.Context(), &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: "llm-0", Namespace: "default"},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{corev1.LabelHostname: "wk1"}, Tolerations: nvidia.Tolerations(),
+			NodeSelector: map[string]string{corev1.LabelHostname: "wk1"}, Tolerations: check.Tolerations(),
 			Containers: []corev1.Container{{Name: "main", Image: "registry.example/train", Resources: corev1.ResourceRequirements{
 				Limits: corev1.ResourceList{nvidia.Resource: *resource.NewQuantity(2, resource.DecimalSI)},
 			}}},

@@ -88,13 +88,11 @@ func (o GPUOperator) configs() (all values, strategy string, err error) {
 	}
 	all, strategy = values{}, "none"
 	for _, sharing := range sharings {
-		p := nvidia.PluginOptions{}
-		switch sharing.Strategy {
-		case spec.SharingTimeSlicing:
-			p.Sharing, p.Replicas = nvidia.TimeSlicing, sharing.Replicas
-		case spec.SharingMPS:
-			p.Sharing, p.Replicas = nvidia.MPS, sharing.Replicas
-		case spec.SharingMIG:
+		p := PluginOptions{}
+		switch {
+		case sharing.Shared():
+			p.Sharing, p.Replicas = sharing.Strategy, sharing.Replicas
+		case sharing.Strategy == spec.SharingMIG:
 			p.MIG = nvidia.MIGMixed
 			strategy = string(nvidia.MIGMixed)
 		}

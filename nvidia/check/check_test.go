@@ -76,7 +76,7 @@ func TestParseKept(t *testing.T) {
 // The Job that must be refused asks for one more than there are, and the one that holds a GPU for
 // as many as it was told.
 func TestJobs(t *testing.T) {
-	o := nvidia.VerifyOptions{RunID: "r1"}
+	o := check.VerifyOptions{RunID: "r1"}
 	for asks, objects := range map[int64][]int{3: {2}} {
 		j := check.Refused("gpu1", objects[0], o)[1].(*batchv1.Job)
 		limit := j.Spec.Template.Spec.Containers[0].Resources.Limits[nvidia.Resource]

@@ -26,7 +26,7 @@ const KeepTime = 20 * time.Second
 // Kept returns a Job that holds one GPU of a node for KeepTime and notices if it loses it.
 // While it runs, the caller has systemd reload its units on the node ("systemctl daemon-reload").
 // Its last words are for [ParseKept].
-func Kept(node string, o nvidia.VerifyOptions) []runtime.Object {
+func Kept(node string, o VerifyOptions) []runtime.Object {
 	objects := job(node, "keep", 1, o)
 	pod := &objects[1].(*batchv1.Job).Spec.Template.Spec
 	pod.Containers[0].Command = []string{"sh", "/check/keep.sh", fmt.Sprint(int(KeepTime / time.Second))}
@@ -35,18 +35,18 @@ func Kept(node string, o nvidia.VerifyOptions) []runtime.Object {
 
 // Refused returns a Job that asks for more GPUs than a node offers. It must stay pending; one that
 // starts proves that the node's limits are not enforced.
-func Refused(node string, offers int, o nvidia.VerifyOptions) []runtime.Object {
+func Refused(node string, offers int, o VerifyOptions) []runtime.Object {
 	objects := job(node, "refuse", offers+1, o)
 	objects[1].(*batchv1.Job).Spec.Template.Spec.Containers[0].Command = []string{"nvidia-smi", "-L"}
 	return objects
 }
 
 // Name returns the name of the Job of a check on a node.
-func Name(node, check, runID string) string { return nvidia.VerifyName(check+"-"+node, runID) }
+func Name(node, check, runID string) string { return VerifyName(check+"-"+node, runID) }
 
 // job is the verification's own Job, under another name and with our scripts.
-func job(node, check string, gpus int, o nvidia.VerifyOptions) []runtime.Object {
-	objects := nvidia.VerifyObjects(node, gpus, o)
+func job(node, check string, gpus int, o VerifyOptions) []runtime.Object {
+	objects := VerifyObjects(node, gpus, o)
 	j := objects[1].(*batchv1.Job)
 	j.Name = Name(node, check, o.RunID)
 	j.Labels = map[string]string{"app.kubernetes.io/name": "gpu-check"}

@@ -36,7 +36,7 @@ func runScript(m *Machine, text string, args ...string) (int, string) {
 }
 
 func TestTheLibrarysScripts(t *testing.T) {
-	install, observe, smi, verify := script(t, "k3s/install.sh"), script(t, "k3s/observe.sh"), script(t, "nvidia/observe.sh"), script(t, "nvidia/verify.sh")
+	install, observe, smi, verify := script(t, "k3s/install.sh"), script(t, "k3s/observe.sh"), script(t, "nvidia/observe.sh"), script(t, "nvidia/check/verify.sh")
 	begin, remove := script(t, "k3s/start.sh"), script(t, "k3s/remove.sh")
 	synctest.Test(t, func(t *testing.T) {
 		m := baked(t, openDriver, func(c *machine.Config) { c.Kubernetes = &fakePlanes{} })

@@ -25,10 +25,10 @@ type Config struct {
 	Spec   *spec.Spec
 	Kube   func(ctx context.Context) (*kube.Client, error)
 	Root   func(node string) remote.Runner // logs in to a node
-	Verify nvidia.VerifyOptions            // of all Jobs, without a Timeout
+	Verify check.VerifyOptions             // of all Jobs, without a Timeout
 	Burn   time.Duration                   // 0: no load
 	// Computed takes what the GPUs of a node said of themselves under load.
-	Computed func(node string, results []nvidia.VerifyResult)
+	Computed func(node string, results []check.VerifyResult)
 }
 
 // Benches are the measurements of one run.
@@ -205,7 +205,7 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 	if node.Cordoned {
 		return 0, []check.Check{skipped(k, n.Name, "drained and gets no pods: run homelab node:uncordon -node="+n.Name+", then verify again")}, nil
 	}
-	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
+	holders, err := client.WhoHolds(ctx, nvidia.Resource, n.Name)
 	if err != nil {
 		return 0, nil, err
 	}

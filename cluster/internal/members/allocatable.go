@@ -76,7 +76,7 @@ func diffOffered(have map[string]int64, want map[string]int) converge.Diff {
 			continue
 		}
 		path := "GPUs"
-		if name != string(nvidia.Resource) {
+		if name != nvidia.Resource {
 			path = name
 		}
 		d = append(d, converge.Field{

@@ -91,7 +91,7 @@ func TestNamesOfSharing(t *testing.T) {
 		assert.Equal(t, want, sharingName(own, node(s)))
 	}
 	mps := pluginOptions(own, node(spec.Sharing{Strategy: spec.SharingMPS, Replicas: 3}))
-	assert.Equal(t, nvidia.MPS, mps.Sharing)
+	assert.Equal(t, spec.SharingMPS, mps.Sharing)
 	assert.Equal(t, nvidia.PluginName+"-mps-3", mps.Name)
 	assert.Empty(t, pluginOptions(own, node(own.NVIDIA.Sharing)).Name)
 	single := pluginOptions(own, node(spec.Sharing{Strategy: spec.SharingMIG, Layouts: layout()}))

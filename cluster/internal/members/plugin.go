@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -52,16 +53,16 @@ func (gs *GPUs) PluginStep() *converge.Resource[converge.Diff] {
 // which nodes share their GPUs, since a plugin reads one configuration. [sharingLabel] selects
 // the nodes of each.
 func PluginObjects(s *spec.Spec) ([]runtime.Object, error) {
-	all := []nvidia.PluginOptions{pluginOptions(s, spec.Node{GPUs: spec.GPURequest{Sharing: undivided(s.NVIDIA.Sharing)}})}
+	all := []addon.PluginOptions{pluginOptions(s, spec.Node{GPUs: spec.GPURequest{Sharing: undivided(s.NVIDIA.Sharing)}})}
 	for _, n := range s.GPUNodes() {
 		o := pluginOptions(s, n)
-		if !slices.ContainsFunc(all, func(other nvidia.PluginOptions) bool { return other.Name == o.Name }) {
+		if !slices.ContainsFunc(all, func(other addon.PluginOptions) bool { return other.Name == o.Name }) {
 			all = append(all, o)
 		}
 	}
 	var out []runtime.Object
 	for i, o := range all {
-		objects, err := nvidia.DevicePlugin(o)
+		objects, err := addon.DevicePlugin(o)
 		if err != nil {
 			return nil, err
 		}
@@ -105,17 +106,14 @@ func undivided(s spec.Sharing) spec.Sharing {
 }
 
 // pluginOptions is how a node offers its GPUs.
-func pluginOptions(s *spec.Spec, n spec.Node) nvidia.PluginOptions {
+func pluginOptions(s *spec.Spec, n spec.Node) addon.PluginOptions {
 	name := sharingName(s, n)
-	o := nvidia.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}, MIG: offer.Of(n).MIG}
+	o := addon.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}, MIG: offer.Of(n).MIG}
 	if name != asCluster {
 		o.Name = nvidia.PluginName + "-" + name
 	}
-	switch n.GPUs.Sharing.Strategy {
-	case spec.SharingTimeSlicing:
-		o.Sharing, o.Replicas = nvidia.TimeSlicing, n.GPUs.Sharing.Replicas
-	case spec.SharingMPS:
-		o.Sharing, o.Replicas = nvidia.MPS, n.GPUs.Sharing.Replicas
+	if s := n.GPUs.Sharing; s.Shared() {
+		o.Sharing, o.Replicas = s.Strategy, s.Replicas
 	}
 	return o
 }

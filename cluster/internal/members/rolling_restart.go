@@ -191,7 +191,7 @@ func (ts *Turns) waitBack(ctx context.Context, was *kube.Node) error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(gpus)) {
 			if have.Count(name) < gpus[name] {
-				return fmt.Sprintf("Ready, with %d of %d %s", have.Count(name), gpus[name], strings.Replace(name, string(nvidia.Resource), "GPUs", 1)), nil
+				return fmt.Sprintf("Ready, with %d of %d %s", have.Count(name), gpus[name], strings.Replace(name, nvidia.Resource, "GPUs", 1)), nil
 			}
 		}
 		return "", client.Uncordon(ctx, n.Name)

@@ -57,8 +57,8 @@ func broken(checks []check.Check) error {
 // offers is how many GPUs, or shares of them, pods can get on a node.
 func offers(n spec.Node) int { return n.GPUs.Count * max(1, n.GPUs.Sharing.Replicas) }
 
-func (v *Verification) jobOptions() nvidia.VerifyOptions {
-	return nvidia.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.Spec), Image: v.Spec.NVIDIA.Images.CUDA}
+func (v *Verification) jobOptions() check.VerifyOptions {
+	return check.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.Spec), Image: v.Spec.NVIDIA.Images.CUDA}
 }
 
 func (v *Verification) refused(n spec.Node) []runtime.Object {
@@ -76,7 +76,7 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 		ID:      id,
 		Observe: func(ctx context.Context) (kube.Job, error) { return v.job(ctx, check.Name(n.Name, "refuse", v.run)) },
 		Diff: func(j kube.Job) converge.Diff {
-			said := strings.Contains(j.Reason, "Insufficient "+string(nvidia.Resource))
+			said := strings.Contains(j.Reason, "Insufficient "+nvidia.Resource)
 			c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Refuse, Verdict: check.Passed, Detail: fmt.Sprintf("%d were asked for, and refused", offers(n)+1)}
 			switch {
 			case j.Phase == kube.JobPending && said:
@@ -205,7 +205,7 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 
 // others says who else holds a GPU of a node; empty: nobody.
 func (v *Verification) others(ctx context.Context, client *kube.Client, n spec.Node) (string, error) {
-	holders, err := client.WhoHolds(ctx, string(nvidia.Resource), n.Name)
+	holders, err := client.WhoHolds(ctx, nvidia.Resource, n.Name)
 	if err != nil {
 		return "", err
 	}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
 )
 
@@ -24,7 +23,7 @@ func (v *Verification) resultParts(n spec.Node) []string {
 	return out
 }
 
-func (v *Verification) keep(part string, results []nvidia.VerifyResult) {
+func (v *Verification) keep(part string, results []check.VerifyResult) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.results[part] = results

@@ -33,7 +33,7 @@ import (
 // Result is the result for one GPU of one node.
 type Result struct {
 	Node string
-	nvidia.VerifyResult
+	check.VerifyResult
 	Note string // what the result does not prove
 }
 
@@ -53,7 +53,7 @@ type Verification struct {
 	parts map[string][]*verifiedPart // by node
 
 	mu      sync.Mutex
-	results map[string][]nvidia.VerifyResult
+	results map[string][]check.VerifyResult
 	checks  map[string][]check.Check // by step
 
 	benches *benches.Benches // nil for Quick
@@ -62,7 +62,7 @@ type Verification struct {
 // New prepares a Job for each node with GPUs, which computes on every one of them, and the checks.
 // Run the graph, then read the Results and Checks.
 func New(c Config) (*converge.Graph, *Verification) {
-	v := &Verification{Config: c, run: runID(), parts: map[string][]*verifiedPart{}, results: map[string][]nvidia.VerifyResult{}, checks: map[string][]check.Check{}}
+	v := &Verification{Config: c, run: runID(), parts: map[string][]*verifiedPart{}, results: map[string][]check.VerifyResult{}, checks: map[string][]check.Check{}}
 	g := c.Members.Graph()
 	var swept *converge.Ref
 	if !c.Quick {
@@ -162,7 +162,7 @@ func lower(s string) string {
 // verified is the state of a node's Job.
 type verified struct {
 	kube.Job
-	results []nvidia.VerifyResult
+	results []check.VerifyResult
 	problem error
 }
 
@@ -193,7 +193,7 @@ func (p *verifiedPart) asks() string {
 		return "one share of a GPU"
 	case offer.Of(p.Node).MIG == nvidia.MIGSingle:
 		return fmt.Sprintf("%d instances of GPUs", p.count)
-	case p.resource != string(nvidia.Resource):
+	case p.resource != nvidia.Resource:
 		return fmt.Sprintf("%d %s", p.count, p.resource)
 	}
 	return fmt.Sprintf("%d GPUs", p.count)
@@ -216,10 +216,10 @@ func note(n spec.Node) string {
 const verifyTime = 12 * time.Minute
 
 func (v *Verification) objects(n *verifiedPart) []runtime.Object {
-	return nvidia.VerifyObjects(n.Name, n.count, v.options(n))
+	return check.VerifyObjects(n.Name, n.count, v.options(n))
 }
 
-func (v *Verification) options(n *verifiedPart) nvidia.VerifyOptions {
+func (v *Verification) options(n *verifiedPart) check.VerifyOptions {
 	o := v.jobOptions()
 	o.Resource = corev1.ResourceName(n.resource)
 	if n.jobs > 1 {
@@ -265,7 +265,7 @@ func (v *Verification) observe(ctx context.Context, n *verifiedPart) (verified, 
 		return s, err
 	}
 	for _, t := range ended {
-		results, problem := nvidia.ParseVerify(t.Message)
+		results, problem := check.ParseVerify(t.Message)
 		s.results, s.problem = append(s.results, results...), errors.Join(s.problem, problem)
 	}
 	if s.Phase == kube.JobFailed && len(ended) == 0 { // its time limit passed before it started

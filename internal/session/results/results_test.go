@@ -18,7 +18,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -33,7 +32,7 @@ func verifiedOf(driver string, memory, scratch float64, more ...check.Check) *Re
 		{Node: "wk-gpu1", GPU: check.WholeNode, Name: check.Scratch, Verdict: check.Passed, Detail: "class scratch: 128 MiB written and read back",
 			Measures: []check.Measure{{Name: "scratch write", Value: scratch, Unit: "MB/s"}}},
 	}
-	one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: nvidia.VerifyResult{UUID: uuid, Name: "NVIDIA A100-PCIE-40GB", Driver: driver, Memory: 40 << 30, Passed: true}}
+	one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: check.VerifyResult{UUID: uuid, Name: "NVIDIA A100-PCIE-40GB", Driver: driver, Memory: 40 << 30, Passed: true}}
 	return New("full", false, []cluster.GPUResult{one}, append(checks, more...))
 }
 
@@ -81,7 +80,7 @@ func TestVerifyInTheLab(t *testing.T) {
 	past := filepath.Join(t.TempDir(), history.File)
 	require.NoError(t, verifiedOf("575.57.08", 1391, 812).Remember(past))
 	for _, lab := range []bool{true, false} {
-		one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: nvidia.VerifyResult{UUID: uuid, Driver: "580.95.05", Passed: true}}
+		one := cluster.GPUResult{Node: "wk-gpu1", VerifyResult: check.VerifyResult{UUID: uuid, Driver: "580.95.05", Passed: true}}
 		v := New("full", lab, []cluster.GPUResult{one}, []check.Check{{Node: "wk-gpu1", GPU: check.WholeNode, Name: check.Xid, Verdict: check.Passed}})
 		require.NoError(t, v.Remember(past))
 		var data bytes.Buffer

@@ -24,7 +24,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
@@ -165,7 +167,7 @@ func (u *user) marks(t *testing.T) {
 }
 
 func (u *user) plugin(t *testing.T) {
-	objs, err := nvidia.DevicePlugin(nvidia.PluginOptions{})
+	objs, err := addon.DevicePlugin(addon.PluginOptions{})
 	require.NoError(t, err)
 	u.apply(t, objs...)
 	set := objs[2].(*appsv1.DaemonSet)
@@ -175,7 +177,7 @@ func (u *user) plugin(t *testing.T) {
 		if err != nil || !ok {
 			return fmt.Errorf("%s: %w", why, err)
 		}
-		return is("GPUs", 2, node.Count(string(nvidia.Resource)))
+		return is("GPUs", 2, node.Count(nvidia.Resource))
 	})
 	u.unchanged(t, objs...)
 	set.Spec.Template.Spec.Containers[0].Image += "-1"
@@ -194,7 +196,7 @@ func gpuJob(name, gpus string) *batchv1.Job {
 	j.Spec.BackoffLimit = &none
 	j.Spec.Template.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
-		Tolerations:   nvidia.Tolerations(),
+		Tolerations:   check.Tolerations(),
 		Containers:    []corev1.Container{{Name: "main", Image: "x", Args: []string{"x"}, Resources: corev1.ResourceRequirements{Limits: quantity(nvidia.Resource, gpus)}}},
 	}
 	return j
@@ -240,7 +242,7 @@ func (u *user) drains(t *testing.T) {
 		}
 		return err
 	})
-	holders, err := u.WhoHolds(t.Context(), string(nvidia.Resource), "")
+	holders, err := u.WhoHolds(t.Context(), nvidia.Resource, "")
 	require.NoError(t, err)
 	require.Len(t, holders, 1)
 	assert.Regexp(t, `^lab/web-\S+ holds 1 on wk1$`, holders[0].String())

@@ -14,7 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
@@ -24,16 +26,16 @@ import (
 // and what it may not.
 func shared() []sharedCase {
 	return []sharedCase{
-		{name: "slices", options: nvidia.PluginOptions{Sharing: nvidia.TimeSlicing, Replicas: 4}, offers: "nvidia.com/gpu=4",
+		{name: "slices", options: addon.PluginOptions{Sharing: spec.SharingTimeSlicing, Replicas: 4}, offers: "nvidia.com/gpu=4",
 			fits: "nvidia.com/gpu=1", tooMuch: "nvidia.com/gpu=5", answer: "Insufficient nvidia.com/gpu",
 			// Two shares may be of one GPU: the plugin refuses what the scheduler allows.
 			refused: "nvidia.com/gpu=2", words: "Requested: 2, Available: 1"},
-		{name: "mps", options: nvidia.PluginOptions{Sharing: nvidia.MPS, Replicas: 3}, offers: "nvidia.com/gpu=3",
+		{name: "mps", options: addon.PluginOptions{Sharing: spec.SharingMPS, Replicas: 3}, offers: "nvidia.com/gpu=3",
 			fits: "nvidia.com/gpu=1", tooMuch: "nvidia.com/gpu=4", answer: "Insufficient nvidia.com/gpu",
 			refused: "nvidia.com/gpu=2", words: "Requested: 2, Available: 1"},
-		{name: "alike", options: nvidia.PluginOptions{MIG: nvidia.MIGSingle}, profiles: []string{"3g.20gb", "3g.20gb"}, offers: "nvidia.com/gpu=2",
+		{name: "alike", options: addon.PluginOptions{MIG: nvidia.MIGSingle}, profiles: []string{"3g.20gb", "3g.20gb"}, offers: "nvidia.com/gpu=2",
 			fits: "nvidia.com/gpu=1", tooMuch: "nvidia.com/gpu=3", answer: "Insufficient nvidia.com/gpu"},
-		{name: "mixed", options: nvidia.PluginOptions{MIG: nvidia.MIGMixed}, profiles: []string{"3g.20gb", "1g.5gb", "1g.5gb", "1g.5gb+me"},
+		{name: "mixed", options: addon.PluginOptions{MIG: nvidia.MIGMixed}, profiles: []string{"3g.20gb", "1g.5gb", "1g.5gb", "1g.5gb+me"},
 			offers: "nvidia.com/mig-1g.5gb=2 nvidia.com/mig-1g.5gb.me=1 nvidia.com/mig-3g.20gb=1",
 			fits:   "nvidia.com/mig-1g.5gb=2", tooMuch: "nvidia.com/mig-3g.20gb=2", answer: "Insufficient nvidia.com/mig-3g.20gb"},
 	}
@@ -41,7 +43,7 @@ func shared() []sharedCase {
 
 type sharedCase struct {
 	name                          string
-	options                       nvidia.PluginOptions
+	options                       addon.PluginOptions
 	profiles                      []string // of the instances of the GPU
 	offers, fits, tooMuch, answer string
 	refused, words                string
@@ -63,7 +65,7 @@ func (x sharedCase) plugin(t *testing.T) []byte {
 	t.Helper()
 	o := x.options
 	o.Name, o.Nodes = nvidia.PluginName+"-"+x.name, map[string]string{"sharing": x.name}
-	objects, err := nvidia.DevicePlugin(o)
+	objects, err := addon.DevicePlugin(o)
 	require.NoError(t, err)
 	var out bytes.Buffer
 	for _, object := range objects {

@@ -1,7 +1,9 @@
-package nvidia
+package check
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // verifyImage holds NVIDIA's vectorAdd sample, a shell, and CUDA's libraries.
@@ -20,11 +24,11 @@ const verifyImage = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu2
 
 // VerifyOptions configure where and how GPUs are verified.
 type VerifyOptions struct {
-	Namespace string         // empty means PluginName
+	Namespace string         // empty means nvidia.PluginName
 	Image     string         // empty means VerifyImage
 	Taints    []corev1.Taint // further taints on nodes with GPUs
 	RunID     string         // distinguishes this run's Jobs from earlier ones; lower-case letters and digits
-	// Resource is what is verified, if that is not Resource but the instances of one MIG profile.
+	// Resource is what is verified, if that is not nvidia.Resource but the instances of one MIG profile.
 	Resource corev1.ResourceName
 	Timeout  time.Duration // for one node, with pulling the image; 0 means ten minutes
 }
@@ -41,7 +45,7 @@ const (
 
 // JobName returns the name of the Job for a node.
 func (o VerifyOptions) JobName(node string) string {
-	if o.Resource == "" || o.Resource == Resource {
+	if o.Resource == "" || o.Resource == nvidia.Resource {
 		return VerifyName(node, o.RunID)
 	}
 	_, what, _ := strings.Cut(string(o.Resource), "/")
@@ -57,7 +61,8 @@ func VerifyName(node, runID string) string {
 	}
 	const most = 50 // a pod's name is the Job's, a dash and five characters, and must fit a label
 	if len(name) > most {
-		name = strings.TrimRight(name[:most-13], "-") + "-" + digest(name)
+		sum := sha256.Sum256([]byte(name))
+		name = strings.TrimRight(name[:most-13], "-") + "-" + hex.EncodeToString(sum[:6])
 	}
 	return name
 }
@@ -68,7 +73,7 @@ func VerifyName(node, runID string) string {
 // When the Job ends, its container's termination message is for [ParseVerify].
 func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 	if o.Namespace == "" {
-		o.Namespace = PluginName
+		o.Namespace = nvidia.PluginName
 	}
 	if o.Image == "" {
 		o.Image = verifyImage
@@ -98,10 +103,10 @@ func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 func verifyJob(node string, gpus int, meta metav1.ObjectMeta, o VerifyOptions) batchv1.JobSpec {
 	var retries, ttl int32 = 0, 3600 // seconds: long enough to inspect a failure
 	deadline := int64(o.Timeout / time.Second)
-	class, no := RuntimeClass, false
+	class, no := nvidia.RuntimeClass, false
 	asks := o.Resource
 	if asks == "" {
-		asks = Resource
+		asks = nvidia.Resource
 	}
 	return batchv1.JobSpec{
 		BackoffLimit:            &retries,
@@ -163,7 +168,10 @@ const (
 func ParseVerify(message string) ([]VerifyResult, error) {
 	var results []VerifyResult
 	var errs []error
-	for _, line := range lines(message) {
+	for line := range strings.Lines(message) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
 		text, ok := strings.CutPrefix(line, "error|")
 		if ok {
 			errs = append(errs, fmt.Errorf("GPU verification: %s", text))
@@ -191,9 +199,10 @@ func parseVerdict(line string) (VerifyResult, error) {
 	if err != nil || index < 0 {
 		return VerifyResult{}, fmt.Errorf("GPU verification: %q is not a result: index %q", line, col[verifyIndex])
 	}
+	mib, _ := strconv.ParseUint(strings.TrimSpace(col[verifyMemory]), 10, 31) // an instance may not read it
 	return VerifyResult{
 		UUID: col[verifyUUID], Index: index, Name: col[verifyName], Driver: col[verifyDriver],
-		Memory: memory(col[verifyMemory] + " MiB"),
+		Memory: int64(mib) << 20,
 		Passed: col[verifyVerdict] == "PASSED", Detail: col[verifyDetail],
 	}, nil
 }

@@ -1,6 +1,8 @@
-package nvidia
+package addon
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 
@@ -10,61 +12,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/check"
 )
 
 // pluginImage is NVIDIA's device plugin.
 const pluginImage = "nvcr.io/nvidia/k8s-device-plugin:v0.20.1"
 
-// PluginName is the name of the plugin's namespace, DaemonSet and ConfigMap.
-const PluginName = "nvidia-device-plugin"
-
-// SharingMode says how several containers use one GPU.
-type SharingMode string
-
-// The modes. MPS is experimental in the plugin, and does not work with MIG.
-const (
-	Exclusive   SharingMode = ""
-	TimeSlicing SharingMode = "time-slicing"
-	MPS         SharingMode = "mps"
-)
-
-// MIGStrategy says how instances of divided GPUs are offered.
-type MIGStrategy string
-
-// The strategies.
-const (
-	MIGNone   MIGStrategy = "none"   // whole GPUs only
-	MIGSingle MIGStrategy = "single" // every GPU of a node divided alike; instances are called nvidia.com/gpu
-	MIGMixed  MIGStrategy = "mixed"  // instances are called by their profile, e.g. nvidia.com/mig-1g.5gb
-)
-
 // PluginOptions configure how GPUs are offered to containers.
 type PluginOptions struct {
-	Name      string            // of the DaemonSet and ConfigMap; empty means PluginName
-	Namespace string            // empty means PluginName
-	Image     string            // empty means PluginImage
-	Nodes     map[string]string // only nodes that also have these labels, besides [LabelPresent]; empty means all
-	Taints    []corev1.Taint    // further taints on nodes with GPUs
-	Sharing   SharingMode
-	Replicas  int         // how often a shared GPU is offered; 2 or more
-	MIG       MIGStrategy // empty means none
+	Name      string             // of the DaemonSet and ConfigMap; empty means nvidia.PluginName
+	Namespace string             // empty means nvidia.PluginName
+	Image     string             // empty means PluginImage
+	Nodes     map[string]string  // only nodes that also have these labels, besides [nvidia.LabelPresent]; empty means all
+	Taints    []corev1.Taint     // further taints on nodes with GPUs
+	Sharing   string             // spec.SharingTimeSlicing or spec.SharingMPS; empty: pods have whole GPUs
+	Replicas  int                // how often a shared GPU is offered; 2 or more
+	MIG       nvidia.MIGStrategy // empty means none
 }
 
 // DevicePlugin returns the objects that make GPUs allocatable: a namespace, the configuration,
-// and a DaemonSet on every node with [LabelPresent]; with MPS also its control daemon. K3s
+// and a DaemonSet on every node with [nvidia.LabelPresent]; with MPS also its control daemon. K3s
 // creates the runtime class.
 func DevicePlugin(o PluginOptions) ([]runtime.Object, error) {
 	if o.Name == "" {
-		o.Name = PluginName
+		o.Name = nvidia.PluginName
 	}
 	if o.Namespace == "" {
-		o.Namespace = PluginName
+		o.Namespace = nvidia.PluginName
 	}
 	if o.Image == "" {
 		o.Image = pluginImage
 	}
 	if o.MIG == "" {
-		o.MIG = MIGNone
+		o.MIG = nvidia.MIGNone
 	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("NVIDIA device plugin: %w", err)
@@ -74,7 +57,7 @@ func DevicePlugin(o PluginOptions) ([]runtime.Object, error) {
 		return nil, fmt.Errorf("NVIDIA device plugin: %w", err)
 	}
 	objects := []runtime.Object{o.namespace(), config, o.plugin(config.Data[configKey])}
-	if o.Sharing == MPS {
+	if o.Sharing == spec.SharingMPS {
 		objects = append(objects, o.control(config.Data[configKey]))
 	}
 	return objects, nil
@@ -82,24 +65,24 @@ func DevicePlugin(o PluginOptions) ([]runtime.Object, error) {
 
 func (o PluginOptions) check() error {
 	switch o.MIG {
-	case MIGNone, MIGSingle, MIGMixed:
+	case nvidia.MIGNone, nvidia.MIGSingle, nvidia.MIGMixed:
 	default:
-		return fmt.Errorf("MIG strategy %q: want %s, %s or %s", o.MIG, MIGNone, MIGSingle, MIGMixed)
+		return fmt.Errorf("MIG strategy %q: want %s, %s or %s", o.MIG, nvidia.MIGNone, nvidia.MIGSingle, nvidia.MIGMixed)
 	}
 	switch o.Sharing {
-	case Exclusive:
+	case "":
 		if o.Replicas > 1 {
-			return fmt.Errorf("%d replicas of a GPU that is not shared: choose %s or %s", o.Replicas, TimeSlicing, MPS)
+			return fmt.Errorf("%d replicas of a GPU that is not shared: choose %s or %s", o.Replicas, spec.SharingTimeSlicing, spec.SharingMPS)
 		}
 		return nil
-	case TimeSlicing, MPS:
+	case spec.SharingTimeSlicing, spec.SharingMPS:
 	default:
-		return fmt.Errorf("sharing %q: want %s or %s, or nothing", o.Sharing, TimeSlicing, MPS)
+		return fmt.Errorf("sharing %q: want %s or %s, or nothing", o.Sharing, spec.SharingTimeSlicing, spec.SharingMPS)
 	}
 	if o.Replicas < 2 {
 		return fmt.Errorf("%s with %d replicas shares nothing: want 2 or more", o.Sharing, o.Replicas)
 	}
-	if o.Sharing == MPS && o.MIG != MIGNone {
+	if o.Sharing == spec.SharingMPS && o.MIG != nvidia.MIGNone {
 		return fmt.Errorf("MPS does not work on instances of divided GPUs: choose one of the two")
 	}
 	return nil
@@ -115,8 +98,8 @@ const (
 type pluginConfig struct {
 	Version string `yaml:"version"`
 	Flags   struct {
-		MIGStrategy     MIGStrategy `yaml:"migStrategy"`
-		FailOnInitError bool        `yaml:"failOnInitError"`
+		MIGStrategy     nvidia.MIGStrategy `yaml:"migStrategy"`
+		FailOnInitError bool               `yaml:"failOnInitError"`
 	} `yaml:"flags"`
 	Sharing *pluginSharing `yaml:"sharing,omitempty"`
 }
@@ -140,7 +123,7 @@ type replicaResource struct {
 // Config returns the plugin's configuration, for a plugin that somebody else deploys.
 func (o PluginOptions) Config() (string, error) {
 	if o.MIG == "" {
-		o.MIG = MIGNone
+		o.MIG = nvidia.MIGNone
 	}
 	if err := o.check(); err != nil {
 		return "", fmt.Errorf("NVIDIA device plugin: %w", err)
@@ -155,12 +138,12 @@ func (o PluginOptions) Config() (string, error) {
 func (o PluginOptions) config() (*corev1.ConfigMap, error) {
 	c := pluginConfig{Version: "v1"}
 	c.Flags.MIGStrategy = o.MIG
-	shared := &replicated{Resources: []replicaResource{{Name: string(Resource), Replicas: o.Replicas}}}
+	shared := &replicated{Resources: []replicaResource{{Name: nvidia.Resource, Replicas: o.Replicas}}}
 	switch o.Sharing {
-	case TimeSlicing:
+	case spec.SharingTimeSlicing:
 		shared.FailRequestsGreaterThanOne = true
 		c.Sharing = &pluginSharing{TimeSlicing: shared}
-	case MPS: // which refuses such requests anyway
+	case spec.SharingMPS: // which refuses such requests anyway
 		c.Sharing = &pluginSharing{MPS: shared}
 	}
 	b, err := yaml.Marshal(c)
@@ -200,7 +183,7 @@ func (o PluginOptions) plugin(config string) *appsv1.DaemonSet {
 		},
 	}
 	volumes := []corev1.Volume{folder("device-plugins", "/var/lib/kubelet/device-plugins", corev1.HostPathDirectory), o.configVolume()}
-	if o.Sharing == MPS {
+	if o.Sharing == spec.SharingMPS {
 		container.VolumeMounts = append(container.VolumeMounts, mpsMounts()...)
 		volumes = append(volumes, mpsVolumes()...)
 	}
@@ -208,7 +191,7 @@ func (o PluginOptions) plugin(config string) *appsv1.DaemonSet {
 }
 
 func (o PluginOptions) pluginSecurity() *corev1.SecurityContext {
-	if o.MIG != MIGNone { // the plugin reads the instances' capabilities
+	if o.MIG != nvidia.MIGNone { // the plugin reads the instances' capabilities
 		return &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
 	}
 	no := false
@@ -221,24 +204,25 @@ func (o PluginOptions) env() []corev1.EnvVar {
 		{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"},
 		{Name: "NVIDIA_DRIVER_CAPABILITIES", Value: "compute,utility"},
 	}
-	if o.MIG != MIGNone {
+	if o.MIG != nvidia.MIGNone {
 		env = append(env, corev1.EnvVar{Name: "NVIDIA_MIG_MONITOR_DEVICES", Value: "all"})
 	}
-	if o.Sharing == MPS {
+	if o.Sharing == spec.SharingMPS {
 		env = append(env, corev1.EnvVar{Name: "MPS_ROOT", Value: mpsRoot})
 	}
 	return env
 }
 
-// daemonSet runs spec on every node with a GPU.
-func (o PluginOptions) daemonSet(name, config string, spec corev1.PodSpec) *appsv1.DaemonSet {
-	class := RuntimeClass
-	spec.RuntimeClassName = &class
-	spec.PriorityClassName = "system-node-critical"
-	spec.NodeSelector = Labels()
-	maps.Copy(spec.NodeSelector, o.Nodes)
-	spec.Tolerations = append([]corev1.Toleration{{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}}, Tolerations(o.Taints...)...)
+// daemonSet runs a pod on every node with a GPU.
+func (o PluginOptions) daemonSet(name, config string, pod corev1.PodSpec) *appsv1.DaemonSet {
+	class := nvidia.RuntimeClass
+	pod.RuntimeClassName = &class
+	pod.PriorityClassName = "system-node-critical"
+	pod.NodeSelector = nvidia.Labels()
+	maps.Copy(pod.NodeSelector, o.Nodes)
+	pod.Tolerations = append([]corev1.Toleration{{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}}, check.Tolerations(o.Taints...)...)
 	labels := map[string]string{"app.kubernetes.io/name": name}
+	sum := sha256.Sum256([]byte(config))
 	all := intstr.FromString("100%") // the pods do not stand in for each other
 	return &appsv1.DaemonSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
@@ -247,8 +231,8 @@ func (o PluginOptions) daemonSet(name, config string, spec corev1.PodSpec) *apps
 			Selector:       &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &all}},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{configDigest: digest(config)}},
-				Spec:       spec,
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{configDigest: hex.EncodeToString(sum[:6])}},
+				Spec:       pod,
 			},
 		},
 	}

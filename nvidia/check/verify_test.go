@@ -1,7 +1,8 @@
-package nvidia
+package check
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,12 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden file")
 
 const twoGPUs = `cat <<'END'
 0, GPU-5b1c3a52-7d3c-4b0e-9c55-1f2e3d4c5b6a, NVIDIA A100-PCIE-40GB, 580.173.02, 40960
@@ -124,7 +129,18 @@ func TestVerifyMessageFits(t *testing.T) {
 
 func TestVerifyObjects(t *testing.T) {
 	objects := VerifyObjects("wk-gpu1", 2, VerifyOptions{RunID: "r1", Timeout: 5 * time.Minute, Taints: []corev1.Taint{{Key: "pool", Effect: corev1.TaintEffectNoSchedule}}})
-	golden(t, "verify.yaml", objects)
+	var got []byte
+	for _, o := range objects {
+		b, err := yaml.Marshal(o)
+		require.NoError(t, err)
+		got = append(append(got, "---\n"...), b...)
+	}
+	if *update {
+		require.NoError(t, os.WriteFile("testdata/verify.yaml", got, 0o644))
+	}
+	want, err := os.ReadFile("testdata/verify.yaml")
+	require.NoError(t, err, "run the test with -update")
+	assert.Equal(t, string(want), string(got))
 }
 
 func TestVerifyName(t *testing.T) {
@@ -197,5 +213,21 @@ func TestVerifyTakesTenMinutes(t *testing.T) {
 	job := VerifyObjects("n", 1, VerifyOptions{})[1].(*batchv1.Job)
 	require.EqualValues(t, 600, *job.Spec.ActiveDeadlineSeconds)
 	require.Equal(t, verifyImage, job.Spec.Template.Spec.Containers[0].Image)
-	require.Equal(t, PluginName, job.Namespace)
+	require.Equal(t, nvidia.PluginName, job.Namespace)
+}
+
+// Every taint but our own, which is tolerated anyway, has its toleration.
+func TestTolerationsOfEachTaint(t *testing.T) {
+	gpus := corev1.Taint{Key: nvidia.TaintKey, Value: nvidia.TaintValue, Effect: corev1.TaintEffectNoSchedule}
+	a := corev1.Taint{Key: "pool", Value: "a100", Effect: corev1.TaintEffectNoExecute}
+	b := corev1.Taint{Key: nvidia.TaintKey, Effect: corev1.TaintEffectNoExecute}
+	c := corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoSchedule}
+	ours := corev1.Toleration{Key: nvidia.TaintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+	assert.Equal(t, []corev1.Toleration{ours}, Tolerations(gpus))
+	assert.Equal(t, []corev1.Toleration{
+		ours,
+		{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "a100", Effect: corev1.TaintEffectNoExecute},
+		{Key: nvidia.TaintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+		{Key: "other", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+	}, Tolerations(a, gpus, b, c))
 }
