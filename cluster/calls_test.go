@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -74,7 +73,7 @@ func recordCalls(t *testing.T, name string, model pvesim.Model, calls map[string
 	}()
 	text, err := os.ReadFile("../examples/" + name + "/cluster.yaml")
 	require.NoError(t, err)
-	spec, err := clusterfile.Parse("cluster.yaml", examples.WithoutPlatform(text))
+	spec, err := cluster.Parse("cluster.yaml", examples.WithoutPlatform(text))
 	require.NoError(t, err)
 	private, _, err := ssh.GenerateKey()
 	require.NoError(t, err)

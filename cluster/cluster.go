@@ -99,10 +99,13 @@ type site struct {
 }
 
 // New binds spec to b. It changes nothing, and neither does a Plan: only Runs and Keep write to
-// b.Dir. The spec is one that package clusterfile has read or completed.
+// b.Dir. The spec is one that [Load] or [Complete] has made; New refuses another with what they find.
 func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	if !want.Completed() {
-		return nil, errors.New("cluster: the spec has no defaults yet and is not checked: call clusterfile.Complete first")
+		return nil, errors.New("cluster: the spec has no defaults yet and is not checked: call cluster.Complete first")
+	}
+	if err := Complete(want); err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")

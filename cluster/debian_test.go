@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -48,7 +48,7 @@ func TestUpOnDebian(t *testing.T) {
 
 func TestImageOfADistribution(t *testing.T) {
 	load := func(text string) error {
-		_, err := clusterfile.Parse("cluster.yaml", []byte(text))
+		_, err := cluster.Parse("cluster.yaml", []byte(text))
 		return err
 	}
 	spec := parse(t, debianCluster)

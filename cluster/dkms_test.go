@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -160,7 +160,7 @@ func TestDKMSThatCannotBe(t *testing.T) {
 		replace(t, debian, "gpus: 1", "gpus: {count: 1, model: V100}"):                               "(Volta), and NVIDIA's repository for Debian 13 begins with 590; write image: ubuntu-24.04, which has it",
 		replace(t, debian, "image: debian-13", "image: {distribution: debian-13, secureBoot: true}"): "secure boot rejects them; write secureBoot: false",
 	} {
-		_, err := clusterfile.Parse("cluster.yaml", []byte(text))
+		_, err := cluster.Parse("cluster.yaml", []byte(text))
 		require.ErrorContains(t, err, want)
 		assert.Regexp(t, `cluster\.yaml:\d+:\d+: `, err.Error())
 	}

@@ -3,14 +3,14 @@ package cluster_test
 import (
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // On what the API token must be granted something, as the file asks for it and no more.
 func ExampleGrants() {
-	want, err := clusterfile.Parse("cluster.yaml", []byte(`
+	want, err := cluster.Parse("cluster.yaml", []byte(`
 name: tiny
 proxmox: {endpoint: lab}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}

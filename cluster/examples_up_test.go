@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -60,7 +60,7 @@ func TestMixedHostsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, mixedHosts())
 		defer w.close()
-		spec, err := clusterfile.Load("../examples/mixed-hosts/cluster.yaml")
+		spec, err := cluster.Load("../examples/mixed-hosts/cluster.yaml")
 		require.NoError(t, err)
 		m := w.external(t, "172.16.40.60")
 		defer m.Kill()

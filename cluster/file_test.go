@@ -5,14 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // fileOf is what a file says.
 func fileOf(t *testing.T, text string) *spec.Spec {
 	t.Helper()
-	s, err := clusterfile.Parse("cluster.yaml", []byte(text))
+	s, err := Parse("cluster.yaml", []byte(text))
 	require.NoError(t, err)
 	return s
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/hostprep"
@@ -202,7 +201,7 @@ func TestManyNodesArePlanned(t *testing.T) {
 	g, few := newGauge(t), time.Duration(0)
 	for _, count := range []int{100, 1000} {
 		g.start()
-		s, err := clusterfile.Parse("cluster.yaml", fmt.Appendf(nil, "name: many\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/16, gateway: 10.0.0.1}\n"+
+		s, err := Parse("cluster.yaml", fmt.Appendf(nil, "name: many\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/16, gateway: 10.0.0.1}\n"+
 			"k3s: {vip: 10.0.0.2, podCIDR: 10.64.0.0/10}\npools:\n  cp: {role: server, count: 3, addresses: [10.0.1.1-10.0.1.3]}\n  wk: {count: %d, addresses: [10.0.2.1-10.0.99.255]}\n", count))
 		require.NoError(t, err)
 		onHosts(t, s, login, nil, func(t *testing.T, b Backend) { require.Empty(t, planned(t, s, b)) })

@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -44,7 +43,7 @@ func (b *base) parse(tree any) (*spec.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return clusterfile.Parse(b.path, text)
+	return Parse(b.path, text)
 }
 
 func basesOf(t *testing.T) []*base {

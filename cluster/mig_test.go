@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -199,7 +199,7 @@ func TestPageOfMIG(t *testing.T) {
 		require.NoError(t, (&console.Console{Talk: &out, Data: &out}).Plan(plan))
 		block("plan", "$ go tool mage cluster:plan\n"+out.String())
 	})
-	_, err = clusterfile.Parse("cluster.yaml", []byte(replace(t, file, layout, "profiles: {3g.20gb: 2, 1g.5gb: 1}")))
+	_, err = cluster.Parse("cluster.yaml", []byte(replace(t, file, layout, "profiles: {3g.20gb: 2, 1g.5gb: 1}")))
 	require.Error(t, err)
 	block("refused", err.Error())
 

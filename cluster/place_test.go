@@ -127,7 +127,7 @@ func TestAutoNeedsHosts(t *testing.T) {
 		"names mappings, which host: auto does not follow": {"gpus: {count: 1, model: RTX}", "gpus: {mapping: [card]}"},
 		`there is no host "pve3" under proxmox.hosts`:      {"host: auto", "host: pve3"},
 	} {
-		_, err := clusterfile.Parse("cluster.yaml", []byte(replace(t, anywhere, change[0], change[1])))
+		_, err := cluster.Parse("cluster.yaml", []byte(replace(t, anywhere, change[0], change[1])))
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -135,5 +135,37 @@ func TestAutoNeedsHosts(t *testing.T) {
 // A Spec that was written in Go, and not read, would come up without driver and GPUs.
 func TestNewRefusesASpecThatIsNotComplete(t *testing.T) {
 	_, err := cluster.New(&spec.Spec{Name: "mine", Nodes: []spec.Node{{Name: "cp1", Role: spec.Server}}}, cluster.Backend{Dir: t.TempDir()})
-	require.ErrorContains(t, err, "the spec has no defaults yet and is not checked: call clusterfile.Complete first")
+	require.ErrorContains(t, err, "the spec has no defaults yet and is not checked: call cluster.Complete first")
+}
+
+// A Spec that was read without its platform's checks would come up with a profile that nobody can start.
+func TestNewChecksThePlatformToo(t *testing.T) {
+	const file = `
+name: lab
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools: {cp: {role: server, count: 1, addresses: [10.0.0.11], memory: 8GiB}}
+hub: {hostname: hub.lab.example, auth: {kind: native, admins: [teacher]}, profiles: {big: {memory: 64GiB}}}
+charts: {values: {jupyterhub: {singleuser: {taste: sweet}}}, versions: {jupyterhub: 4.3.0}}
+`
+	_, err := cluster.Parse("cluster.yaml", []byte(file))
+	var whole spec.Problems
+	require.ErrorAs(t, err, &whole)
+	light, err := clusterfile.Parse("cluster.yaml", []byte(file))
+	require.NoError(t, err)
+	_, err = cluster.New(light, cluster.Backend{Dir: t.TempDir()})
+	var problems spec.Problems
+	require.ErrorAs(t, err, &problems)
+	said := func(all spec.Problems) (out []string) {
+		for _, p := range all {
+			out = append(out, p.What+"; "+p.Cure)
+		}
+		return out
+	}
+	require.ElementsMatch(t, said(whole), said(problems))
+	require.Equal(t, `Platform.Charts.Values["jupyterhub"]["singleuser"]["taste"]`, problems[0].Path)
+	require.Equal(t, "Platform.Hub.Profiles[0].Memory", problems[1].Path)
+	before := *light
+	require.Error(t, cluster.Complete(light))
+	require.Equal(t, before, *light)
 }

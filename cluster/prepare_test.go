@@ -15,7 +15,6 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -79,7 +78,7 @@ func newPrepSite(t *testing.T, m pvesim.Model, yaml string) *prepSite {
 // prepSiteOf logs in to the hosts of a world that is there already.
 func prepSiteOf(t *testing.T, sim *pvesim.Sim, m pvesim.Model, yaml string) *prepSite {
 	w := &prepSite{t: t, sim: sim, root: map[string]remote.Runner{}}
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
+	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	w.spec = spec
 	private, public, err := ssh.GenerateKey()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
@@ -53,7 +52,7 @@ func TestPoolsOfTheFile(t *testing.T) {
 	for want, nodes := range map[string][]spec.Node{
 		"a": {gpu("1", "a", 1), gpu("2", "a", 1), gpu("3", "b", 0)}, "": {gpu("1", "a", 1), gpu("2", "b", 1)}, "x": {gpu("x", "", 1)},
 	} {
-		assert.Equal(t, want, platform.OnlyGPUPool((&spec.Spec{Nodes: nodes})))
+		assert.Equal(t, want, (&spec.Spec{Nodes: nodes}).OnlyGPUPool())
 	}
 	taint := func(effect string) []spec.Taint { return []spec.Taint{{Key: "a", Effect: effect}} }
 	for _, tt := range []struct {
@@ -62,7 +61,7 @@ func TestPoolsOfTheFile(t *testing.T) {
 	}{
 		{spec.Node{Role: spec.Agent}, true}, {spec.Node{Role: spec.Server}, false}, {spec.Node{Role: spec.Agent, Taints: taint("NoSchedule")}, false}, {spec.Node{Role: spec.Agent, Taints: taint("NoExecute")}, false}, {spec.Node{Role: spec.Agent, Taints: taint("PreferNoSchedule")}, true},
 	} {
-		assert.Equal(t, tt.want, platform.OpenAgents((&spec.Spec{Nodes: []spec.Node{tt.node}})), "%+v", tt.node)
+		assert.Equal(t, tt.want, (&spec.Spec{Nodes: []spec.Node{tt.node}}).OpenAgents(), "%+v", tt.node)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/converge"
@@ -111,7 +110,7 @@ func newRealWorld(t *testing.T) *realWorld {
 // cluster binds a spec to the world.
 func (w *realWorld) cluster(t *testing.T, yaml string) inside {
 	t.Helper()
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
+	spec, err := Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{

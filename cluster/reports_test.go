@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/placement"
@@ -188,7 +188,7 @@ func (r report) answer(t *testing.T) string {
 		return r.explain(t)
 	}
 	file := r.spec(t)
-	s, err := clusterfile.Parse("cluster.yaml", file)
+	s, err := cluster.Parse("cluster.yaml", file)
 	if err != nil || r.command == "validate" {
 		return said(s, err)
 	}

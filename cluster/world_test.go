@@ -22,7 +22,6 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/examples"
@@ -217,7 +216,7 @@ func (w *world) kubeMutations() []string {
 
 func parse(t testing.TB, yaml string) *spec.Spec {
 	t.Helper()
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
+	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	return spec
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	eighta100 "github.com/cps-gpu/homelab/examples/eight-a100"
 )
 
 // TestValueIsTheFile: the cluster of eight-a100 as a Go value is that of its file.
 func TestValueIsTheFile(t *testing.T) {
-	want, err := clusterfile.Load("eight-a100/cluster.yaml")
+	want, err := cluster.Load("eight-a100/cluster.yaml")
 	require.NoError(t, err)
 	got := eighta100.Spec()
-	require.NoError(t, clusterfile.Complete(got))
+	require.NoError(t, cluster.Complete(got))
 	got.File, got.Dir = want.File, want.Dir
 	require.Len(t, got.Warnings, len(want.Warnings))
 	for i, w := range want.Warnings {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 )
 
 // around is the file that a fragment of a page is put into: each of its top-level keys
@@ -93,7 +93,7 @@ func TestPagesLoad(t *testing.T) {
 			if filepath.Base(page) == "README.md" { // its second block is added to its first
 				more, readme = readme, readme+block
 			}
-			spec, err := clusterfile.Parse(where, []byte(yours.Replace(whole(block, more))))
+			spec, err := cluster.Parse(where, []byte(yours.Replace(whole(block, more))))
 			if assert.NoError(t, err, where) && readme != "" {
 				assert.Empty(t, spec.Warnings, where)
 			}

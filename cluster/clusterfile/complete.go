@@ -10,13 +10,13 @@ import (
 // Complete does for a Spec that was written in Go what [Load] does for a file: it fills in the
 // defaults, makes the nodes of pools, and checks everything. A zero field has its default. If there
 // are mistakes, the error is [spec.Problems], with all of them, and each has the path of its field
-// in place of a line. A Spec that is complete is left as it is.
-func Complete(s *spec.Spec) error {
+// in place of a line. A Spec that is complete is left as it is; only the checks look at it.
+func Complete(s *spec.Spec, checks ...spec.Check) error {
 	if s.Completed() {
-		return nil
+		return again(s, checks)
 	}
 	c := decode.NewValueChecker(s.File, s.Dir)
-	done, err := resolve(c, c.ValueTree(*s), s.File, s.Dir)
+	done, err := resolve(c, c.ValueTree(*s), s.File, s.Dir, checks)
 	if err != nil {
 		return err
 	}
@@ -31,3 +31,36 @@ func Complete(s *spec.Spec) error {
 	*s = *done
 	return nil
 }
+
+// again runs checks of a Spec that is complete. Noting the paths of all fields takes ten times as long,
+// so that comes only if something is wrong.
+func again(s *spec.Spec, checks []spec.Check) (err error) {
+	for _, located := range []bool{false, true} {
+		c := decode.NewValueChecker(s.File, s.Dir)
+		if located {
+			c.Locate(s)
+		}
+		for _, check := range checks {
+			check(s, report{c, s})
+		}
+		if err = c.Err(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// report is where a [spec.Check] writes.
+type report struct {
+	*decode.Checker
+	spec *spec.Spec
+}
+
+// Entry implements [spec.Report].
+func (r report) Entry(of any, name string) any { return r.MemberAt(of, name) }
+
+// Key implements [spec.Report].
+func (r report) Key(path string) any { return decode.At(r.spec, path) }
+
+// Sound implements [spec.Report].
+func (r report) Sound() bool { return len(r.Problems) == 0 && !r.Undecoded() }

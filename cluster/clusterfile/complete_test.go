@@ -16,6 +16,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // written is a file's Spec as one would write it in Go: what the file does not say is zero. The
@@ -67,14 +68,14 @@ func unsetIn(c *decode.Checker, v reflect.Value) {
 // A file and the same value in Go become the same Spec.
 func TestCompleteIsLoad(t *testing.T) {
 	for _, file := range goodFiles(t) {
-		want, err := Load(file)
+		want, err := Load(file, platform.Check)
 		require.NoError(t, err)
 		s, _ := written(t, file)
 		if nullUnsets(t, file) {
 			continue
 		}
 		s.File = file
-		require.NoError(t, Complete(s), file)
+		require.NoError(t, Complete(s, platform.Check), file)
 		wantFlat, got := flat(t, want), flat(t, s)
 		for _, values := range []map[string]string{wantFlat, got} {
 			for path := range values {
@@ -84,7 +85,7 @@ func TestCompleteIsLoad(t *testing.T) {
 			}
 		}
 		assert.Equal(t, wantFlat, got, file)
-		require.NoError(t, Complete(s), "it is complete")
+		require.NoError(t, Complete(s, platform.Check), "it is complete")
 	}
 }
 
@@ -123,15 +124,15 @@ func TestCompleteRefusesWhatLoadRefuses(t *testing.T) {
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
-		_, err = Parse(filepath.Join(filepath.Dir(file), "cluster.yaml"), data)
+		_, err = Parse(filepath.Join(filepath.Dir(file), "cluster.yaml"), data, platform.Check)
 		var want, got spec.Problems
 		require.ErrorAs(t, err, &want, file)
 		s, inText := written(t, file)
 		if len(inText) > 0 || onlyText[strings.TrimSuffix(filepath.Base(file), ".yaml")] != "" || nullUnsets(t, file) || strings.Contains(string(data), "hub:") {
-			errors.As(Complete(s), &got) // whatever it says: it does not panic
+			errors.As(Complete(s, platform.Check), &got) // whatever it says: it does not panic
 			continue
 		}
-		assert.ErrorAs(t, Complete(s), &got, file)
+		assert.ErrorAs(t, Complete(s, platform.Check), &got, file)
 		want = slices.DeleteFunc(want, func(p spec.Problem) bool { return strings.HasSuffix(p.What, " is 0") }) // which is the default
 		assert.Equal(t, sayings(want), sayings(got), file)
 		for _, p := range got {
@@ -147,7 +148,7 @@ func TestCompleteRefusesWhatLoadRefuses(t *testing.T) {
 // The smallest values, and what one forgets: nothing is silently left out.
 func TestCompleteSaysWhatIsMissing(t *testing.T) {
 	s := &spec.Spec{}
-	require.ErrorContains(t, Complete(s), "Name: the cluster has no name")
+	require.ErrorContains(t, Complete(s, platform.Check), "Name: the cluster has no name")
 	s = &spec.Spec{
 		Name: "mine", Proxmox: spec.Proxmox{Endpoint: spec.Lab}, Network: spec.Network{Prefix: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1")},
 		Nodes: []spec.Node{
@@ -157,17 +158,17 @@ func TestCompleteSaysWhatIsMissing(t *testing.T) {
 	}
 	twice := *s
 	twice.Nodes = append(slices.Clone(s.Nodes), s.Nodes[0])
-	require.ErrorContains(t, Complete(&twice), `Nodes[2]: "cp1" is here twice, first as Nodes[0]`)
+	require.ErrorContains(t, Complete(&twice, platform.Check), `Nodes[2]: "cp1" is here twice, first as Nodes[0]`)
 	other := *s
 	other.Nodes = slices.Clone(s.Nodes)
 	other.Nodes[1].Address = netip.MustParsePrefix("10.0.0.21/16")
-	require.ErrorContains(t, Complete(&other), "Nodes[1].Address: 10.0.0.21/16 is not in the node's network 10.0.0.0/24; write 10.0.0.21/24")
+	require.ErrorContains(t, Complete(&other, platform.Check), "Nodes[1].Address: 10.0.0.21/16 is not in the node's network 10.0.0.0/24; write 10.0.0.21/24")
 	other = *s
 	other.Nodes = slices.Clone(s.Nodes)
 	other.Nodes[1].External = true
-	require.ErrorContains(t, Complete(&other), "Nodes[1].External: External follows from other fields; leave it out: SSH says it")
+	require.ErrorContains(t, Complete(&other, platform.Check), "Nodes[1].External: External follows from other fields; leave it out: SSH says it")
 
-	require.NoError(t, Complete(s))
+	require.NoError(t, Complete(s, platform.Check))
 	gpu, _ := s.Node("gpu1")
 	assert.Equal(t, spec.StackDevicePlugin, s.NVIDIA.Stack)
 	assert.Equal(t, spec.DriverPrebuilt, s.NVIDIA.DriverMode)

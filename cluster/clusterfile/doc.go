@@ -32,11 +32,17 @@
 // # Mistakes
 //
 // Load checks everything that can be known without a Proxmox host: spelling, types, addresses,
-// overlapping networks, cards that are assigned twice, versions that do not work together,
-// options that an API token may not set. It reports all mistakes at once, as [spec.Problems],
+// overlapping networks, cards that are assigned twice, options that an API token may not set. It reports all mistakes at once, as [spec.Problems],
 // each with its place, what is wrong and what to write instead. What is allowed but probably
 // not intended (an even number of servers, thin disks that may outgrow their storage) is in
 // Spec.Warnings.
+//
+// What takes the parts of the platform to check is left to checks that Load is given, so that a
+// program that only reads a file carries no charts and none of Kubernetes' types: versions that do not
+// work together, charts.via for parts that are off or that Fleet cannot deploy, values that charts do
+// not know, queues in the platform's own namespaces, profiles of the hub for which no node has room,
+// and mistakes that only making a part finds. [github.com/cps-gpu/homelab/cluster.Load] does it all,
+// as every command of homelab does.
 //
 // schema.json has what an editor can check while you type, see [Schema]; a test generates it
 // from the types that the loader fills.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +29,7 @@ pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 1, add
 		{"none", "device-plugin", false, false},
 		{"none", "device-plugin", true, false},
 	} {
-		_, err := Parse("cluster.yaml", fmt.Appendf(nil, file, tc.on, tc.stack, tc.mode))
+		_, err := Parse("cluster.yaml", fmt.Appendf(nil, file, tc.on, tc.stack, tc.mode), platform.Check)
 		if !tc.refused {
 			require.NoError(t, err, tc)
 			continue

@@ -67,7 +67,7 @@ func TestEdges(t *testing.T) {
 // judged is what is wrong with a file, and of what it warns, each with its place.
 func judged(t *testing.T, text string) string {
 	t.Helper()
-	s, err := Parse("cluster.yaml", []byte(text))
+	s, err := Parse("cluster.yaml", []byte(text), platform.Check)
 	var all spec.Problems
 	if err != nil {
 		require.True(t, errors.As(err, &all), "%s: %v", text, err)
@@ -86,7 +86,7 @@ func judged(t *testing.T, text string) string {
 // became is what an accepted file has for other values than the one that it is made of.
 func became(t *testing.T, base, text string) string {
 	t.Helper()
-	s, err := Parse("cluster.yaml", []byte(text))
+	s, err := Parse("cluster.yaml", []byte(text), platform.Check)
 	if err != nil {
 		return ""
 	}
@@ -262,7 +262,13 @@ func proxmoxEdges() []string {
 // Of the charts, those count whose parts the file asks for.
 func TestPartsThatAFileAsksFor(t *testing.T) {
 	base := func(more string) []string {
-		return platform.PartsOn(parsed(t, fmt.Sprintf(edgeBase, "", ", gpus: 1", more)))
+		var on []string
+		for _, part := range platform.Parts(parsed(t, fmt.Sprintf(edgeBase, "", ", gpus: 1", more))) {
+			if info := part.Info(); info.On && info.Chart.Chart != "" {
+				on = append(on, info.Name)
+			}
+		}
+		return on
 	}
 	none := base("")
 	for more, want := range map[string]string{

@@ -11,61 +11,10 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/platform"
 )
 
-// fleetSection completes and checks fleet, and what it deploys.
+// fleetSection completes and checks fleet.
 type fleetSection struct{ *resolver }
-
-// viaFleet checks which parts go through Git.
-func (r fleetSection) viaFleet() {
-	p, raw := r.spec.Platform, &r.spec.Platform.Charts
-	on := platform.PartsOn(r.spec)
-	for _, name := range sortedNames(raw.Via) {
-		at := r.MemberAt(&raw.Via, name)
-		if !slices.Contains(partNames(), name) {
-			continue // said
-		}
-		if !slices.Contains(on, name) {
-			r.Wrong(at, fmt.Sprintf("the part %s is off, so this has no effect", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
-			continue
-		}
-		if raw.Via[name] != spec.ViaFleet {
-			continue
-		}
-		if why := platform.NeverInFleet(r.spec, name); why != "" {
-			r.Wrong(at, fmt.Sprintf("Fleet cannot deploy %s: %s", name, why), "write "+name+": direct, or remove it here")
-		} else {
-			r.fleetIsReady(at)
-		}
-	}
-	if p.Fleet != nil && p.Fleet.Default == spec.ViaFleet {
-		r.fleetIsReady(r.Place(&r.spec.Platform.Fleet.Default))
-	}
-	for _, list := range []struct {
-		what string
-		of   []string
-		at   any
-	}{{"version", sortedNames(raw.Versions), &raw.Versions}, {"values", sortedNames(raw.Values), &raw.Values}} {
-		for _, name := range list.of {
-			if slices.Contains(partNames(), name) && !slices.Contains(on, name) {
-				r.Warn(r.MemberAt(list.at, name), fmt.Sprintf("the part %s is off, so its %s is not used", name, list.what), "turn it on, or remove it here")
-			}
-		}
-	}
-}
-
-// fleetIsReady checks that there is a Fleet with a repository.
-func (r fleetSection) fleetIsReady(at any) {
-	switch f := r.spec.Platform.Fleet; {
-	case f == nil:
-		r.Wrong(at, "parts are deployed through Fleet, but the file has no fleet", "write fleet: {repo: https://…} with the repository that Fleet reads")
-	case f.Repo == "":
-		r.Wrong(at, "parts are deployed through Fleet, but it has no repository", "write repo: under fleet: homelab writes to it and Fleet reads it")
-	case f.SSHKey.IsZero() && f.Password.IsZero():
-		r.Wrong(at, "homelab cannot write to the repository without a login", "write username and password, or sshKey and knownHosts, under fleet")
-	}
-}
 
 func (r fleetSection) fleet() {
 	f := r.spec.Platform.Fleet

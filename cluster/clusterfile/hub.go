@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // hubSection completes and checks hub.
@@ -170,8 +169,8 @@ func (r hubSection) usualProfiles() []spec.HubProfile {
 			Name: "gpu", Title: "1 GPU", Description: "PyTorch with CUDA, and as much CPU and memory as the node has free", Image: gpuImage,
 			CPU: spec.CPU{Guarantee: 1}, Memory: spec.Memory{Guarantee: 4 * spec.GiB}, GPUs: 1, RuntimeClass: "nvidia",
 		})
-		if !platform.OpenAgents(r.spec) {
-			out[0].Pool = platform.OnlyGPUPool(r.spec) // preferred to servers, where etcd runs
+		if !r.spec.OpenAgents() {
+			out[0].Pool = r.spec.OnlyGPUPool() // preferred to servers, where etcd runs
 		}
 	}
 	return out

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/bits"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,15 +86,13 @@ func (r k3sSection) kubernetes() {
 	}
 }
 
-var k3sSyntax = regexp.MustCompile(`^v1\.([0-9]{1,3})\.[0-9]{1,3}(-rc[0-9]+)?\+k3s[0-9]{1,3}$`)
-
 // oldestMinor is the oldest Kubernetes 1.x that still gets fixes, as of November 2026.
 const oldestMinor = 34
 
 func (r k3sSection) k3sVersion(at *string) {
 	v := r.spec.K3s.Version
-	if m := k3sSyntax.FindStringSubmatch(v); m != nil {
-		switch minor, _ := strconv.Atoi(m[1]); {
+	if spec.IsK3sVersion(v) {
+		switch minor, _ := strconv.Atoi(strings.Split(v, ".")[1]); {
 		case minor < oldestMinor:
 			r.Warn(at, fmt.Sprintf("K3s %s no longer gets fixes", v), fmt.Sprintf("write v1.%d or newer, e.g. %s", oldestMinor, k3s.DefaultVersion))
 		case k3s.CompareVersions(v, k3s.DefaultVersion) > 0:
@@ -106,11 +103,11 @@ func (r k3sSection) k3sVersion(at *string) {
 	}
 	example := "write an exact release, e.g. " + k3s.DefaultVersion
 	switch plain := strings.TrimPrefix(v, "v"); {
-	case k3sSyntax.MatchString("v" + plain):
+	case spec.IsK3sVersion("v" + plain):
 		example = "write v" + plain
-	case k3sSyntax.MatchString("v" + strings.Replace(plain, "-k3s", "+k3s", 1)):
+	case spec.IsK3sVersion("v" + strings.Replace(plain, "-k3s", "+k3s", 1)):
 		example = "write v" + strings.Replace(plain, "-k3s", "+k3s", 1)
-	case k3sSyntax.MatchString("v" + plain + "+k3s1"):
+	case spec.IsK3sVersion("v" + plain + "+k3s1"):
 		example = "write v" + plain + "+k3s1"
 	}
 	r.Wrong(at, fmt.Sprintf("%q is not a K3s release", v), example)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
-	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // labSection completes and checks lab.
@@ -103,9 +102,5 @@ func (r labSection) realGuests() {
 	}
 	if r.spec.K3s.AirgapDir == "" {
 		r.Wrong(&r.spec.LabGuests.Internet, "without internet the nodes cannot download K3s", "write airgap: FOLDER in k3s, or internet: true")
-	}
-	if platform.HasPlatform(r.spec) || r.spec.K3s.VIP.IsValid() {
-		r.Warn(&r.spec.LabGuests.Guests, "the VMs have no internet, so only parts become ready whose images are among those of "+r.spec.K3s.AirgapDir+": kube-vip and every part of the platform need further images",
-			"write internet: true in lab, or put the images into that folder's tarball")
 	}
 }

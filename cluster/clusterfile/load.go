@@ -35,7 +35,6 @@ func (r *resolver) validate() {
 	partsSection{r}.validatePlatform()
 	operatorSection{r}.operatorMIG()
 	r.unused()
-	chartsSection{r}.partsRender()
 }
 
 func (r *resolver) servers() {
@@ -65,8 +64,8 @@ func (r *resolver) servers() {
 }
 
 // Load reads a cluster file. If it has mistakes, the error is [spec.Problems], with all of
-// them. Load does not read secrets.
-func Load(path string) (*spec.Spec, error) {
+// them, those that the checks find among them. Load does not read secrets.
+func Load(path string, checks ...spec.Check) (*spec.Spec, error) {
 	data, err := read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: name another with -spec=FILE, or let homelab cluster:init make one", path, fs.ErrNotExist)
@@ -74,7 +73,7 @@ func Load(path string) (*spec.Spec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster file: %w", err)
 	}
-	return Parse(path, data)
+	return Parse(path, data, checks...)
 }
 
 // read reads a cluster file, which may be a pipe: -spec=<(…).
@@ -93,27 +92,30 @@ func read(path string) ([]byte, error) {
 
 // Parse reads a cluster file's contents. The name is for messages, and for
 // finding the files that data names by relative paths: keys, certificates, sources.
-func Parse(filename string, data []byte) (*spec.Spec, error) {
+func Parse(filename string, data []byte, checks ...spec.Check) (*spec.Spec, error) {
 	c := decode.NewChecker(filename)
 	root := decode.ReadTree(c, data)
 	if root == nil {
 		return nil, c.Err()
 	}
-	return resolve(c, root, filename, c.Dir)
+	return resolve(c, root, filename, c.Dir, checks)
 }
 
 // resolve makes a Spec of a tree.
-func resolve(c *decode.Checker, root *yamlnode.Node, file, dir string) (*spec.Spec, error) {
+func resolve(c *decode.Checker, root *yamlnode.Node, file, dir string, checks []spec.Check) (*spec.Spec, error) {
 	raw := &spec.Spec{}
 	raw.File, raw.Dir = file, dir
 	c.DecodeTree(root, raw, "")
 	if c.Unclear {
 		return nil, c.Err() // what else is wrong depends on which is meant
 	}
-	r := &resolver{Checker: c, spec: raw, entries: raw.Nodes}
+	r := &resolver{Checker: c, spec: raw, entries: raw.Nodes, parts: parts()}
 	raw.Nodes = nil
 	r.resolve(root)
 	r.validate()
+	for _, check := range checks {
+		check(r.spec, report{c, r.spec})
+	}
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
@@ -158,6 +160,7 @@ type resolver struct {
 	spec    *spec.Spec
 	nodes   []plannedNode // like spec.Nodes, in the same order
 	entries []spec.Node   // those of the file under nodes
+	parts   []part
 
 	declared []spec.Host // those of the file, with their places
 	disabled []string    // k3s.disable of the file, with its places

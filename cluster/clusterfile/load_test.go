@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files and schema.json")
@@ -26,7 +27,7 @@ func TestBroken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
-			got, err := Parse("cluster.yaml", data)
+			got, err := Parse("cluster.yaml", data, platform.Check)
 			require.Error(t, err, "a broken file was accepted")
 			assert.Nil(t, got)
 			var problems spec.Problems

@@ -3,13 +3,10 @@ package clusterfile
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
-	"github.com/cps-gpu/homelab/internal/suggest"
-	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -50,37 +47,17 @@ func (r operatorSection) operatorMIG() {
 	}
 }
 
-// operatorValues refuses keys that the operator's chart ignores, and keys on which the cluster
-// depends. Secrets have no place in them.
+// operatorValues refuses secrets in raw values, and raw values in another place.
 func (r operatorSection) operatorValues() {
 	raw := &r.spec.NVIDIA
-	for _, f := range addon.CheckGPUOperatorValues(raw.Values) {
-		cure := f.Cure
-		if cure == "" {
-			cure = insteadOf(f)
-		}
-		r.Wrong(r.MemberAt(&raw.Values, f.Path), f.What, cure)
-	}
 	if key := decode.LiteralSecret(raw.Values); key != "" {
 		r.Wrong(&raw.Values, fmt.Sprintf("the operator's values have a secret under %s", key),
 			"make a Secret in the cluster, and write the chart's key that names one")
 	}
-	if _, also := r.spec.Platform.Charts.Values[addon.GPUOperatorName]; also {
-		r.Wrong(r.MemberAt(&r.spec.Platform.Charts.Values, addon.GPUOperatorName), "the operator's values have a place of their own", "write them under nvidia.values")
+	const name = "gpu-operator"
+	if _, also := r.spec.Platform.Charts.Values[name]; also {
+		r.Wrong(r.MemberAt(&r.spec.Platform.Charts.Values, name), "the operator's values have a place of their own", "write them under nvidia.values")
 	}
-}
-
-// insteadOf says what to write instead of a key that the chart does not have.
-func insteadOf(f addon.ValueFault) string {
-	switch key := f.Path[strings.LastIndexByte(f.Path, '.')+1:]; {
-	case suggest.Nearest(key, f.Known) != "":
-		return "did you mean " + suggest.Nearest(key, f.Known) + "?"
-	case key == "migStrategy":
-		return "remove it, and write sharing: under nvidia, in pools or nodes"
-	case key == "nodeSelector":
-		return "remove it: the operator finds the nodes that have GPUs"
-	}
-	return "remove it; helm show values of the chart gpu-operator lists all keys"
 }
 
 // operatorDriver checks that NVIDIA's driver container works on the machines. It builds the modules

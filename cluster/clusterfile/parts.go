@@ -21,11 +21,9 @@ func (r partsSection) validatePlatform() {
 	ingressSection(r).hostnames()
 	ingressSection(r).reached()
 	storageSection(r).classNames()
-	chartsSection(r).versionsFit()
-	fleetSection(r).viaFleet()
+	chartsSection(r).ownVersions()
 	profilesSection(r).profilesFit()
 	queuesSection(r).queuesFit()
-	chartsSection(r).replacedValues()
 }
 
 func (r partsSection) rancher() {

@@ -7,8 +7,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/internal/platform"
-	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -20,7 +18,7 @@ func (r queuesSection) queues() {
 	of := map[string]string{}
 	for i := range r.spec.Platform.Queues {
 		q := &r.spec.Platform.Queues[i]
-		if !decode.DNSLabel.MatchString(q.Name) || q.Name == addon.DefaultQueue {
+		if !decode.DNSLabel.MatchString(q.Name) || q.Name == spec.DefaultQueue {
 			r.Wrong(q, fmt.Sprintf("a queue cannot be called %q", q.Name), "write a name of lower-case letters, digits and hyphens, e.g. students")
 		}
 		if len(q.Namespaces) == 0 {
@@ -42,18 +40,16 @@ func (r queuesSection) queues() {
 	}
 }
 
-// queuesFit compares the queues with what the nodes offer, and with the namespaces of the platform
-// itself, whose pods must not wait.
+// queuesFit compares the queues with what the nodes offer.
 func (r queuesSection) queuesFit() {
 	if len(r.spec.Platform.Queues) == 0 || len(r.spec.Nodes) == 0 {
 		return
 	}
-	offered := platform.Offered(r.spec)
+	offered := offer.All(r.spec)
 	if len(offered) == 0 {
 		r.Wrong(&r.spec.Platform.Queues[0], "no node offers GPUs, so queues have nothing to share", "write gpus: in a pool of nodes, or remove queues")
 		return
 	}
-	own := platform.Namespaces(r.spec)
 	given := map[string]int{}
 	for i := range r.spec.Platform.Queues {
 		q := &r.spec.Platform.Queues[i]
@@ -67,11 +63,6 @@ func (r queuesSection) queuesFit() {
 			case n > 0 && given[resource] > offered[resource]:
 				r.Wrong(at, fmt.Sprintf("the queues have %d %s, and the nodes offer %d", given[resource], resource, offered[resource]),
 					"write less: a queue can always have its part, and borrows more")
-			}
-		}
-		for j, n := range q.Namespaces {
-			if slices.Contains(own, n) {
-				r.Wrong(&q.Namespaces[j], fmt.Sprintf("the platform itself runs in the namespace %s, and would wait for GPUs", n), "name the namespaces of people")
 			}
 		}
 	}
@@ -103,7 +94,7 @@ func (r queuesSection) profilesQueue(offered map[string]int) {
 		most = offer.Quota(r.spec.Platform.Queues...)
 	}
 	for _, p := range h.Profiles {
-		for resource, n := range platform.Wants(p) {
+		for resource, n := range offer.Wants(p) {
 			if n > most[resource] && offered[resource] > 0 && r.IsSet(h.Profile(p.Name)) {
 				r.Wrong(h.Profile(p.Name), fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, q.Name, most[resource]),
 					"ask for less, or give the queues more")

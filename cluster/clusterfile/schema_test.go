@@ -17,6 +17,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -252,7 +253,7 @@ func asJSON(t *testing.T, file string) any {
 func TestSchemaAccepts(t *testing.T) {
 	s := compiled(t)
 	for _, file := range goodFiles(t) {
-		_, err := Load(file)
+		_, err := Load(file, platform.Check)
 		require.NoError(t, err)
 		assert.NoError(t, s.Validate(asJSON(t, file)), file)
 	}

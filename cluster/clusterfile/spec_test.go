@@ -21,7 +21,7 @@ import (
 
 func parsed(t *testing.T, text string) *spec.Spec {
 	t.Helper()
-	s, err := Parse("cluster.yaml", []byte(text))
+	s, err := Parse("cluster.yaml", []byte(text), platform.Check)
 	require.NoError(t, err)
 	return s
 }
@@ -51,7 +51,7 @@ func TestGood(t *testing.T) {
 			name = filepath.Base(filepath.Dir(file))
 		}
 		t.Run(name, func(t *testing.T) {
-			s, err := Load(file)
+			s, err := Load(file, platform.Check)
 			require.NoError(t, err)
 			b, err := json.MarshalIndent(flat(t, s), "", " ")
 			require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestSmallestFileIsSmall(t *testing.T) {
 		b, err := os.ReadFile(file)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, bytes.Count(b, []byte("\n")), 15, file)
-		s, err := Load(file)
+		s, err := Load(file, platform.Check)
 		require.NoError(t, err)
 		assert.Len(t, s.Servers(), 1)
 		assert.Len(t, s.GPUNodes(), 1)
@@ -88,7 +88,7 @@ func TestSmallestFileIsSmall(t *testing.T) {
 
 // TestEightA100 compares the example with what the project promises.
 func TestEightA100(t *testing.T) {
-	s, err := Load("../../examples/eight-a100/cluster.yaml")
+	s, err := Load("../../examples/eight-a100/cluster.yaml", platform.Check)
 	require.NoError(t, err)
 	assert.True(t, s.IsLab())
 	assert.Equal(t, "10.0.0.100", s.APIAddress().String())
@@ -137,7 +137,7 @@ func TestEightA100Platform(t *testing.T) {
 	assert.Positive(t, atOnce[0])
 
 	four := strings.Replace(string(text), "gpus: 2\n      pool", "gpus: 4\n      pool", 1)
-	_, err = Parse("cluster.yaml", []byte(four))
+	_, err = Parse("cluster.yaml", []byte(four), platform.Check)
 	require.ErrorContains(t, err, "no server of profile gpu-2 can ever start: on wk-gpu a node has 2 GPUs of 4; the largest that fits: 2 GPUs, 8 cores, 48GiB on wk-gpu")
 }
 
@@ -248,7 +248,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestTemplateStorageByHost(t *testing.T) {
-	s, err := Load("../../examples/mixed-hosts/cluster.yaml")
+	s, err := Load("../../examples/mixed-hosts/cluster.yaml", platform.Check)
 	require.NoError(t, err)
 	assert.Equal(t, "tank", s.TemplateStorage("atlas"))
 	assert.Equal(t, "local-lvm", s.TemplateStorage("boreas"))
@@ -287,7 +287,7 @@ func FuzzParse(f *testing.F) {
 		if bytes.Contains(data, []byte("/dev/")) || bytes.Contains(data, []byte("/proc/")) {
 			t.Skip("not files of a cluster")
 		}
-		s, err := Parse("cluster.yaml", data)
+		s, err := Parse("cluster.yaml", data, platform.Check)
 		if err == nil {
 			require.NotNil(t, s)
 			require.NotEmpty(t, s.Servers())
@@ -336,7 +336,7 @@ func TestMutatedPlatform(t *testing.T) {
 					break
 				}
 			}
-			_, err := Parse("testdata/good/cluster.yaml", []byte(strings.Join(mutant, "\n")))
+			_, err := Parse("testdata/good/cluster.yaml", []byte(strings.Join(mutant, "\n")), platform.Check)
 			var problems spec.Problems
 			if err == nil {
 				read++
@@ -346,7 +346,7 @@ func TestMutatedPlatform(t *testing.T) {
 			for _, p := range problems {
 				assert.NotEmpty(t, p.Cure, p.What)
 				assert.NotContains(t, p.Error(), "\n")
-				assert.NotEqual(t, seeDocs, p.Cure, "a check of our own is missing: %s", p.What)
+				assert.NotContains(t, p.Cure, "describes each key", "a check of our own is missing: %s", p.What)
 			}
 		}
 	}

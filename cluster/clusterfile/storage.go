@@ -8,7 +8,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
@@ -22,13 +21,13 @@ func (r storageSection) classNames() {
 		known = append(known, c.name)
 	}
 	if !slices.Contains(r.spec.K3s.Disable, "local-storage") {
-		known = append(known, platform.LocalPath)
+		known = append(known, spec.LocalPath)
 	}
 	check := func(at *string, name string) {
 		if name == "" || slices.Contains(known, name) || at == nil || *at == "" {
 			return
 		}
-		if name == platform.LocalPath {
+		if name == spec.LocalPath {
 			r.Wrong(at, "K3s' local-path is disabled, because "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
 			return
 		}
@@ -82,37 +81,13 @@ func (r storageSection) storage() {
 	r.defaultClass()
 }
 
-// class is one storage class that the file creates.
-type class struct {
-	name   string
-	at     any  // of its name, or of the section that creates it
-	shared bool // its volumes survive a node and every node can mount them
-}
-
-// classes lists those that the file creates, in the order of the parts.
-func (r storageSection) classes() []class {
-	var out []class
-	for _, part := range platform.Parts(r.spec) {
-		i := part.Info()
-		if !strings.HasPrefix(i.Section, "storage.") || !i.On {
-			continue
-		}
-		at := decode.At(r.spec, i.Section+".class")
-		if !r.IsSet(at) {
-			at = decode.At(r.spec, i.Section)
-		}
-		out = append(out, class{i.Class, at, i.Shared})
-	}
-	return out
-}
-
 func (r storageSection) uniqueClasses() {
 	seen := map[string]any{}
 	for _, c := range r.classes() {
 		if !decode.IsDNSName(c.name) {
 			r.Wrong(c.at, fmt.Sprintf("%q cannot be a storage class's name", c.name), "write lower-case letters, digits and hyphens")
 		}
-		if c.name == platform.LocalPath {
+		if c.name == spec.LocalPath {
 			r.Wrong(c.at, "local-path is K3s' own storage class", "write class: and another name")
 			continue
 		}
@@ -137,12 +112,12 @@ func (r storageSection) defaultClass() {
 	names = append(names, st.Existing...)
 	local := !slices.Contains(r.disabled, "local-storage")
 	if local {
-		names = append(names, platform.LocalPath)
+		names = append(names, spec.LocalPath)
 	}
 	switch {
-	case st.Default == platform.LocalPath && local:
+	case st.Default == spec.LocalPath && local:
 		st.Default = ""
-	case st.Default == platform.LocalPath:
+	case st.Default == spec.LocalPath:
 		r.Wrong(&st.Default, "local-path is the default storage class, and k3s.disable disables it", "remove local-storage from k3s.disable, or name another class")
 	case st.Default != "" && !slices.Contains(names, st.Default):
 		r.Wrong(&st.Default, fmt.Sprintf("nothing creates a storage class %q", st.Default), decode.OrSuggest(st.Default, names))

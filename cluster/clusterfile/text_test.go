@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // scalarLine is a line with a plain text behind its key.
@@ -28,7 +29,7 @@ func TestNoTextTakesEscapes(t *testing.T) {
 		}
 		tried++
 		lines[i] = m[1] + `"a\e]0;x\a"`
-		_, err := clusterfile.Parse("testdata/good/full.yaml", []byte(strings.Join(lines, "\n")))
+		_, err := clusterfile.Parse("testdata/good/full.yaml", []byte(strings.Join(lines, "\n")), platform.Check)
 		lines[i] = line
 		switch {
 		case err == nil:

@@ -19,7 +19,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
-	"github.com/cps-gpu/homelab/internal/platform"
 )
 
 // unique reports the second use of a value, with the place of the first.
@@ -111,18 +110,10 @@ func (r *resolver) hostname(at *string, part string) {
 
 func isAddress(s string) bool { _, err := netip.ParseAddr(s); return err == nil }
 
-// chartVersion matches an exact chart version (SemVer 2, with an optional leading v).
-const chartVersion = `^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
-
 func (r *resolver) chartVersion(at any, name, version string) {
-	if version != "" && !matches(chartVersion, version) {
-		r.Wrong(at, fmt.Sprintf("%q is not an exact version of a chart", version), "write it in full, e.g. "+pinned(name))
+	if version != "" && !spec.IsChartVersion(version) {
+		r.Wrong(at, fmt.Sprintf("%q is not an exact version of a chart", version), "write it in full, e.g. "+cmp.Or(r.part(name).Version, "1.2.3"))
 	}
-}
-
-// pinned is the default version of a part's chart.
-func pinned(part string) string {
-	return cmp.Or(platform.Pins()[part].Version, "1.2.3")
 }
 
 func isHost(s string) bool { return isAddress(s) || decode.IsDNSName(strings.ToLower(s)) }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -71,3 +72,31 @@ func (s *Spec) TemplatesBeside() {
 func Within(path, mount string) bool {
 	return path == mount || path != "" && strings.HasPrefix(path, strings.TrimSuffix(mount, "/")+"/")
 }
+
+// OpenAgents reports whether an agent takes pods without tolerations.
+func (s *Spec) OpenAgents() bool {
+	return slices.ContainsFunc(s.Nodes, func(n Node) bool {
+		return n.Role == Agent && !slices.ContainsFunc(n.Taints, func(t Taint) bool { return t.Effect != "PreferNoSchedule" })
+	})
+}
+
+// OnlyGPUPool returns the name of the pool, or the node, that has all GPUs; empty: there are
+// several, or none.
+func (s *Spec) OnlyGPUPool() string {
+	name := ""
+	for _, n := range s.GPUNodes() {
+		if name != "" && name != n.PoolName() {
+			return ""
+		}
+		name = n.PoolName()
+	}
+	return name
+}
+
+// HasPool reports whether a profile of the hub can name it: a pool, or a node outside pools.
+func (s *Spec) HasPool(name string) bool {
+	return slices.ContainsFunc(s.Nodes, func(n Node) bool { return name == n.PoolName() })
+}
+
+// PoolName is the node's pool or, outside pools, its own name.
+func (n Node) PoolName() string { return cmp.Or(n.Pool, n.Name) }

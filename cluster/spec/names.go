@@ -26,3 +26,15 @@ func IsLabelKey(s string) bool {
 	}
 	return len(domain) <= 253 && subdomain.MatchString(domain) && name != "" && IsLabelValue(name)
 }
+
+// Versions that a file may name.
+var (
+	k3sVersion   = regexp.MustCompile(`^v1\.[0-9]{1,3}\.[0-9]{1,3}(-rc[0-9]+)?\+k3s[0-9]{1,3}$`)
+	chartVersion = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`) // SemVer 2
+)
+
+// IsK3sVersion reports whether s is a release of K3s, such as v1.36.5+k3s1.
+func IsK3sVersion(s string) bool { return k3sVersion.MatchString(s) }
+
+// IsChartVersion reports whether s is an exact version of a chart, with or without a leading v.
+func IsChartVersion(s string) bool { return chartVersion.MatchString(s) }

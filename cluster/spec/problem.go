@@ -46,3 +46,18 @@ func (p Problems) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// Check is a further check of a Spec. It runs after all others, with s complete, even if they found
+// something wrong.
+type Check func(s *Spec, r Report)
+
+// Report takes what a [Check] finds. A place is a pointer to a field of the Spec, or what Entry and Key
+// return; nil is the whole file.
+type Report interface {
+	IsSet(field any) bool          // the file, or the value in Go, has the field
+	Entry(of any, name string) any // the place of an entry of a map, dotted in a map of maps; of points to the map
+	Key(path string) any           // the place of a key of the file, such as storage.nfs
+	Sound() bool                   // nothing is wrong so far
+	Wrong(place any, what, cure string)
+	Warn(place any, what, cure string)
+}

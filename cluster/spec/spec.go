@@ -47,7 +47,7 @@ type Spec struct {
 }
 
 // Completed reports whether the Spec comes from package clusterfile: all defaults are filled in, and
-// everything is checked.
+// everything is checked that it checks itself.
 func (s *Spec) Completed() bool { return s.Places != nil }
 
 // Proxmox says where the Proxmox VE API is and how to log in.

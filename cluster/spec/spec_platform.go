@@ -46,6 +46,9 @@ type Storage struct {
 	CephFS   *CephFS   `yaml:"cephfs" absent:"off" doc:"A file system of an existing Ceph cluster."`
 }
 
+// LocalPath is the storage class that K3s includes and makes the default.
+const LocalPath = "local-path"
+
 // NFS is shared storage on an NFS server. With VM set homelab creates the server; otherwise
 // Server is an existing one.
 type NFS struct {
@@ -209,6 +212,9 @@ type Backup struct {
 	CAFile     string        `yaml:"ca" absent:"system's" doc:"PEM of the authority of the service's certificate."`
 	Insecure   bool          `yaml:"insecure" doc:"Do not check the certificate."`
 }
+
+// DefaultQueue is the LocalQueue of pods and Jobs that name none; no queue has that name.
+const DefaultQueue = "default"
 
 // Queue is a group's part of the cluster's GPUs: its pods wait until it is their turn.
 type Queue struct {

@@ -15,7 +15,6 @@ import (
 	"os"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -37,7 +36,7 @@ func main() {
 			{Name: "gpu1", Address: netip.MustParsePrefix("10.0.0.21/24"), Storage: "vmdata", GPUs: spec.GPURequest{Count: 1}},
 		},
 	}
-	wrong := clusterfile.Complete(want) // fills in the defaults, and checks everything
+	wrong := cluster.Complete(want) // fills in the defaults, and checks everything
 	token, unset := secret.FromEnv("PROXMOX_TOKEN_SECRET")
 	key, missing := ssh.LoadSigner(*keyFile)
 	pve, refused := proxmox.Dial(ctx, proxmox.Config{Endpoint: host, TokenID: id, TokenSecret: token, Fingerprint: fingerprint})

@@ -8,7 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// Spec returns the cluster. It is to be completed: clusterfile.Complete fills in the defaults, makes
+// Spec returns the cluster. It is to be completed: cluster.Complete fills in the defaults, makes
 // the nodes of the pools, and checks everything, as reading the file does.
 func Spec() *spec.Spec {
 	return &spec.Spec{

@@ -44,8 +44,7 @@ var weighs = map[string]float64{
 	// Of that 6.1 is net/http with TLS, encoding/json and regexp.
 	"proxmox": 6.8,
 	"fleet":   24, // 33 with every kind of client-go's scheme
-	// Of that 4.6 reads the file; the rest makes the parts to check them, with the kinds of Kubernetes: 8.5 alone.
-	"clusterfile": 20.2,
+	"clusterfile": 6.5,
 	"jupyterhub":  10.6,
 	// Helm's template engine alone is 35: chartutil brings client-go's discovery and scheme with every kind.
 	"cluster": 50,
@@ -62,6 +61,15 @@ func TestWeight(t *testing.T) {
 		is := float64(info.Size()) / (1 << 20)
 		assert.LessOrEqual(t, is, most, name)
 		t.Logf("%s: %.1f MiB", name, is)
+	}
+}
+
+// TestWithoutKubernetes: who reads a file, or looks after drivers, carries none of Kubernetes' types.
+func TestWithoutKubernetes(t *testing.T) {
+	for _, name := range []string{"cluster/clusterfile", "nvidia", "nvidia/mig", "internal/offer"} {
+		for _, p := range list(t, "-deps", "./"+name) {
+			assert.False(t, strings.HasPrefix(p.ImportPath, "k8s.io/"), "%s imports %s", name, p.ImportPath)
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/draft"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
@@ -89,13 +89,13 @@ func TestFiles(t *testing.T) {
 				want, err := os.ReadFile(path)
 				require.NoError(t, err)
 				assert.Equal(t, string(want), text)
-				spec, err := clusterfile.Parse("cluster.yaml", []byte(text))
+				spec, err := cluster.Parse("cluster.yaml", []byte(text))
 				require.NoError(t, err)
 				assert.Empty(t, spec.Warnings)
 				assert.Len(t, spec.Servers(), a.Servers)
 				_, comments, ok := strings.Cut(text, "# Parts of the platform; remove the # of a line to turn it on:\n")
 				require.True(t, ok)
-				spec, err = clusterfile.Parse("cluster.yaml", []byte(text+strings.ReplaceAll("\n"+comments, "\n# ", "\n")))
+				spec, err = cluster.Parse("cluster.yaml", []byte(text+strings.ReplaceAll("\n"+comments, "\n# ", "\n")))
 				require.NoError(t, err, "without the #")
 				assert.Empty(t, spec.Warnings)
 				assert.NotNil(t, spec.Platform.Hub)
@@ -180,7 +180,7 @@ func FuzzRender(f *testing.F) {
 		}
 		text, err := draft.Render(found, a)
 		require.NoError(t, err)
-		_, err = clusterfile.Parse("cluster.yaml", []byte(text))
+		_, err = cluster.Parse("cluster.yaml", []byte(text))
 		require.NoError(t, err, "%s", text)
 	})
 }

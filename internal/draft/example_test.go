@@ -5,7 +5,7 @@ import (
 	"log"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/draft"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -28,7 +28,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(strings.SplitN(text, "\n", 2)[0])
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(text))
+	spec, err := cluster.Parse("cluster.yaml", []byte(text))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // The paths on which the API token of a cluster needs privileges on Proxmox VE 9.2.
 func ExampleGrants() {
-	want, err := clusterfile.Parse("cluster.yaml", []byte(`
+	want, err := cluster.Parse("cluster.yaml", []byte(`
 name: home
 proxmox: {endpoint: lab}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}

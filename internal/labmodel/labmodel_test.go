@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/labmodel"
@@ -33,7 +33,7 @@ func inLab(t *testing.T, example string, changes ...string) *spec.Spec {
 		lines = append(lines, line)
 	}
 	text := strings.NewReplacer(changes...).Replace(strings.Join(lines, ""))
-	s, err := clusterfile.Parse(file, []byte(text))
+	s, err := cluster.Parse(file, []byte(text))
 	require.NoError(t, err, text)
 	require.True(t, s.IsLab())
 	return s

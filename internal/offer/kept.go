@@ -1,14 +1,16 @@
 package offer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
@@ -37,7 +39,7 @@ func KeptBy(s *spec.Spec, n spec.Node) Kept {
 		out.Pods = pods
 	}
 	for _, list := range []map[string]string{k.kube, k.system} {
-		out.CPU += quantity(list["cpu"]).AsApproximateFloat64()
+		out.CPU += quantity(list["cpu"])
 		out.Memory += size(list["memory"], n.Memory)
 	}
 	if k.cpus != "" { // instead of the CPUs in the other two
@@ -158,16 +160,30 @@ func size(text string, of spec.Size) spec.Size {
 		}
 		return spec.Size(float64(of) * percent / 100)
 	}
-	q := quantity(text)
-	return spec.Size(max(0, q.Value()))
+	return spec.Size(min(math.Ceil(quantity(text)), 1<<60))
 }
 
-func quantity(text string) *resource.Quantity {
-	q, err := resource.ParseQuantity(text)
-	if err != nil || q.Sign() < 0 {
-		return &resource.Quantity{}
+// amount is one as Kubernetes writes it: 2, 1.5Gi, 500m, 1e3.
+var amount = regexp.MustCompile(`^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)$`)
+
+// quantity reads an amount. Anything else is 0, and so is a negative one.
+func quantity(text string) float64 {
+	m := amount.FindStringSubmatch(text)
+	if m == nil {
+		return 0
 	}
-	return &q
+	number, unit := m[1], m[2]
+	if len(unit) > 2 || strings.ContainsAny(unit, "0123456789") {
+		number, unit = number+unit, ""
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0
+	}
+	if prefix, binary := strings.CutSuffix(unit, "i"); binary {
+		return n * math.Pow(1024, float64(1+strings.Index("KMGTPE", prefix)))
+	}
+	return n * math.Pow(1000, float64(strings.Index("num kMGTPE", cmp.Or(unit, " "))-3))
 }
 
 // countCPUs counts a list of CPUs: 0,2-3 are three. A range is not longer than any machine's.

@@ -43,11 +43,11 @@ func Of(n spec.Node) GPUs {
 	return out
 }
 
-// All is what nodes offer of GPUs together, by resource.
-func All(nodes []spec.Node, stack string) map[string]int {
+// All is what the nodes offer of GPUs together, by resource.
+func All(s *spec.Spec) map[string]int {
 	out := map[string]int{}
-	for _, n := range nodes {
-		if n.GPUs.Count == 0 || stack == spec.StackNone {
+	for _, n := range s.Nodes {
+		if n.GPUs.Count == 0 || s.NVIDIA.Stack == spec.StackNone {
 			continue
 		}
 		for resource, count := range Of(n).Resources {
@@ -55,6 +55,32 @@ func All(nodes []spec.Node, stack string) map[string]int {
 		}
 	}
 	return out
+}
+
+// Wants is what a server of a profile requests of the GPUs, by resource.
+func Wants(p spec.HubProfile) map[string]int {
+	out := map[string]int{}
+	if p.GPUs > 0 {
+		out[nvidia.Resource] = p.GPUs
+	}
+	if p.MIG != "" {
+		out[nvidia.MIGResource(p.MIG)] = 1
+	}
+	return out
+}
+
+// Instances says what the nodes of a profile that divide their GPUs offer, and whether its instances
+// are among that.
+func Instances(s *spec.Spec, p spec.HubProfile) (offers []string, there bool) {
+	for _, n := range s.Nodes {
+		if p.Pool != "" && p.Pool != n.PoolName() || n.GPUs.Sharing.Strategy != spec.SharingMIG {
+			continue
+		}
+		g := Of(n)
+		there = there || g.Resources[nvidia.MIGResource(p.MIG)] > 0
+		offers = append(offers, fmt.Sprintf("%s offers %s", n.Name, g))
+	}
+	return offers, there
 }
 
 // Quota is what queues can always have together, by resource.

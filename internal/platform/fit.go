@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -14,32 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// OpenAgents reports whether an agent takes pods without tolerations.
-func OpenAgents(s *spec.Spec) bool {
-	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool {
-		return n.Role == spec.Agent && !slices.ContainsFunc(n.Taints, func(t spec.Taint) bool { return t.Effect != string(corev1.TaintEffectPreferNoSchedule) })
-	})
-}
-
-// OnlyGPUPool returns the name of the pool, or the node, that has all GPUs; empty: there are
-// several, or none.
-func OnlyGPUPool(s *spec.Spec) string {
-	name := ""
-	for _, n := range s.GPUNodes() {
-		its := cmp.Or(n.Pool, n.Name)
-		if name != "" && its != name {
-			return ""
-		}
-		name = its
-	}
-	return name
-}
-
 // homesStay reports whether a home is a volume of one node.
 func homesStay(s *spec.Spec) bool {
 	p := s.Platform
-	class := cmp.Or(p.Hub.Home.Class, p.Storage.Default, LocalPath)
-	return class == LocalPath || p.Storage.Scratch != nil && class == p.Storage.Scratch.Class
+	class := cmp.Or(p.Hub.Home.Class, p.Storage.Default, spec.LocalPath)
+	return class == spec.LocalPath || p.Storage.Scratch != nil && class == p.Storage.Scratch.Class
 }
 
 // Fit says where each of the hub's profiles fits, and how many servers fit at once.
@@ -117,15 +94,3 @@ const (
 	serverCPU, serverMemory = 0.75, 2 * spec.GiB
 	daemonPods              = 15
 )
-
-// Wants is what a server of a profile requests of the GPUs, by resource.
-func Wants(p spec.HubProfile) map[string]int {
-	out := map[string]int{}
-	if p.GPUs > 0 {
-		out[nvidia.Resource] = p.GPUs
-	}
-	if p.MIG != "" {
-		out[nvidia.MIGResource(p.MIG)] = 1
-	}
-	return out
-}

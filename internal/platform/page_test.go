@@ -1,6 +1,7 @@
 package platform_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/platform"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/platform.md")
+var update = flag.Bool("update", false, "rewrite docs/platform.md and what cluster/clusterfile knows of the parts")
 
 // TestPage: the page for people has every part, and the version that is installed.
 func TestPage(t *testing.T) {
@@ -49,4 +50,27 @@ func table() string {
 	}
 	fmt.Fprintf(&b, "| %s | | objects only | |\n", strings.Join(rest, ", "))
 	return b.String()
+}
+
+// TestParts: what the reader of a file knows of the parts with a chart is what they say of themselves.
+func TestParts(t *testing.T) {
+	const file = "../../cluster/clusterfile/parts.json"
+	type part struct {
+		Name, Section, Chart, Version string
+		Shared                        bool `json:",omitempty"`
+	}
+	var all []part
+	for _, p := range platform.Parts(&spec.Spec{}) {
+		if i := p.Info(); i.Chart.Chart != "" {
+			all = append(all, part{i.Name, i.Section, i.Chart.Chart, i.Chart.Version, i.Shared})
+		}
+	}
+	want, err := json.MarshalIndent(all, "", "  ")
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(file, append(want, '\n'), 0o644))
+	}
+	have, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want)+"\n", string(have), "go test ./internal/platform -run TestParts -update")
 }

@@ -6,13 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // Parts are all parts that there are, with their sections of the file, in the order of
@@ -70,7 +67,7 @@ func siteOf(s *spec.Spec, withSecrets bool) *addon.Site {
 	p := &s.Platform
 	site := &addon.Site{
 		Nodes: s.Nodes, Charts: p.Charts, DefaultClass: p.Storage.Default, Balancer: p.LB, Ingress: p.Ingress, TLS: p.TLS,
-		Hosts: hosts(p), GPUMetrics: p.Monitoring != nil && p.Monitoring.GPUs.IsOn(), Offered: Offered(s), Unread: !withSecrets,
+		Hosts: hosts(p), GPUMetrics: p.Monitoring != nil && p.Monitoring.GPUs.IsOn(), Offered: offer.All(s), Unread: !withSecrets,
 	}
 	if p.Hub != nil {
 		site.HubNamespace = p.Hub.Namespace
@@ -142,16 +139,6 @@ func viaOf(p *spec.Platform, x addon.Piece) string {
 	return spec.ViaDirect
 }
 
-// NeverInFleet says why Fleet cannot deploy a part, or nothing.
-func NeverInFleet(s *spec.Spec, name string) string {
-	for _, part := range Parts(s) {
-		if info := part.Info(); info.Name == name {
-			return info.NeverInFleet
-		}
-	}
-	return ""
-}
-
 // Host is what the parts need on every node, in addition to Kubernetes.
 func Host(s *spec.Spec) addon.Host {
 	all := addon.Host{Files: map[string]string{}}
@@ -166,37 +153,6 @@ func Host(s *spec.Spec) addon.Host {
 // HasPlatform reports whether the file asks for anything in addition to Kubernetes and GPUs.
 func HasPlatform(s *spec.Spec) bool {
 	return slices.ContainsFunc(Parts(s), func(p addon.Part) bool { return p.Info().On })
-}
-
-// PartsOn lists the parts with a chart that this file turns on, by name.
-func PartsOn(s *spec.Spec) []string {
-	var out []string
-	for _, part := range Parts(s) {
-		info := part.Info()
-		if info.Chart.Chart != "" && info.On {
-			out = append(out, info.Name)
-		}
-	}
-	return out
-}
-
-// Offered is what the nodes offer to pods, by resource.
-func Offered(s *spec.Spec) map[string]int { return offer.All(s.Nodes, s.NVIDIA.Stack) }
-
-// Namespaces are those of the platform's parts and of the checks of GPUs, which wait in no queue. The
-// hub's is not among them: there only notebooks wait.
-func Namespaces(s *spec.Spec) []string {
-	out := []string{metav1.NamespaceSystem, nvidia.PluginName}
-	pieces, err := Pieces(s, false)
-	if err != nil {
-		return out
-	}
-	for _, p := range pieces {
-		if p.Release != nil && (s.Platform.Hub == nil || p.Release.Namespace != s.Platform.Hub.Namespace) {
-			out = append(out, p.Release.Namespace)
-		}
-	}
-	return out
 }
 
 // inOrder sorts parts so that each comes after those that it needs. Otherwise it keeps their order.
@@ -247,6 +203,3 @@ func Split(pieces []addon.Piece) (before, after []addon.Piece) {
 	}
 	return before, after
 }
-
-// LocalPath is the storage class that K3s includes and makes the default.
-const LocalPath = "local-path"

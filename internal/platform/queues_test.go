@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
@@ -44,8 +45,5 @@ func TestQueuesOfAFile(t *testing.T) {
 	all := []string{"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"}
 	assert.Equal(t, append(all, all...), covered)
 	assert.Equal(t, "students", platform.Hub(s).Queue)
-	assert.Contains(t, platform.PartsOn(s), addon.KueueName)
-	assert.Equal(t, map[string]int{"nvidia.com/gpu": 4, "nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-3g.20gb": 1}, platform.Offered(s))
-	assert.NotContains(t, platform.Namespaces(s), "jupyterhub")
-	assert.Contains(t, platform.Namespaces(s), "kueue-system")
+	assert.Equal(t, map[string]int{"nvidia.com/gpu": 4, "nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-3g.20gb": 1}, offer.All(s))
 }

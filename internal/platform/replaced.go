@@ -8,13 +8,16 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// Replaced lists the values of charts, by part and dotted, to which charts.values of the file gives
+// replaced lists the values of charts, by part and dotted, to which charts.values of the file gives
 // another value than its other keys. The hub's are left out: see jupyterhub.Hub.Broken.
-func Replaced(s *spec.Spec) map[string][]string {
+func replaced(s *spec.Spec) map[string][]string {
+	if len(s.Platform.Charts.Values) == 0 {
+		return nil
+	}
 	bare := *s
 	bare.Platform.Charts.Values = nil
 	ours, err := Pieces(&bare, false)
-	if len(s.Platform.Charts.Values) == 0 || err != nil { // which is reported at its place
+	if err != nil { // which is reported at its place
 		return nil
 	}
 	out := map[string][]string{}

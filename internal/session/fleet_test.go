@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
@@ -128,7 +128,7 @@ hub: {hostname: hub.lab.example, auth: {allowAll: true, oidc: {issuer: "https://
 	require.NoError(t, err)
 	assert.Contains(t, string(values), "https://id.lab.example/authorize")
 	assert.NoDirExists(t, ".homelab")
-	spec, err := clusterfile.Load("cluster.yaml")
+	spec, err := cluster.Load("cluster.yaml")
 	require.NoError(t, err)
 	_, assumed, err := platform.FleetTree(spec)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	xssh "golang.org/x/crypto/ssh"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
@@ -86,7 +86,7 @@ func wholeFiles(t *testing.T, patterns ...string) (out []wholeFile) {
 			for _, m := range ofEnvironment.FindAllStringSubmatch(string(text), -1) {
 				t.Setenv(m[1], "a-secret-of-the-environment")
 			}
-			spec, err := clusterfile.Load(file)
+			spec, err := cluster.Load(file)
 			if err != nil {
 				continue // which other tests are about
 			}

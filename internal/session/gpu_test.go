@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
@@ -34,7 +33,7 @@ func TestGPUListOverSSH(t *testing.T) {
 		id, token := w.sim.Token()
 		pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
 		require.NoError(t, err)
-		spec, err := clusterfile.Parse("cluster.yaml", []byte(listSpec))
+		spec, err := cluster.Parse("cluster.yaml", []byte(listSpec))
 		require.NoError(t, err)
 		c, err := cluster.New(spec, cluster.Backend{Proxmox: pve, Dir: w.dir})
 		require.NoError(t, err)

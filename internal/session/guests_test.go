@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
@@ -25,7 +25,7 @@ pools:
 
 func guestsFile(t *testing.T, memory string) *Session {
 	t.Helper()
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(realGuests+memory+"}\n"))
+	spec, err := cluster.Parse("cluster.yaml", []byte(realGuests+memory+"}\n"))
 	require.NoError(t, err)
 	return &Session{Spec: spec}
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/examples"
 )
 
@@ -20,7 +20,7 @@ func TestHintIsAPod(t *testing.T) {
 		"a second one": strings.Replace(string(examples.WithoutPlatform(examples.EightA100)), "role: agent", "role: agent\n    taints: [\"team=ml:NoExecute\"]", 1),
 		"without GPUs": "name: home\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\nnodes: {cp1: {role: server, address: 10.0.0.11}}\n",
 	} {
-		want, err := clusterfile.Parse("cluster.yaml", []byte(text))
+		want, err := cluster.Parse("cluster.yaml", []byte(text))
 		require.NoError(t, err, name)
 		_, lines, found := strings.Cut(gpuHint(want), ":\n")
 		nodes := want.GPUNodes()

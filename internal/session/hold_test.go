@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -63,7 +62,7 @@ func (w *site) stop(name string) {
 
 // atDesk is a session of somebody, on a machine of their own.
 func atDesk(t *testing.T, sim *pvesim.Sim) (*Session, *bytes.Buffer) {
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(heldSpec))
+	spec, err := cluster.Parse("cluster.yaml", []byte(heldSpec))
 	require.NoError(t, err)
 	id, value := sim.Token()
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client()})
@@ -260,7 +259,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		sim := pvesim.New(pvesim.TwoHosts(), pvesim.Options{})
 		defer sim.Close()
 		s, _ := atDesk(t, sim)
-		open, err := clusterfile.Parse("cluster.yaml", []byte(strings.NewReplacer("host: pve1", "hosts: {pve1: {}, pve2: {}}", "role: server,", "role: server, host: auto,").Replace(heldSpec)))
+		open, err := cluster.Parse("cluster.yaml", []byte(strings.NewReplacer("host: pve1", "hosts: {pve1: {}, pve2: {}}", "role: server,", "role: server, host: auto,").Replace(heldSpec)))
 		require.NoError(t, err)
 		s.unplaced = open
 		s.Spec, err = placement.Place(t.Context(), open, s.Cluster.Proxmox)
@@ -291,12 +290,12 @@ func TestANodeThatIsGoneBelongsNowhere(t *testing.T) {
 		const worker = "  worker1: {role: agent, host: auto, address: 10.0.0.21}\n"
 		text := strings.Replace(heldSpec, "host: pve1", "hosts: {pve1: {}, pve2: {}}", 1)
 		text = strings.Replace(text, "role: server,", "role: server, host: pve1,", 1)
-		open, err := clusterfile.Parse("cluster.yaml", []byte(text+worker))
+		open, err := cluster.Parse("cluster.yaml", []byte(text+worker))
 		require.NoError(t, err)
 		s.unplaced = open
 		s.Spec, err = placement.Place(t.Context(), open, s.Cluster.Proxmox)
 		require.NoError(t, err)
-		rest, err := clusterfile.Parse("cluster.yaml", []byte(text))
+		rest, err := cluster.Parse("cluster.yaml", []byte(text))
 		require.NoError(t, err)
 		s.Cluster, err = cluster.New(rest, cluster.Backend{Dir: t.TempDir(), Proxmox: s.Cluster.Proxmox})
 		require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -74,7 +74,7 @@ func draftSpec(s *Session, ctx context.Context, f HostPrepFlags, r remote.Runner
 		"SECRET", filepath.Join(".homelab", name, "proxmox-token"), // where cluster:init keeps it
 		"FILES", cmp.Or(pick(seen, "iso", "dir"), "local"), "DISKS", cmp.Or(pick(seen, "images", "lvmthin", "zfspool", "rbd"), "local-lvm"),
 	).Replace(hostDraft)
-	spec, err := clusterfile.Parse("what host:prep assumes", []byte(text))
+	spec, err := cluster.Parse("what host:prep assumes", []byte(text))
 	if err != nil {
 		return nil, failed(invalid, err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/hostprep"
@@ -97,7 +97,7 @@ func (w *hostSite) prep(o Options, f HostPrepFlags) error {
 	w.t.Helper()
 	w.talk.Reset()
 	w.data.Reset()
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(w.spec))
+	spec, err := cluster.Parse("cluster.yaml", []byte(w.spec))
 	require.NoError(w.t, err)
 	s := &Session{
 		Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: &secret.Redactor{}},

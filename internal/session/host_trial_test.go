@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -38,7 +37,7 @@ pools:
 func (w *site) try(yaml string, o Options, f HostTrialFlags) error {
 	w.t.Helper()
 	w.talk, w.data = bytes.Buffer{}, bytes.Buffer{}
-	file, err := clusterfile.Parse("my.yaml", []byte(yaml))
+	file, err := cluster.Parse("my.yaml", []byte(yaml))
 	require.NoError(w.t, err)
 	id, token := w.sim.Token()
 	redact := secret.NewRedactor(secret.New(token))

@@ -25,7 +25,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/share"
@@ -188,7 +188,7 @@ func TestNumbersAreJudgedFirst(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		start := time.Now()
-		want, err := clusterfile.Parse(file, text)
+		want, err := cluster.Parse(file, text)
 		if err == nil {
 			_ = hostprep.RoleScript(want, proxmox.Version{Version: "9.0"}, "homelab@pve!x")
 		}
@@ -232,7 +232,7 @@ func TestWordsStayWords(t *testing.T) {
 	for file := range bases(t) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		want, err := clusterfile.Parse(file, text)
+		want, err := cluster.Parse(file, text)
 		require.NoError(t, err)
 		for _, s := range commands(t, file, want) {
 			shapes[s] = true
@@ -247,7 +247,7 @@ func TestWordsStayWords(t *testing.T) {
 	}, func(what, file string, text []byte) {
 		count++
 		start := time.Now()
-		want, err := clusterfile.Parse(file, text)
+		want, err := cluster.Parse(file, text)
 		assert.Less(t, time.Since(start), 2*time.Second, what)
 		if err != nil {
 			short(t, what, err)
@@ -331,7 +331,7 @@ func TestFilesAreJudgedFirst(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		start := time.Now()
-		want, err := clusterfile.Parse(file, text)
+		want, err := cluster.Parse(file, text)
 		if err == nil && want.HasProxmox() {
 			_, _ = want.Proxmox.TokenSecret.Resolve()
 		}
@@ -348,7 +348,7 @@ func TestFilesAreJudgedFirst(t *testing.T) {
 	t.Logf("these keys take some: %v", slices.Sorted(maps.Keys(taken)))
 	for _, path := range odd[1:] { // a pipe is awaited: somebody may have meant -spec=<(…)
 		start := time.Now()
-		_, err := clusterfile.Load(path)
+		_, err := cluster.Load(path)
 		require.Error(t, err, path)
 		assert.Less(t, time.Since(start), 2*time.Second, path)
 		short(t, path, err)
@@ -366,7 +366,7 @@ func TestMistakesAreTold(t *testing.T) {
 		"proxmox: {endpoint: lab}\npools:\n  cp: {role: server, count: 1, count: 3, addresses: [10.0.0.11]}\n":      1,
 		"pools:\n  cp: {role: server, count: 3, external: a@10.0.0.2}\n  wk: {count: 1000}\nk3s: {vip: 10.0.0.9}\n": 52,
 	} {
-		_, err := clusterfile.Parse("cluster.yaml", []byte(head+text))
+		_, err := cluster.Parse("cluster.yaml", []byte(head+text))
 		require.Error(t, err)
 		short(t, text, err)
 		assert.LessOrEqual(t, strings.Count(err.Error(), "\n")+1, want, "%s\n%s", text, err)

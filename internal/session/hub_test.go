@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -29,7 +28,7 @@ func TestHubResultsInTheLab(t *testing.T) {
 
 // The example's profiles and their nodes are shown without asking anybody.
 func TestHubProfiles(t *testing.T) {
-	spec, err := clusterfile.Parse("cluster.yaml", examples.EightA100)
+	spec, err := cluster.Parse("cluster.yaml", examples.EightA100)
 	require.NoError(t, err)
 	var data, talk bytes.Buffer
 	s := &Session{Console: &console.Console{Talk: &talk, Data: &data, Redact: &secret.Redactor{}}, Spec: spec}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/draft"
@@ -258,7 +257,7 @@ func sayFound(s *Session, f draft.Found) {
 
 // tellNext reads the file as every command does, and says what to do next.
 func sayAfterInit(s *Session, path string, f draft.Found, a draft.Answers) error {
-	spec, err := clusterfile.Load(path)
+	spec, err := cluster.Load(path)
 	if err != nil {
 		return failed(invalid, fmt.Errorf("%s was written, and is not valid:\n%w", path, err))
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
@@ -68,7 +68,7 @@ func TestInitFromFlagsAlone(t *testing.T) {
 	assert.Contains(t, said, "pve1: 128 CPUs, 1TiB, 8 × A100 PCIe 40GB (8 free)")
 	assert.Contains(t, said, "Wrote cluster.yaml: 3 servers, 2 agents, 8 GPUs.")
 	assert.NotContains(t, said, f.secret)
-	spec, err := clusterfile.Load(DefaultSpec)
+	spec, err := cluster.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", spec.Name)
 	assert.Equal(t, "10.0.0.50", spec.K3s.VIP.String())
@@ -81,7 +81,7 @@ func TestInitFromFlagsAlone(t *testing.T) {
 	o.Force, o.Name = true, "other"
 	_, err = interview(t, o)
 	require.NoError(t, err)
-	spec, err = clusterfile.Load(DefaultSpec)
+	spec, err = cluster.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "other", spec.Name)
 }
@@ -125,7 +125,7 @@ func TestInitInterview(t *testing.T) {
 	said, err := interview(t, InitFlags{}, all(f.endpoint, "yes", f.token, f.secret)...)
 	require.NoError(t, err)
 	assert.NotContains(t, said, f.secret)
-	spec, err := clusterfile.Load(DefaultSpec)
+	spec, err := cluster.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "homelab", spec.Name)
 	assert.Equal(t, f.fingerprint, spec.Proxmox.Fingerprint)
@@ -150,7 +150,7 @@ func TestInitInterview(t *testing.T) {
 	assert.Equal(t, refused, code(err))
 	_, err = interview(t, InitFlags{}, all("yes", f.endpoint, "yes", f.token, "file:"+path, "second", "1", "not a network", "192.168.1.0/24", "", "not an address", "192.168.1.40")...)
 	require.NoError(t, err)
-	spec, err = clusterfile.Load(DefaultSpec)
+	spec, err = cluster.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "second", spec.Name)
 	assert.Equal(t, "192.168.1.40/24", spec.Nodes[0].Address.String())
@@ -171,7 +171,7 @@ func TestInitAsksAgain(t *testing.T) {
 	} {
 		assert.Equal(t, 1, strings.Count(said, want), "%s in\n%s", want, said)
 	}
-	spec, err := clusterfile.Load(DefaultSpec)
+	spec, err := cluster.Load(DefaultSpec)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", spec.Name)
 	assert.Len(t, spec.GPUNodes(), 2)

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -48,7 +47,7 @@ func newDoor(t *testing.T) *door {
 // way is how a session with this file goes to its hosts and machines.
 func (w *door) way(text string) string {
 	text = strings.NewReplacer("ENDPOINT", w.server.URL, "FINGERPRINT", proxmox.Fingerprint(w.server.Certificate())).Replace(text)
-	want, err := clusterfile.Parse("cluster.yaml", []byte("name: way\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\n"+
+	want, err := cluster.Parse("cluster.yaml", []byte("name: way\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\n"+
 		"pools:\n  cp: {role: server, count: 1, addresses: [10.0.0.11], memory: 2GiB, host: pve1}\n"+text))
 	require.NoError(w.t, err, text)
 	s := &Session{Console: &console.Console{Talk: &strings.Builder{}, Redact: &secret.Redactor{}}, Spec: want}

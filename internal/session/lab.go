@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/labctl"
@@ -21,7 +21,7 @@ func LabStart(ctx context.Context) error {
 	s := &Session{Console: console.New(false)}
 	if file := filepath.Join(home(), DefaultSpec); isFile(file) {
 		var err error
-		if s.Spec, err = clusterfile.Load(file); err != nil {
+		if s.Spec, err = cluster.Load(file); err != nil {
 			return failed(invalid, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/labmodel"
@@ -30,7 +30,7 @@ func labFile(t *testing.T, example string) *spec.Spec {
 			text.WriteString(line)
 		}
 	}
-	s, err := clusterfile.Parse(file, []byte(text.String()))
+	s, err := cluster.Parse(file, []byte(text.String()))
 	require.NoError(t, err)
 	return s
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -53,7 +52,7 @@ func (w *site) close() {
 // do gives one command.
 func (w *site) do(yaml string, o Options, command func(*Session, context.Context) error) error {
 	w.t.Helper()
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
+	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(w.t, err)
 	return w.command(spec, o, command)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 )
@@ -46,7 +45,7 @@ func TestReleaseThatDoesNotExist(t *testing.T) {
 	assert.Empty(t, checkRelease(s, t.Context(), gone))
 	require.NoError(t, check(gone, todo))
 
-	spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: teacher@192.168.1.40}}\n"))
+	spec, err := cluster.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: teacher@192.168.1.40}}\n"))
 	require.NoError(t, err)
 	assert.Equal(t, "https://github.com/k3s-io/k3s/releases/download/v1.36.5%2Bk3s1/sha256sum-amd64.txt", cluster.K3sURL(spec))
 }

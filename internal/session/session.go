@@ -19,7 +19,6 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -79,10 +78,10 @@ func Load(o Options) (*Session, error) {
 	file := filepath.Join(home(), DefaultSpec)
 	switch _, missing := os.Stat(file); {
 	case o.Spec != "":
-		s.Spec, err = clusterfile.Load(o.Spec)
+		s.Spec, err = cluster.Load(o.Spec)
 	case errors.Is(missing, fs.ErrNotExist):
 		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
-		s.Spec, err = clusterfile.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
+		s.Spec, err = cluster.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
 		if err == nil {
 			s.Spec.Dir = cmp.Or(home(), ".") // it came with the program; its files belong here
 		}
@@ -90,7 +89,7 @@ func Load(o Options) (*Session, error) {
 		if file != DefaultSpec {
 			s.Say("No %s in this folder: using %s.", DefaultSpec, file)
 		}
-		s.Spec, err = clusterfile.Load(file)
+		s.Spec, err = cluster.Load(file)
 	}
 	if err != nil {
 		return nil, failed(invalid, err)

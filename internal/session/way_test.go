@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -74,7 +73,7 @@ func (w *stranger) role(file string) (printed string) {
 	s := w.session()
 	defer s.Close()
 	var err error
-	s.Spec, err = clusterfile.Load(file)
+	s.Spec, err = cluster.Load(file)
 	require.NoError(w.t, err)
 	require.NoError(w.t, hostRole(s, w.t.Context(), HostRoleFlags{}))
 	out, err := remote.Output(w.t.Context(), w.root, "sh", "-c", w.data.String())
@@ -87,7 +86,7 @@ func (w *stranger) do(file string, command func(*Session, context.Context) error
 	s := w.session()
 	defer s.Close()
 	var err error
-	s.Spec, err = clusterfile.Load(file)
+	s.Spec, err = cluster.Load(file)
 	require.NoError(w.t, err)
 	pve, err := s.dial(w.t.Context())
 	require.NoError(w.t, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
@@ -125,7 +124,7 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func parse(t *testing.T, yaml string) *spec.Spec {
 	t.Helper()
-	spec, err := clusterfile.Parse("cluster.yaml", []byte(yaml))
+	spec, err := cluster.Parse("cluster.yaml", []byte(yaml))
 	require.NoError(t, err)
 	return spec
 }

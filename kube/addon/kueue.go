@@ -24,7 +24,6 @@ const (
 	kueueNamespace = "kueue-system"
 	KueueAPI       = "kueue.x-k8s.io/v1beta2"
 	QueueLabel     = "kueue.x-k8s.io/queue-name" // names the LocalQueue in which a pod or Job waits
-	DefaultQueue   = "default"                   // the LocalQueue of pods and Jobs that name none
 )
 
 // cohort joins the queues: what one does not use, others borrow. It is also the one flavor.
@@ -199,7 +198,7 @@ func (q queue) local() []runtime.Object {
 		out = append(out, object(KueueAPI, "LocalQueue", meta(KueueName, namespace, name), values{"clusterQueue": q.Name}))
 	}
 	for _, n := range q.open {
-		add(n, DefaultQueue)
+		add(n, spec.DefaultQueue)
 	}
 	for _, n := range q.labelled {
 		add(n, q.Name)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/nvidia/check"
@@ -49,7 +48,7 @@ func (c Config) kinds() (all []volume) {
 	case hub.Home.Claim != "":
 		all = append(all, volume{name: check.Home, skip: fmt.Sprintf("not tried: all homes are in one claim, %s, which has users' data", hub.Home.Claim)})
 	default:
-		all = append(all, volume{name: check.Home, class: cmp.Or(hub.Home.Class, storage.Default, platform.LocalPath)})
+		all = append(all, volume{name: check.Home, class: cmp.Or(hub.Home.Class, storage.Default, spec.LocalPath)})
 	}
 	return all
 }

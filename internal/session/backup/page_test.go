@@ -20,7 +20,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/backup"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -79,7 +78,7 @@ func (w *site) console() *console.Console {
 // do gives one command, as a process of its own would.
 func (w *site) do(command func(*session.Session, context.Context) error) error {
 	w.t.Helper()
-	want, err := clusterfile.Parse("cluster.yaml", []byte(home))
+	want, err := cluster.Parse("cluster.yaml", []byte(home))
 	require.NoError(w.t, err)
 	id, token := w.sim.Token()
 	pve, err := proxmox.Dial(w.t.Context(), proxmox.Config{

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -18,7 +17,7 @@ func TestRecipientsOfTheFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const text = "name: a\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\nnodes: {a: {role: server, external: ops@10.0.0.2}}\n"
 	backup := func(more string) error {
-		want, err := clusterfile.Parse("cluster.yaml", []byte(text+more))
+		want, err := cluster.Parse("cluster.yaml", []byte(text+more))
 		require.NoError(t, err)
 		c, err := cluster.New(want, cluster.Backend{Dir: "nowhere"})
 		require.NoError(t, err)

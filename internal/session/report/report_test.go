@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -58,7 +57,7 @@ func newSite(t *testing.T) *site {
 
 // open opens a session in the world.
 func (w *site) open(ctx context.Context, o session.Options) (*session.Session, error) {
-	spec, err := clusterfile.Parse("cluster.yaml", examples.WithoutPlatform(examples.EightA100))
+	spec, err := cluster.Parse("cluster.yaml", examples.WithoutPlatform(examples.EightA100))
 	require.NoError(w.t, err)
 	s := &session.Session{Console: o.Console, Spec: spec}
 	if w.unopened != nil {
@@ -239,7 +238,7 @@ func TestPageSaysWhatIsSimulated(t *testing.T) {
 // The page of hub:verify says which profiles fit, and what a server of each did.
 func TestPageOfTheHub(t *testing.T) {
 	w := newSite(t)
-	all, err := clusterfile.Parse("cluster.yaml", examples.EightA100)
+	all, err := cluster.Parse("cluster.yaml", examples.EightA100)
 	require.NoError(t, err)
 	html, err := w.do("hub:verify", func(s *session.Session, _ context.Context) error {
 		s.Spec = all

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
 
@@ -25,7 +25,7 @@ const most = 1 << 20
 // withVersion returns a file with another version of K3s and no other difference: comments, order
 // and everything else stay. If that cannot be done, the error says which line to change.
 func withVersion(file string, data []byte, version string) (edit, error) {
-	before, err := clusterfile.Parse(file, data)
+	before, err := cluster.Parse(file, data)
 	if err != nil {
 		return edit{}, err
 	}
@@ -58,7 +58,7 @@ func withVersion(file string, data []byte, version string) (edit, error) {
 		return edit{}, byHand
 	}
 	e.data = bytes.Join(lines, nil)
-	after, err := clusterfile.Parse(file, e.data)
+	after, err := cluster.Parse(file, e.data)
 	if err != nil {
 		return edit{}, fmt.Errorf("with version %s the file would be wrong, so it stays as it is: %w", version, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/sim/lab/fleetread"
@@ -147,7 +147,7 @@ func TestBothReadWhatTheExamplesRender(t *testing.T) {
 		gitops := filepath.Join(t.TempDir(), "cluster.yaml")
 		data = append(data, "\nfleet:\n  repo: https://git.example.com/infra.git\n  username: robot\n  password: env:GIT_TOKEN\n  default: fleet\n"...)
 		require.NoError(t, os.WriteFile(gitops, data, 0o600))
-		spec, err := clusterfile.Load(gitops)
+		spec, err := cluster.Load(gitops)
 		require.NoError(t, err, file)
 		tree, _, err := platform.FleetTree(spec)
 		require.NoError(t, err, file)

@@ -65,6 +65,44 @@ func (f Field) path(t reflect.Type) string {
 	return out[1:]
 }
 
+// Locate notes where the fields of a complete section are, a pointer: by their paths.
+func (c *Checker) Locate(section any) { c.locate(reflect.ValueOf(section).Elem(), "") }
+
+func (c *Checker) locate(v reflect.Value, path string) {
+	if path != "" {
+		c.marks[v.Addr().Interface()] = mark{c.at(path), !v.IsZero()}
+	}
+	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		c.locate(v.Elem(), path)
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			c.locate(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		}
+	case v.Kind() == reflect.Map:
+		c.locateEntries(v.Addr().Interface(), v, "", path)
+	case IsSection(v.Type()):
+		for _, f := range Fields(v.Type()) {
+			c.locate(v.FieldByIndex(f.index), strings.TrimPrefix(path+"."+f.path(v.Type()), "."))
+		}
+	}
+}
+
+// locateEntries notes the entries of a map, and with dotted names those of the maps in it.
+func (c *Checker) locateEntries(of any, v reflect.Value, name, path string) {
+	for _, k := range v.MapKeys() {
+		at, in := strings.TrimPrefix(name+"."+k.String(), "."), v.MapIndex(k)
+		p := fmt.Sprintf("%s[%q]", path, k)
+		c.marks[member{of, at}] = mark{c.at(p), true}
+		if in.Kind() == reflect.Interface {
+			in = in.Elem()
+		}
+		if in.Kind() == reflect.Map {
+			c.locateEntries(of, in, at, p)
+		}
+	}
+}
+
 // derived refuses fields that follow from others: what is in them would be lost.
 func (c *Checker) derived(v reflect.Value, path string) {
 	for i := range v.NumField() {

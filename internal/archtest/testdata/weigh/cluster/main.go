@@ -6,12 +6,11 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/converge"
 )
 
 func main() {
-	spec, err := clusterfile.Load("cluster.yaml")
+	spec, err := cluster.Load("cluster.yaml")
 	if err != nil {
 		return
 	}
