@@ -155,7 +155,7 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags,
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA.IsOn(),
-		Hugepages: n.Hugepages, Affinity: n.Affinity, TPM: n.TPM,
+		Hugepages: n.Hugepages, Affinity: n.Affinity, CPUUnits: n.CPUUnits, CPULimit: float64(n.CPULimit), TPM: n.TPM,
 		OnBoot: n.OnBoot.IsOn(), Startup: n.Startup.String(), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,
@@ -211,7 +211,17 @@ func disk(slot, serial string, o spec.DiskOptions) proxmox.Disk {
 	return proxmox.Disk{
 		Slot: slot, Serial: serial, Storage: o.Storage, Size: o.Size,
 		SSD: o.SSD.IsOn(), Discard: o.Discard.IsOn(), IOThread: o.IOThread.IsOn(),
+		Cache: o.Cache, NoBackup: isOff(o.Backup), NoReplication: isOff(o.Replicate),
 	}
+}
+
+// isOff says of a switch whether it is off; nil: it is left open.
+func isOff(s spec.Switch) *bool {
+	if s == 0 {
+		return nil
+	}
+	off := !s.IsOn()
+	return &off
 }
 
 // adoptable returns a node's VM that another owner has made, so that the differences can be shown

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
@@ -28,6 +29,8 @@ type VM struct {
 	NUMANodes   map[string]NUMANode // by config key: numa0
 	Hugepages   string
 	Affinity    string
+	CPUUnits    int     // 100 if the configuration names none
+	CPULimit    float64 // 0: none
 	OnBoot      bool
 	Startup     string
 	Description string
@@ -125,6 +128,8 @@ func (v *VM) read() {
 	v.CPUType = wire.Loose(c["cpu"]).First("cputype", "")
 	v.NUMA = c["numa"] == "1"
 	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
+	v.CPUUnits = wire.Number(c["cpuunits"], 100)
+	v.CPULimit, _ = strconv.ParseFloat(c["cpulimit"], 64) // 0 if there is none
 	for k, line := range c {
 		if numaNode.MatchString(k) {
 			if v.NUMANodes == nil {

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -26,11 +27,15 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 			d.set(theDisk, path, "", fmt.Sprintf("%s on %s", want.Size, want.Storage), want.Slot, want.line(nil))
 			continue
 		}
+		want = want.unsaid(have)
 		// Disks are not moved: the storage is chosen when a disk is made.
 		if have.options() != want.options() {
 			thing := theDiskOptions
-			if have.Serial != want.Serial {
+			switch {
+			case have.Serial != want.Serial:
 				thing = theDiskSerial
+			case have.device() == want.device():
+				thing = theDiskBackups
 			}
 			d.set(thing, path+"/options", have.options(), want.options(), want.Slot, want.line(wire.Loose(vm.config[want.Slot])))
 		}
@@ -90,7 +95,28 @@ func (s VMSpec) slots(vm *VM) []string {
 	return out
 }
 
+// unsaid returns d with the options that it leaves open as have has them.
+func (d Disk) unsaid(have Disk) Disk {
+	d.Cache, d.NoBackup, d.NoReplication = cmp.Or(d.Cache, have.Cache), cmp.Or(d.NoBackup, have.NoBackup), cmp.Or(d.NoReplication, have.NoReplication)
+	return d
+}
+
+// options are all options of a disk that a spec may name.
 func (d Disk) options() string {
+	parts := []string{d.device()}
+	for _, o := range []struct {
+		name string
+		off  *bool
+	}{{"no backup", d.NoBackup}, {"no replication", d.NoReplication}} {
+		if o.off != nil && *o.off {
+			parts = append(parts, o.name)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// device are the options of the guest's device.
+func (d Disk) device() string {
 	var parts []string
 	if d.Serial != "" {
 		parts = append(parts, "serial "+d.Serial)
@@ -98,7 +124,7 @@ func (d Disk) options() string {
 	for _, o := range []struct {
 		name string
 		on   bool
-	}{{"ssd", d.SSD}, {"discard", d.Discard}, {"iothread", d.IOThread}} {
+	}{{"ssd", d.SSD}, {"discard", d.Discard}, {"iothread", d.IOThread}, {"cache " + d.Cache, d.Cache != "" && d.Cache != "none"}} {
 		if o.on {
 			parts = append(parts, o.name)
 		}

@@ -33,6 +33,12 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 	}
 	d.rootOnly(theHugepages, "hugepages", vm.Hugepages, s.Hugepages)
 	d.rootOnly(theAffinity, "affinity", vm.Affinity, s.Affinity)
+	if s.CPUUnits != 0 {
+		d.set(theCPUShare, "cpuunits", vm.CPUUnits, s.CPUUnits, "cpuunits", fmt.Sprint(s.CPUUnits))
+	}
+	if s.CPULimit != 0 {
+		d.set(theCPUShare, "cpulimit", vm.CPULimit, s.CPULimit, "cpulimit", fmt.Sprint(s.CPULimit))
+	}
 }
 
 // cpuLine is a CPU type with its options in one order, whichever way they are written:

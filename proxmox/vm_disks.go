@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -114,7 +115,14 @@ func seenDisk(slot string, p wire.Properties) Disk {
 	return Disk{
 		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
 		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,
+		Cache: cmp.Or(p.Get("cache"), "none"), NoBackup: isOff(p.Get("backup")), NoReplication: isOff(p.Get("replicate")),
 	}
+}
+
+// isOff reads an option that is on by default.
+func isOff(value string) *bool {
+	off := value == "0"
+	return &off
 }
 
 // Disk returns the disk in slot.

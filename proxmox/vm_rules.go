@@ -31,6 +31,7 @@ const (
 	theNUMANodes   = "NUMA nodes"
 	theHugepages   = "huge pages"
 	theAffinity    = "affinity"
+	theCPUShare    = "CPU weight and limit"
 	theBalloon     = "balloon"
 	theAgent       = "guest agent's channel"
 	theMachine     = "machine type"
@@ -44,7 +45,8 @@ const (
 	theNICDevice   = "interface: MAC, MTU, queues"
 	theDisk        = "disk: a new one"
 	theDiskGrown   = "disk: larger"
-	theDiskOptions = "disk: ssd, discard, iothread"
+	theDiskOptions = "disk: ssd, discard, iothread, cache"
+	theDiskBackups = "disk: backup, replicate"
 	theDiskSerial  = "disk: serial"
 	theDiskGone    = "disk: not wanted any more"
 	theDiskShrunk  = "disk: smaller"
@@ -77,6 +79,8 @@ func rules() []rule {
 		{theDisk, "scsiN", converge.Update, "plugged in, unless the VM's hotplug option lacks disk"},
 		{theDiskGrown, "scsiN", converge.Update, "PUT …/resize grows the disk of a running VM"},
 		{theDiskGone, "scsiN", converge.Update, "detached and kept as unusedN (vmconfig_delete_or_detach_drive)"},
+		{theDiskBackups, "scsiN", converge.Update, "written at once (vmconfig_update_disk)"},
+		{theCPUShare, "cpuunits, cpulimit", converge.Update, "set in the VM's control group"},
 		{theCores, "cores", converge.Restart, waits},
 		{theSockets, "sockets", converge.Restart, waits},
 		{theMemory, "memory", converge.Restart, waits + ", unless its hotplug option has memory"},

@@ -30,6 +30,8 @@ type VMSpec struct {
 	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
 	Hugepages   string     // any, 2 or 1024 (MiB); [None] removes it; empty: any value is accepted; only root@pam may set it
 	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: any value is accepted; only root@pam may set it
+	CPUUnits    int        // weight of its CPUs against other VMs'; 0: any value is accepted
+	CPULimit    float64    // CPUs of the host that it uses at most; 0: any value is accepted
 	TPM         bool       // has one, version 2.0; false: either is accepted
 	SecureBoot  *bool      // Microsoft's keys in the firmware; nil: either is accepted
 	OnBoot      bool       // start with the host
@@ -59,14 +61,17 @@ type NIC struct {
 
 // Disk is a disk of a VM.
 type Disk struct {
-	Slot     string // scsi0; must be set
-	Storage  string // in a spec, where to create it; in a VM, where it is
-	Size     Size   // 0: unchanged
-	Serial   string // identifies it in the guest
-	SSD      bool   // shown to the guest as an SSD
-	Discard  bool   // freed blocks are returned to the storage
-	IOThread bool
-	Volume   string // in a VM: the volume's id
+	Slot          string // scsi0; must be set
+	Storage       string // in a spec, where to create it; in a VM, where it is
+	Size          Size   // 0: unchanged
+	Serial        string // identifies it in the guest
+	SSD           bool   // shown to the guest as an SSD
+	Discard       bool   // freed blocks are returned to the storage
+	IOThread      bool
+	Cache         string // none, directsync, writethrough, writeback or unsafe; in a spec, empty: any value is accepted
+	NoBackup      *bool  // left out of Proxmox's backups; in a spec, nil: either is accepted
+	NoReplication *bool  // left out of Proxmox's replication; in a spec, nil: either is accepted
+	Volume        string // in a VM: the volume's id
 }
 
 // seedSlot is the slot of the NoCloud ISO; cloud images search every drive.
@@ -236,5 +241,18 @@ func (d Disk) line(old wire.Properties) string {
 	if d.Discard {
 		discard = "on"
 	}
-	return p.With("serial", d.Serial).With("ssd", wire.OnOff(d.SSD)).With("discard", discard).With("iothread", wire.OnOff(d.IOThread)).String()
+	p = p.With("serial", d.Serial).With("ssd", wire.OnOff(d.SSD)).With("discard", discard).With("iothread", wire.OnOff(d.IOThread))
+	if d.Cache != "" {
+		p = p.With("cache", d.Cache)
+	}
+	for key, off := range map[string]*bool{"backup": d.NoBackup, "replicate": d.NoReplication} {
+		switch {
+		case off == nil:
+		case *off:
+			p = p.With(key, "0")
+		default:
+			p = p.With(key, "") // Proxmox's default is 1
+		}
+	}
+	return p.String()
 }

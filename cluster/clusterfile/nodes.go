@@ -323,6 +323,10 @@ func (r nodesSection) shape(n *spec.Node) {
 	}
 	n.NUMA = n.NUMA.Or(n.GPUs.Count > 0)
 	r.within(&n.Cores, "cores", 1, 1024)
+	r.within(&n.CPUUnits, "cpuUnits", 1, 10000)
+	if n.CPULimit > 128 || r.IsSet(&n.CPULimit) && n.CPULimit <= 0 {
+		r.Wrong(&n.CPULimit, fmt.Sprintf("cpuLimit is %v", n.CPULimit), "write a number above 0 and up to 128, or leave it out")
+	}
 	least := 512 * spec.MiB
 	if n.Role == spec.Server {
 		least = 2 * spec.GiB

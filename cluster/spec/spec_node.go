@@ -37,6 +37,8 @@ type Node struct {
 	NUMANodes   []NUMANode        `yaml:"numaNodes" absent:"one for each socket" doc:"NUMA nodes of the VM, with all of its CPUs and memory."`
 	Hugepages   string            `yaml:"hugepages" enum:"any,2MiB,1GiB,none" absent:"unchanged" doc:"‘any’, ‘2MiB’ or ‘1GiB’; ‘none’ removes them. [Only root@pam](nodes.md#what-only-root-may-set) may set it."`
 	Affinity    string            `yaml:"affinity" absent:"unchanged" doc:"CPUs of the host that the VM runs on, ‘0-15,32-47’; ‘none’ removes it. Only root@pam may set it."`
+	CPUUnits    int               `yaml:"cpuUnits" json:",omitempty" min:"1" max:"10000" absent:"unchanged; a new VM: 100" doc:"Weight of its vCPUs against other VMs of the host. A whole number, 1 to 10000."`
+	CPULimit    Cores             `yaml:"cpuLimit" json:",omitempty" absent:"unchanged" doc:"CPUs of the host that it uses at most at once, e.g. ‘3.5’."`
 	TPM         bool              `yaml:"tpm" doc:"Give the VM a new TPM 2.0. homelab never removes it."`
 	OnBoot      Switch            `yaml:"onboot" default:"true" doc:"Start with the host."`
 	Startup     Startup           `yaml:"startup" absent:"not set" doc:"Boot order, ‘order=1,up=30,down=120’. Needs Sys.Modify on ‘/’."`
@@ -86,6 +88,10 @@ type DiskOptions struct {
 	SSD      Switch `yaml:"ssd" default:"true" doc:"Tell the guest that it is an SSD."`
 	Discard  Switch `yaml:"discard" default:"true" doc:"Return freed blocks to the storage."`
 	IOThread Switch `yaml:"iothread" default:"true" doc:"Use an I/O thread."`
+
+	Cache     string `yaml:"cache" json:",omitempty" enum:"none,directsync,writethrough,writeback,unsafe" absent:"unchanged; a new disk: ‘none’" doc:"Use of the host's memory. ‘unsafe’ loses what was written when the host crashes."`
+	Backup    Switch `yaml:"backup" json:",omitempty" absent:"unchanged; a new disk: ‘true’" doc:"Part of Proxmox's backups of the VM."`
+	Replicate Switch `yaml:"replicate" json:",omitempty" absent:"unchanged; a new disk: ‘true’" doc:"Part of Proxmox's replication of the VM."`
 }
 
 // OSDisk is a node's boot disk.
