@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -63,7 +62,7 @@ func TestTheWorldChangesAfterTheQuestion(t *testing.T) {
 type lateRun struct {
 	w      *world
 	g      *converge.Graph
-	agreed *consent.Agreement
+	agreed *converge.Agreement
 	steps  []string // those that cost the node something
 }
 
@@ -82,7 +81,7 @@ func (k costlyChange) prepared(t *testing.T) lateRun {
 	plan, err := g.Plan(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, plan.Err(), k.name)
-	r := lateRun{w: w, g: g, agreed: &consent.Agreement{Destroy: k.destroy}}
+	r := lateRun{w: w, g: g, agreed: &converge.Agreement{Destroy: k.destroy}}
 	lacking := r.agreed.Lacking(plan)
 	require.NotEqual(t, len(k.destroy) > 0, len(lacking) > 0, k.name)
 	r.agreed.Agree(lacking...)
@@ -146,7 +145,7 @@ func (k costlyChange) once(t *testing.T, e event, moment, step int) (out string,
 			return before(ctx)
 		}
 		r.g.Approve = func(ctx context.Context, it converge.Item) error {
-			err := r.agreed.May(ctx, it)
+			err := r.agreed.Approve(ctx, it)
 			if err == nil && it.Step == r.steps[step] {
 				happens(atAct)
 			}
@@ -163,7 +162,7 @@ func (k costlyChange) once(t *testing.T, e event, moment, step int) (out string,
 // ended says how a run ended during which something has come.
 func (k costlyChange) ended(t *testing.T, e event, name string, gone func() bool, err error, moment int) string {
 	t.Helper()
-	var no *consent.RefusedError
+	var no *converge.RefusedError
 	switch {
 	case gone == nil:
 		return "–"

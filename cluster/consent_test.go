@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -232,7 +231,7 @@ func TestNothingIsLostWithoutConsent(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, plan.Err(), k.what)
 			require.True(t, plan.Changes(), k.what)
-			costs := (&consent.Agreement{}).Lacking(plan)
+			costs := (&converge.Agreement{}).Lacking(plan)
 			answer := k.answer(costs)
 			if changes[answer] == nil {
 				answers = append(answers, answer)
@@ -260,10 +259,10 @@ func (w *world) losesNothing(t *testing.T, k kindOfChange, text string, costs []
 	t.Helper()
 	before, disks, keys := w.now(), len(w.sim.Volumes()), w.authorized(t, "cp1")
 	g := k.graph(t, w, text)
-	g.Approve = (&consent.Agreement{}).May
+	g.Approve = (&converge.Agreement{}).Approve
 	report, err := g.Run(t.Context(), w.listen(t))
 	for _, step := range report.Steps {
-		var no *consent.RefusedError
+		var no *converge.RefusedError
 		assert.True(t, step.Err == nil || errors.As(step.Err, &no), "%s: %s: %v", k.what, step.Step, step.Err)
 	}
 	assert.Equal(t, len(costs) > 0, err != nil, "%s: %v", k.what, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -76,11 +75,11 @@ func downOf(t *testing.T, nodes int, s unheard) (took time.Duration) {
 		c = w.cluster(t, spec)
 		defer c.Close()
 		begun := time.Now()
-		agreed := &consent.Agreement{Everything: true}
+		agreed := &converge.Agreement{Everything: true}
 		build := func() *converge.Graph {
 			g, err := c.Down(t.Context())
 			require.NoError(t, err)
-			g.NoCosts, g.Approve = s.yes, agreed.May
+			g.NoCosts, g.Approve = s.yes, agreed.Approve
 			return g
 		}
 		_, err := build().Plan(t.Context())

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
@@ -105,7 +105,7 @@ func (c *machines) costsOfDrain(n spec.Node) func(context.Context, drained, conv
 		if have.pods == 0 {
 			return nil
 		}
-		users := c.members.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Ends(n.Name) })
+		users := c.members.Users(ctx, func(w *workload.Work) []converge.Loss { return w.Ends(n.Name) })
 		if len(users) == 0 {
 			return nil // the pods there are recreated elsewhere
 		}

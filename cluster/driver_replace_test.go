@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -43,10 +42,10 @@ func TestADriverComesWithAnotherMachine(t *testing.T) {
 		}
 		c := w.cluster(t, after)
 		up := c.Up()
-		up.Approve = (&consent.Agreement{Restarts: true}).May
+		up.Approve = (&converge.Agreement{Restarts: true}).Approve
 		_, err := up.Run(t.Context(), w.listen(t))
 		c.Close()
-		require.ErrorAs(t, err, new(*consent.RefusedError), "a restart is less than this")
+		require.ErrorAs(t, err, new(*converge.RefusedError), "a restart is less than this")
 		for name := range w.guests() {
 			assert.Equal(t, old[name], w.vm(t, name).Config["smbios1"])
 		}

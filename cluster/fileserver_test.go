@@ -95,8 +95,9 @@ func TestDataOutlivesTheCluster(t *testing.T) {
 		c := w.cluster(t, without)
 		_, err := c.Up().Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
-		require.Len(t, c.Doubts(), 1)
-		assert.Contains(t, c.Doubts()[0].String(), "the NFS server files-nfs (VM ")
+		warnings, _ := c.HostWarnings()
+		require.Len(t, warnings, 1)
+		assert.Contains(t, warnings[0].String(), "the NFS server files-nfs (VM ")
 		assert.Empty(t, w.plan(t, without))
 		assert.Same(t, server, w.guests()["files-nfs"])
 

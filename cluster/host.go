@@ -83,20 +83,13 @@ func (d *warnings) keep(all []preflight.Finding, notes []string) {
 	d.all, d.notes = all, notes
 }
 
-// Doubts returns what the last check of the hosts by [Cluster.Up] found that may fail, or that
-// works only for now.
-func (c *Cluster) Doubts() []preflight.Finding {
+// HostWarnings returns what the last check of the hosts by [Cluster.Up] found that may fail or works
+// only for now, and, as notes, what works and is worth knowing before it happens: disks that are
+// copied as a whole.
+func (c *Cluster) HostWarnings() (all []preflight.Finding, notes []string) {
 	c.site.warnings.mu.Lock()
 	defer c.site.warnings.mu.Unlock()
-	return c.site.warnings.all
-}
-
-// Notes returns what the last check of the hosts by [Cluster.Up] found that works and is worth knowing
-// before it happens: disks that are copied as a whole.
-func (c *Cluster) Notes() []string {
-	c.site.warnings.mu.Lock()
-	defer c.site.warnings.mu.Unlock()
-	return c.site.warnings.notes
+	return c.site.warnings.all, c.site.warnings.notes
 }
 
 // beginStep checks what must hold before anything changes: it is hostStep, or, if nothing is

@@ -296,7 +296,8 @@ func planned(t *testing.T, asked *spec.Spec, b Backend) (said []string) {
 	if err := plan.Err(); err != nil {
 		said = append(said, err.Error())
 	}
-	return append(said, c.Notes()...)
+	_, notes := c.HostWarnings()
+	return append(said, notes...)
 }
 
 // words are a tame word, and what a shell would take for more than one.

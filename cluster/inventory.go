@@ -1,178 +1,169 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/placement"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
-	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// GPUInfo is one card of one host, and its owner.
-type GPUInfo struct {
-	Host       string     `json:"host"`
-	Address    string     `json:"address"`
-	Model      string     `json:"model"`
-	ID         string     `json:"id"`
-	Functions  int        `json:"functions"`                  // the GPU itself, audio, USB
-	Virtual    []string   `json:"virtualFunctions,omitempty"` // into which the host has divided it (SR-IOV)
-	IOMMUGroup int        `json:"iommuGroup"`                 // -1 if none
-	NUMANode   *int       `json:"numaNode"`                   // nil if unknown; Proxmox's API does not report it
-	Driver     string     `json:"driver"`                     // on the host; empty if unknown or none
-	Mappings   []string   `json:"mappings"`
-	VMs        []string   `json:"vms"`    // VMs and containers that claim it, running or not
-	Owners     []GPUOwner `json:"owners"` // the same, in full
-	Node       string     `json:"node"`   // the node of this cluster that has it, or for which it is reserved
-	State      string     `json:"state"`  // one of the GPU states
-	Problem    string     `json:"problem,omitempty"`
+// Inventory is which machines a cluster has right now: their VMs in Proxmox, their nodes in
+// Kubernetes, and which pods hold their GPUs.
+type Inventory struct {
+	Time     time.Time
+	Machines []Machine // of the file, in its order
+	// VMs is why the VMs could not be read, Kube why the nodes or pods could not; nil: they were.
+	VMs, Kube error
 }
 
-// States of a card.
-const (
-	GPUOurs     = "ours"     // a node of this cluster has it
-	GPUTaken    = "taken"    // another owner claims it
-	GPUFree     = "free"     // it has no owner and can be passed through
-	GPUUnusable = "unusable" // it has no owner and cannot be passed through as it is
-	GPUConflict = "conflict" // promised more than once
-)
+// Machine is a machine of the file.
+type Machine struct {
+	Name     string
+	Role     spec.Role
+	Pool     string
+	Host     string // empty if External
+	External bool
+	Address  netip.Addr // as Kubernetes reports it, or else as the file says
 
-// GPUOwner is a VM or a container that claims a card.
-type GPUOwner struct {
-	VMID      int    `json:"vmid"`
-	Container bool   `json:"container,omitempty"`
-	Name      string `json:"name"`
-	Slot      string `json:"slot"`              // hostpci0; dev0 of a container
-	Mapping   string `json:"mapping,omitempty"` // the mapping through which it claims it; empty if by address
-	Pooled    bool   `json:"pooled,omitempty"`  // it may get another card instead
-	Running   bool   `json:"running"`
-	OnBoot    bool   `json:"onboot"`
-	Ours      bool   `json:"ours"`
+	VMID    int  // 0: there is no VM
+	Running bool // the VM
+
+	Joined   bool      // there is a node of this name
+	Ready    bool      // the node
+	Reason   string    // why the node is not ready
+	Cordoned bool      // the node takes no new pods
+	Version  string    // of its kubelet
+	Created  time.Time // when it joined
+
+	GPUs GPUUse
 }
 
-// vfio is the driver that holds the cards of a running VM.
-const vfio = "vfio-pci"
-
-// GPUs lists every NVIDIA card of every running host of the Proxmox cluster, no matter who owns
-// it.
-func (c *Cluster) GPUs(ctx context.Context) ([]GPUInfo, error) { return c.site.flow().gpus(ctx) }
-
-func (c *cards) gpus(ctx context.Context) ([]GPUInfo, error) {
-	if c.Proxmox == nil {
-		return nil, ErrNoProxmox
-	}
-	hosts, err := c.Proxmox.Hosts.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var up []string
-	for _, h := range hosts {
-		if h.Online {
-			up = append(up, h.Name)
-		}
-	}
-	ledger, err := c.Proxmox.PCI.Ledger(ctx, up...)
-	if err != nil {
-		return nil, err
-	}
-	ours, err := c.templates.Ours(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := []GPUInfo{}
-	for _, card := range ledger.Cards {
-		info := GPUInfo{
-			Host: card.Host, Address: card.Address.String(), Model: card.Model, ID: card.ID(), Functions: 1 + len(card.Functions),
-			IOMMUGroup: card.IOMMUGroup, Mappings: append([]string{}, card.Mappings...), VMs: []string{}, Owners: []GPUOwner{},
-			State: GPUFree, Problem: card.Problem(),
-		}
-		if info.Problem != "" {
-			info.State = GPUUnusable
-		}
-		for _, v := range card.Virtual {
-			info.Virtual = append(info.Virtual, v.Address.String())
-		}
-		c.enterOwners(&info, card, ledger, ours)
-		out = append(out, info)
-	}
-	for _, conflict := range ledger.Conflicts() {
-		for i := range out {
-			if out[i].Host == conflict.Host && slices.ContainsFunc(conflict.Devices, func(a proxmox.PCIAddress) bool {
-				at, err := proxmox.ParsePCIAddress(out[i].Address)
-				return err == nil && a.Whole() == at.Whole()
-			}) {
-				out[i].State, out[i].Problem = GPUConflict, placement.ConflictText(conflict)
-			}
-		}
-	}
-	return out, nil
+// GPUUse says how many GPUs of a node pods hold, or how many shares of them.
+type GPUUse struct {
+	Used, Total int    // Total: what Kubernetes offers
+	Unit        string // GPUs, shares, or a MIG profile such as 1g.5gb
+	Holders     []kube.Holder
 }
 
-// enterOwners records the owner of a card: a VM, or a node that has no VM yet. ours are the
-// VMIDs of this cluster's machines.
-func (c *cards) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, ours map[int]bool) {
-	for _, id := range card.Mappings {
-		m := placement.Mapping(ledger.Mappings, id)
-		node, named := strings.CutPrefix(id, names.Mapping(c.spec, ""))
-		other, made := strings.CutPrefix(m.Description, names.MappingNotePrefix)
-		switch {
-		case !made:
-		case named && other == c.spec.Name:
-			info.State, info.Node = GPUOurs, node
-		default:
-			info.State = GPUTaken
-		}
+// nvidiaPrefix is that of the resources of NVIDIA's device plugin: nvidia.com/gpu, and
+// nvidia.com/mig-1g.5gb and the like for instances of MIG.
+const nvidiaPrefix = "nvidia.com/"
+
+// Inventory reads which machines the cluster has. It does not ask Kubernetes without api. What
+// cannot be read is missing, and the inventory says why.
+func (c *Cluster) Inventory(ctx context.Context, api bool) *Inventory {
+	inv := &Inventory{Time: time.Now()}
+	var vms []proxmox.Summary
+	if c.site.Proxmox != nil {
+		vms, inv.VMs = c.site.Proxmox.VMs.List(ctx, names.Tag(c.site.spec))
 	}
-	for _, cl := range card.Claims {
-		if cl.Template {
+	var nodes []kube.Node
+	var holders []kube.Holder
+	if api {
+		nodes, holders, inv.Kube = nodesAndHolders(ctx, c)
+	}
+	inv.Machines = joinMachines(c.site.spec, vms, nodes, holders)
+	return inv
+}
+
+// nodesAndHolders asks Kubernetes.
+func nodesAndHolders(ctx context.Context, c *Cluster) (nodes []kube.Node, holders []kube.Holder, err error) {
+	client, err := c.Kube(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if nodes, err = client.Nodes(ctx); err != nil {
+		return nil, nil, err
+	}
+	if len(c.site.spec.GPUNodes()) > 0 {
+		holders, err = client.WhoHolds(ctx, nvidiaPrefix, "")
+	}
+	return nodes, holders, err
+}
+
+// Err returns all that could not be read.
+func (inv *Inventory) Err() error { return errors.Join(inv.VMs, inv.Kube) }
+
+// joinMachines puts what different places know about a machine together.
+func joinMachines(s *spec.Spec, vms []proxmox.Summary, nodes []kube.Node, holders []kube.Holder) []Machine {
+	var out []Machine
+	for _, want := range s.Machines() {
+		m := Machine{Name: want.Name, Role: want.Role, Pool: want.Pool, Host: want.Host, External: want.External, Address: want.Address.Addr()}
+		if i := slices.IndexFunc(vms, func(v proxmox.Summary) bool { return v.Name == want.Name && !v.Template }); i >= 0 && !want.External {
+			m.VMID, m.Host, m.Running = vms[i].VMID, vms[i].Host, vms[i].Running
+		}
+		if i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == want.Name }); i >= 0 {
+			m.enter(want, nodes[i], holders)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// enter adds what Kubernetes knows.
+func (m *Machine) enter(want spec.Node, n kube.Node, holders []kube.Holder) {
+	m.Joined, m.Ready, m.Reason, m.Cordoned, m.Version, m.Created = true, n.Ready, n.Reason, n.Cordoned, n.Version, n.Created
+	if n.InternalIP.IsValid() {
+		m.Address = n.InternalIP
+	}
+	var units []string
+	for name, amount := range n.Allocatable {
+		resource := string(name)
+		if !strings.HasPrefix(resource, nvidiaPrefix) || amount.IsZero() {
 			continue
 		}
-		owner := GPUOwner{
-			VMID: cl.VMID, Container: cl.Container, Name: cl.Name, Slot: cl.Slot, Mapping: cl.Mapping, Pooled: len(cl.Choices) > 1, Running: cl.Running, OnBoot: cl.OnBoot,
-			Ours: ours[cl.VMID],
+		m.GPUs.Total += int(amount.Value())
+		if u := gpuUnit(resource, want); !slices.Contains(units, u) {
+			units = append(units, u)
 		}
-		if owner.Ours && owner.Pooled && cl.Mapping == names.Mapping(c.spec, cl.Name) {
-			owner.Pooled = false // the whole mapping belongs to the node
-		}
-		if owner.Running && !owner.Pooled && !owner.Container && len(card.Virtual) == 0 {
-			info.Driver = vfio
-		}
-		info.State = GPUTaken
-		if owner.Ours {
-			info.State, info.Node = GPUOurs, cl.Name
-		}
-		if i := slices.IndexFunc(info.Owners, func(o GPUOwner) bool { return o.VMID == owner.VMID }); i >= 0 {
-			continue // the VM claims it by two slots, each of which may get any card of the mapping
-		}
-		info.Owners = append(info.Owners, owner)
-		info.VMs = append(info.VMs, cl.Name)
 	}
+	for _, h := range holders {
+		if h.Node == m.Name {
+			m.GPUs.Used += int(h.Count)
+			m.GPUs.Holders = append(m.GPUs.Holders, h)
+		}
+	}
+	slices.Sort(units)
+	m.GPUs.Unit = cmp.Or(strings.Join(units, " and "), "GPUs")
 }
 
-// String writes the owner in a few words: "104 win11, stopped".
-func (o GPUOwner) String() string {
-	s := fmt.Sprintf("%d %s", o.VMID, o.Name)
-	if o.Container {
-		s += ", a container"
+// gpuUnit is what one of a resource is.
+func gpuUnit(resource string, n spec.Node) string {
+	name := strings.TrimPrefix(resource, nvidiaPrefix)
+	if profile, ok := strings.CutPrefix(name, "mig-"); ok {
+		return profile
 	}
-	switch {
-	case o.Pooled:
-		s += ", perhaps"
-	case !o.Running:
-		s += ", stopped"
+	if strings.HasSuffix(name, ".shared") || n.GPUs.Sharing.Shared() {
+		return "shares"
 	}
-	return s
+	return "GPUs"
 }
 
-// WriteKubeconfig fetches the kubeconfig and writes it to KubeconfigPath.
-func (c *Cluster) WriteKubeconfig(ctx context.Context) error {
-	step := c.site.flow().members.KubeconfigStep()
-	diff, act, err := step.Check(ctx)
-	if err != nil || diff.Empty() {
-		return err
+// By names who holds GPUs, with how many each: users of notebooks with the namespace, as in
+// jupyterhub/teacher, other pods as namespace/pod.
+func (u GPUUse) By() string {
+	var names []string
+	count := map[string]int64{}
+	for _, h := range u.Holders {
+		name := h.Namespace + "/" + cmp.Or(h.User, h.Pod)
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		count[name] += h.Count
 	}
-	return act(ctx)
+	for i, name := range names {
+		if count[name] > 1 {
+			names[i] = fmt.Sprintf("%s (%d)", name, count[name])
+		}
+	}
+	return strings.Join(names, ", ")
 }

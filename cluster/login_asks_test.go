@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -32,16 +31,16 @@ func (w *world) costsOf(t testing.TB, spec *spec.Spec) []converge.Cost {
 	plan, err := c.Up().Plan(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, plan.Err())
-	return (&consent.Agreement{}).Lacking(plan)
+	return (&converge.Agreement{}).Lacking(plan)
 }
 
 // agreeing brings the world to what the file says, as far as somebody has agreed to it.
-func (w *world) agreeing(t testing.TB, spec *spec.Spec, a *consent.Agreement) error {
+func (w *world) agreeing(t testing.TB, spec *spec.Spec, a *converge.Agreement) error {
 	t.Helper()
 	c := w.cluster(t, spec)
 	defer c.Close()
 	up := c.Up()
-	up.Approve = a.May
+	up.Approve = a.Approve
 	_, err := up.Run(t.Context(), w.listen(t))
 	return err
 }
@@ -65,20 +64,20 @@ func TestNobodyIsLetInUnasked(t *testing.T) {
 		const why = ": no server of the cluster knows a key of this run: the cluster was created from another folder, with another token or by another person"
 		assert.Equal(t, []string{"a login is added to cp1" + why, "a login is added to wk1" + why}, said)
 
-		err := w.agreeing(t, spec, &consent.Agreement{Restarts: true, Destroy: []string{"cp1", "wk1", "duo"}})
-		var no *consent.RefusedError
+		err := w.agreeing(t, spec, &converge.Agreement{Restarts: true, Destroy: []string{"cp1", "wk1", "duo"}})
+		var no *converge.RefusedError
 		require.ErrorAs(t, err, &no, "somebody is let in unasked")
 		assert.Equal(t, "login", no.Step)
 		assert.Equal(t, changes{}, before.changes())
 		assert.Equal(t, [][]string{cp1, wk1}, [][]string{w.authorized(t, "cp1"), w.authorized(t, "wk1")})
 		assert.NoDirExists(t, w.dir)
 
-		agreed := &consent.Agreement{}
+		agreed := &converge.Agreement{}
 		agreed.Agree(costs[0])
 		require.ErrorAs(t, w.agreeing(t, spec, agreed), &no, "to one of them")
 		assert.Equal(t, costs[1:], no.Costs)
 		assert.Equal(t, changes{}, before.changes())
-		require.NoError(t, w.agreeing(t, spec, &consent.Agreement{Logins: true}))
+		require.NoError(t, w.agreeing(t, spec, &converge.Agreement{Logins: true}))
 		assert.Equal(t, cp1, w.authorized(t, "cp1")[:1], "the others' keys stay")
 		assert.Len(t, w.authorized(t, "wk1"), 2)
 		assert.Empty(t, w.plan(t, spec))
@@ -91,7 +90,7 @@ func TestNobodyIsLetInUnasked(t *testing.T) {
 		w.dir, w.keys = other, keys
 		assert.NotEmpty(t, onlyLogin(w.plan(t, spec)))
 		assert.Empty(t, w.costsOf(t, spec), "a login on a server is one on every node, by way of Kubernetes")
-		require.NoError(t, w.agreeing(t, spec, &consent.Agreement{}))
+		require.NoError(t, w.agreeing(t, spec, &converge.Agreement{}))
 		assert.Empty(t, w.plan(t, spec))
 	})
 }
@@ -108,12 +107,12 @@ func TestAMachineOfOnesOwnIsNoWayIn(t *testing.T) {
 		w.byHand(t, spec, "wk1", "stop")
 		w.asAnother(t)
 		more := parse(t, duo+"  own: {count: 1, addresses: [10.0.0.31]}\n")
-		require.Error(t, w.agreeing(t, more, &consent.Agreement{}))
+		require.Error(t, w.agreeing(t, more, &converge.Agreement{}))
 		require.Contains(t, w.names(), "own1")
 		keys := [][]string{w.authorized(t, "cp1"), w.authorized(t, "wk1")}
 		time.Sleep(time.Hour)
 		assert.Len(t, w.costsOf(t, more), 2)
-		require.ErrorAs(t, w.agreeing(t, more, &consent.Agreement{}), new(*consent.RefusedError))
+		require.ErrorAs(t, w.agreeing(t, more, &converge.Agreement{}), new(*converge.RefusedError))
 		assert.Equal(t, keys, [][]string{w.authorized(t, "cp1"), w.authorized(t, "wk1")})
 	})
 }
@@ -136,7 +135,7 @@ nodes:
 `)
 		w.up(t, spec)
 		w.asAnother(t)
-		require.NoError(t, w.agreeing(t, spec, &consent.Agreement{Logins: true}))
+		require.NoError(t, w.agreeing(t, spec, &converge.Agreement{Logins: true}))
 		assert.Empty(t, w.costsOf(t, spec))
 		for _, name := range []string{"cp1", "cp2"} {
 			require.NoError(t, w.guests()[name].AgentWriteFile("/home/ubuntu/.ssh/authorized_keys", []byte(w.authorized(t, name)[0]+"\n")))
@@ -167,7 +166,7 @@ func TestATokenIsLetInOnce(t *testing.T) {
 		w.keys = tokenKey(t, "the second secret")
 		assert.Empty(t, w.costsOf(t, of("teacher@pve!one")))
 		assert.Len(t, w.costsOf(t, of("student3@pve!one")), 2)
-		require.NoError(t, w.agreeing(t, of("teacher@pve!one"), &consent.Agreement{}))
+		require.NoError(t, w.agreeing(t, of("teacher@pve!one"), &converge.Agreement{}))
 		assert.Empty(t, w.plan(t, of("teacher@pve!one")))
 	})
 }

@@ -82,8 +82,8 @@ func TestAHostThatIsOffIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestDoubtsAreKept: what may work is said, and hinders nothing.
-func TestDoubtsAreKept(t *testing.T) {
+// TestHostWarningsAreKept: what may work is said, and hinders nothing.
+func TestHostWarningsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := pvesim.OneGPU()
 		model.Hosts[0].ClockOffset = 2 * time.Minute
@@ -92,8 +92,9 @@ func TestDoubtsAreKept(t *testing.T) {
 		c := w.cluster(t, parse(t, small))
 		_, err := c.Up().Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
-		require.Len(t, c.Doubts(), 1)
-		assert.Equal(t, "clock", c.Doubts()[0].ID)
+		warnings, _ := c.HostWarnings()
+		require.Len(t, warnings, 1)
+		assert.Equal(t, "clock", warnings[0].ID)
 		assert.Contains(t, w.output.String(), "warning: the clock of pve1 is 2m0s ahead")
 	})
 }

@@ -15,7 +15,6 @@ import (
 	xssh "golang.org/x/crypto/ssh"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
@@ -217,12 +216,12 @@ func TestARebootStopsWhatWasAgreedTo(t *testing.T) {
 		w := newPrepSite(t, freshModel(pvesim.TwoHosts(), "grub"), yaml)
 		p := w.prep()
 		p.Reboot = true
-		g, agreed := p.Graph(), &consent.Agreement{}
+		g, agreed := p.Graph(), &converge.Agreement{}
 		g.Approve = func(ctx context.Context, it converge.Item) error {
 			if it.Step == "reboot/pve1" { // somebody starts a VM on pve2; the simulated host knows it when it boots
 				assert.NoError(t, remote.WriteFile(ctx, w.root["pve2"], "/run/qemu-server/100.pid", []byte("1\n"), 0o644))
 			}
-			return agreed.May(ctx, it)
+			return agreed.Approve(ctx, it)
 		}
 		report, err := g.Run(t.Context(), nil)
 		require.ErrorContains(t, err, "VM 100 on pve2 is stopped (a reboot of pve2)")

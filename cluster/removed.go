@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -128,7 +128,7 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 	cost := converge.Cost{
 		Machine: cmp.Or(name, "nameless"), Object: members.SortNode, Kind: converge.CostDestroy, Reason: why,
 	}
-	cost.Users = c.members.Users(ctx, func(w *consent.Work) []converge.Loss {
+	cost.Users = c.members.Users(ctx, func(w *workload.Work) []converge.Loss {
 		cost.Holds = w.Volumes(name)
 		return w.On(name)
 	})

@@ -281,10 +281,11 @@ func (r report) ask(t *testing.T, w *world, s *spec.Spec, out *string) error {
 				b.WriteString("  " + f.Note + "\n")
 			}
 		}
-		for _, n := range c.Notes() {
+		warnings, notes := c.HostWarnings()
+		for _, n := range notes {
 			fmt.Fprintf(&b, "note: %s\n", n)
 		}
-		for _, d := range c.Doubts() {
+		for _, d := range warnings {
 			fmt.Fprintf(&b, "warning: %s\n", d)
 		}
 		return plan.Err()

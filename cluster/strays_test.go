@@ -78,7 +78,8 @@ func (w *world) doubts(t testing.TB, spec *spec.Spec) (warnings string, errs map
 		}
 	}
 	var all []string
-	for _, f := range c.Doubts() {
+	found, _ := c.HostWarnings()
+	for _, f := range found {
 		all = append(all, f.String())
 	}
 	return strings.Join(all, "\n"), errs

@@ -24,6 +24,23 @@
 // returned joined. Run returns when every goroutine that it started has ended,
 // also when its context was cancelled.
 //
+// # Consent
+//
+// An [Agreement] is what a user has said yes to; its Approve fits a graph:
+//
+//	plan, err := up.Plan(ctx)
+//	agreed := converge.Agreement{Restarts: true}
+//	if lacking := agreed.Lacking(plan); len(lacking) > 0 {
+//		// show them, ask, and
+//		agreed.Agree(lacking...)
+//	}
+//	up.Approve = agreed.Approve
+//	report, err := up.Run(ctx, nil)
+//
+// A yes is to the thing that was shown, such as one VM among all that may have its name, and to
+// what was in it. What was not shown, because it came later or could not be seen before, is
+// refused with a [RefusedError] when the run would lose it; the rest goes on.
+//
 // # Waiting
 //
 // [Until] is the loop that all code here uses to wait for something. An error that waiting does

@@ -1,7 +1,6 @@
 package converge
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -59,6 +58,3 @@ func (e *NotConvergedError) Transient() bool { return false }
 
 // Unwrap returns the last check's error.
 func (e *NotConvergedError) Unwrap() error { return e.Err }
-
-// ErrCostsUnknown refuses an Act for now, because what it costs could not be seen.
-var ErrCostsUnknown = errors.New("what it costs could not be seen")

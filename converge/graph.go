@@ -28,7 +28,8 @@ type Graph struct {
 	// Costs. An error refuses the Act: the step fails, steps that need it are skipped, and
 	// the others continue. A step that is checked again after a transient error is asked about
 	// again; so is one whose Act calls [Confirm], and, as long as it may settle, one that is refused
-	// with [ErrCostsUnknown]. It is called concurrently. May be nil.
+	// because what it costs could not be seen ([RefusedError.Transient]). It is called concurrently.
+	// May be nil.
 	Approve func(ctx context.Context, it Item) error
 	// NoCosts says that nobody is asked for consent, so what the changes cost is not determined:
 	// that may take long if machines do not answer. Items have no Costs then.

@@ -177,7 +177,7 @@ func (r *run) agreed(ctx context.Context, n *Ref) (Diff, Act, []Cost, error) {
 			return diff, act, nil, nil
 		default:
 			err := may(ctx, Item{Step: n.step.Name(), Verdict: Change, Diff: diff, Costs: costs})
-			if errors.Is(err, ErrCostsUnknown) {
+			if no := (*RefusedError)(nil); errors.As(err, &no) && no.unseen {
 				return nil, nil, nil, err
 			}
 			return diff, act, costs, Permanent(err)

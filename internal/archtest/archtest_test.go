@@ -36,7 +36,7 @@ var owners = map[string][]string{
 	"github.com/getsops/sops":            {"internal/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
 	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
-	"k8s.io/klog":                        {"cluster/consent", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
+	"k8s.io/klog":                        {"cluster/internal/workload", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
 }
 
 type pkg struct {

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
@@ -95,11 +94,12 @@ func Up(s *Session, ctx context.Context, f UpFlags) error {
 
 // warnOfHosts prints the notes and the warnings of the checks of the hosts.
 func warnOfHosts(s *Session) {
-	for _, note := range s.Cluster.Notes() {
+	warnings, notes := s.Cluster.HostWarnings()
+	for _, note := range notes {
 		s.Say("note: %s", note)
 	}
-	for _, doubt := range s.Cluster.Doubts() {
-		s.Say("warning: %s", doubt)
+	for _, w := range warnings {
+		s.Say("warning: %s", w)
 	}
 }
 
@@ -142,7 +142,7 @@ func sayNext(s *Session) {
 // run runs a graph with a suitable display. Failures are printed as they happen, and the error
 // at the end names them again. If something has to be done, it takes the lease before it
 // checks, because it could otherwise wait for something that another run removes.
-func (s *Session) run(ctx context.Context, g *converge.Graph, agreed *consent.Agreement, todo, noWait bool) (*converge.Report, error) {
+func (s *Session) run(ctx context.Context, g *converge.Graph, agreed *converge.Agreement, todo, noWait bool) (*converge.Report, error) {
 	held, right := s.hold(ctx, noWait)
 	defer right.release(held)
 	if todo {
@@ -243,7 +243,7 @@ func failures(c *console.Console, report *converge.Report, w Change) error {
 			rest = unstarted + "; what is done stays done: run it again, and it asks"
 		}
 		return failedf(refused, "%s not done: its costs appeared only now, and nobody has agreed to them%s (%s agrees to them)",
-			strings.Join(names, ", "), rest, w.flags(&consent.Agreement{}, costs...))
+			strings.Join(names, ", "), rest, w.flags(&converge.Agreement{}, costs...))
 	}
 	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), unstarted)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 )
 
@@ -27,7 +26,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say Change) erro
 		s.Say("%s", say.Nothing)
 		return nil
 	}
-	agreed := &consent.Agreement{Everything: say.Yes}
+	agreed := &converge.Agreement{Everything: say.Yes}
 	asks := len(agreed.Lacking(plan)) > 0
 	say.show = true
 	if err := s.askFor(ctx, plan, agreed, say); err != nil {
@@ -47,7 +46,7 @@ func (s *Session) confirmed(ctx context.Context, build builder, say Change) erro
 	case err != nil:
 		return err
 	}
-	graph.Approve = agreed.May
+	graph.Approve = agreed.Approve
 	right.over(held, graph)
 	if _, err := s.ran(s.runAgreed(held, graph, agreed, say)); err != nil || say.Done == "" {
 		return err
@@ -82,7 +81,7 @@ func (s *Session) planned(ctx context.Context, build builder) (*converge.Graph, 
 
 // again builds the graph again. If somebody was asked, it also plans again: more than was agreed
 // to needs another answer, or is refused if there is nobody to ask.
-func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, agreed *consent.Agreement, asked bool, w Change) (*converge.Graph, error) {
+func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, agreed *converge.Agreement, asked bool, w Change) (*converge.Graph, error) {
 	if !asked {
 		return build(ctx)
 	}
@@ -92,7 +91,7 @@ func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan
 			return nil, err
 		}
 		lacking := agreed.Lacking(now)
-		more := append(notShown(now, shown), consent.Words(lacking...)...)
+		more := append(notShown(now, shown), converge.DescribeCosts(lacking...)...)
 		if len(more) == 0 {
 			return graph, nil
 		}
@@ -111,7 +110,7 @@ func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan
 }
 
 // notShown lists the changes of a plan that an earlier one did not show. Steps that could not be
-// checked then follow from those that could. What they cost, [consent.Agreement] compares.
+// checked then follow from those that could. What they cost, [converge.Agreement] compares.
 func notShown(now, shown *converge.Plan) []string {
 	var out []string
 	for _, it := range now.Items {

@@ -12,25 +12,42 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
 // flags returns the command's flags that agree to these costs.
-func (c Change) flags(agreed *consent.Agreement, costs ...converge.Cost) string {
+func (c Change) flags(agreed *converge.Agreement, costs ...converge.Cost) string {
 	if c.narrow {
-		return agreed.Flags(costs...) + ", or -yes,"
+		return costFlags(agreed, costs) + ", or -yes,"
 	}
 	return "-yes"
+}
+
+// costFlags returns the flags that agree to these costs and to nothing else.
+func costFlags(agreed *converge.Agreement, costs []converge.Cost) string {
+	var flags []string
+	of := func(kind converge.CostKind) bool {
+		return slices.ContainsFunc(costs, func(c converge.Cost) bool { return c.Kind == kind })
+	}
+	if of(converge.CostLogin) {
+		flags = append(flags, "-login")
+	}
+	if of(converge.CostStop) {
+		flags = append(flags, "-restart")
+	}
+	if of(converge.CostDestroy) {
+		flags = append(flags, "-destroy="+strings.Join(agreed.Names(costs...), ","))
+	}
+	return strings.Join(flags, " ")
 }
 
 // agree plans a graph. It shows the costs that no flag agrees to and asks about them once;
 // from then on the graph does only that. The plan is nil if nobody has to be asked in any
 // case.
-func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w Change) (*converge.Plan, *consent.Agreement, error) {
-	agreed := &consent.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
-	g.Approve = agreed.May
+func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w Change) (*converge.Plan, *converge.Agreement, error) {
+	agreed := &converge.Agreement{Everything: f.Yes, Restarts: f.Restart, Logins: f.Login, Destroy: splitNames(f.Destroy)}
+	g.Approve = agreed.Approve
 	if f.Yes {
 		g.NoCosts = true
 		return nil, agreed, nil
@@ -43,7 +60,7 @@ func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w Cha
 }
 
 // askFor asks about the costs of a plan that were not agreed to.
-func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *consent.Agreement, w Change) error {
+func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *converge.Agreement, w Change) error {
 	lacking := agreed.Lacking(plan)
 	if len(lacking) == 0 {
 		return nil
@@ -56,7 +73,7 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 		s.Costs(lacking)
 	}
 	for _, name := range agreed.Ambiguous() {
-		s.Say("warning: -destroy=%s agrees to nothing: things of several kinds have that name; write which one is meant: %s", name, agreed.Flags(lacking...))
+		s.Say("warning: -destroy=%s agrees to nothing: things of several kinds have that name; write which one is meant: %s", name, costFlags(agreed, lacking))
 	}
 	if !s.person() {
 		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(agreed, lacking...), ","))
@@ -71,7 +88,7 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conse
 
 // runAgreed runs a graph. If steps were refused because of what was not shown, and nothing else
 // failed, it asks about that and runs them, as often as there is something new.
-func (s *Session) runAgreed(ctx context.Context, g *converge.Graph, agreed *consent.Agreement, w Change) (*converge.Report, error) {
+func (s *Session) runAgreed(ctx context.Context, g *converge.Graph, agreed *converge.Agreement, w Change) (*converge.Report, error) {
 	done := map[string]bool{}
 	for {
 		report, err := run(ctx, s.Console, g, w)
@@ -124,7 +141,7 @@ func (s *Session) questionFor(lacking []converge.Cost, w Change) (question strin
 func notAgreed(r *converge.Report) (costs []converge.Cost, alone bool) {
 	alone = true
 	for _, step := range r.Steps {
-		var no *consent.RefusedError
+		var no *converge.RefusedError
 		switch {
 		case step.Err == nil:
 		case errors.As(step.Err, &no):

@@ -315,3 +315,10 @@ func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
 		require.NoError(t, w.do(asking, Options{}, Plan), "the first one's key stays")
 	})
 }
+
+func TestFlagsOfCosts(t *testing.T) {
+	all := []converge.Cost{{Machine: "b", Kind: converge.CostDestroy}, {Machine: "b", Kind: converge.CostStop}, {Machine: "a", Kind: converge.CostDestroy}, {Machine: "c", Kind: converge.CostLogin}}
+	assert.Equal(t, "-login -restart -destroy=a,b", costFlags(&converge.Agreement{}, all))
+	assert.Equal(t, "-restart", costFlags(&converge.Agreement{}, all[1:2]))
+	assert.Empty(t, costFlags(&converge.Agreement{}, nil))
+}

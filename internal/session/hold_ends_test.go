@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -34,7 +33,7 @@ func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
 				ID: "before", Observe: func(context.Context) (bool, error) { time.Sleep(10 * time.Second); return true, nil },
 				Diff: func(bool) converge.Diff { return nil }, Apply: func(context.Context, bool) error { return nil },
 			}))
-			_, err := s.run(ctx, &g, &consent.Agreement{}, false, true)
+			_, err := s.run(ctx, &g, &converge.Agreement{}, false, true)
 			return err
 		})
 		assert.Equal(t, refused, code(err))
@@ -172,7 +171,7 @@ func TestAnInterruptedRunGivesItsLeaseBack(t *testing.T) {
 				var done atomic.Bool
 				var inside atomic.Int32
 				begun := time.Now()
-				_, err := s.run(ctx, slow(&done, &inside, t), &consent.Agreement{}, false, false)
+				_, err := s.run(ctx, slow(&done, &inside, t), &converge.Agreement{}, false, false)
 				require.Error(t, err)
 				took := time.Since(begun)
 				time.Sleep(5 * time.Second) // what was handed on is done

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/placement"
@@ -117,7 +116,7 @@ func TestOneRunAtATime(t *testing.T) {
 			s, talk := atDesk(t, sim)
 			said[i] = talk
 			both.Go(func() {
-				report, err := s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
+				report, err := s.run(t.Context(), slow(&done, &inside, t), &converge.Agreement{}, false, false)
 				assert.NoError(t, err)
 				changed.Add(int32(report.Count(converge.Changed)))
 			})
@@ -129,7 +128,7 @@ func TestOneRunAtATime(t *testing.T) {
 
 		s, talk := atDesk(t, sim)
 		sim.ForgetRequests()
-		_, err := s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
+		_, err := s.run(t.Context(), slow(&done, &inside, t), &converge.Agreement{}, false, false)
 		require.NoError(t, err)
 		assert.Empty(t, sim.Requests(), "who has nothing to do needs no lease")
 		assert.NotContains(t, talk.String(), "warning")
@@ -162,7 +161,7 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 			assert.NoError(t, err)
 			assert.NoError(t, found.Remove(t.Context(), seen))
 		})
-		_, err := s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
+		_, err := s.run(t.Context(), slow(&done, &inside, t), &converge.Agreement{}, false, false)
 		require.ErrorIs(t, err, converge.ErrLeaseLost)
 		require.ErrorContains(t, err, "has been destroyed")
 		assert.False(t, done.Load())
@@ -274,7 +273,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		for i := range 2 {
 			sim.AddVM(pvesim.VM{ID: 300 + i, Node: at, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
 		}
-		_, err = s.run(t.Context(), slow(&done, &inside, t), &consent.Agreement{}, false, false)
+		_, err = s.run(t.Context(), slow(&done, &inside, t), &converge.Agreement{}, false, false)
 		require.ErrorContains(t, err, "nothing was changed: another run has taken room since this one started: server1 now belongs on ")
 		assert.False(t, done.Load())
 	})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 )
@@ -32,12 +31,12 @@ func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Pr
 			return err
 		}
 	}
-	agreed := &consent.Agreement{Everything: f.Yes}
+	agreed := &converge.Agreement{Everything: f.Yes}
 	for _, h := range now.hosts {
 		agreed.Agree(h.Costs()...)
 	}
 	g := prep.Graph()
-	g.Approve = agreed.May
+	g.Approve = agreed.Approve
 	right.over(held, g)
 	_, err = run(held, s.Console, g, Change{})
 	return err

@@ -7,12 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/inventory"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/history"
-	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // readTime limits how long to ask for what a status shows beside its plan.
@@ -20,21 +18,15 @@ const readTime = 20 * time.Second
 
 // Inventory reads the machines of the cluster. It does not ask Kubernetes if plan, which may be
 // nil, says that no server exists yet.
-func (s *Session) Inventory(ctx context.Context, plan *converge.Plan) *inventory.Inventory {
+func (s *Session) Inventory(ctx context.Context, plan *converge.Plan) *cluster.Inventory {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	config := inventory.Config{Spec: s.Spec, Kube: s.Cluster.Kube}
-	if pve := s.Cluster.Proxmox; pve != nil {
-		config.VMs = func(ctx context.Context) ([]proxmox.Summary, error) { return pve.VMs.List(ctx, names.Tag(s.Spec)) }
-	}
-	if plan != nil && !slices.ContainsFunc(plan.Items, func(it converge.Item) bool {
+	server := func(it converge.Item) bool {
 		name, k3s := strings.CutPrefix(it.Step, "k3s/")
 		n, _ := s.Spec.Node(name)
 		return k3s && n.Role == spec.Server && it.Verdict != converge.Deferred
-	}) {
-		config.Kube = nil
 	}
-	return inventory.Read(ctx, config)
+	return s.Cluster.Inventory(ctx, plan == nil || slices.ContainsFunc(plan.Items, server))
 }
 
 // History is the file with the results of gpu:verify.

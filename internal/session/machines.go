@@ -1,15 +1,14 @@
-// Package rows turns what a command has read into rows of its table.
 package session
 
 import (
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/inventory"
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
 // Machines returns the machines of an inventory for cluster:status.
-func Machines(inv *inventory.Inventory) map[string]console.Machine {
+func Machines(inv *cluster.Inventory) map[string]console.Machine {
 	out := map[string]console.Machine{}
 	for _, m := range inv.Machines {
 		x := console.Machine{Role: string(m.Role), Version: m.Version, Holders: m.GPUs.By()}

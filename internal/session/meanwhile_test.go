@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -37,7 +36,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				})
 				s, talk := atDesk(t, sim)
 				show(s.Console)
-				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), &consent.Agreement{}, false, false)
+				report, err := s.run(t.Context(), aMachineAndItsGuest(&machine, &guest), &converge.Agreement{}, false, false)
 				require.NoError(t, err)
 				made, _ := report.Step("machine")
 				assert.Equal(t, converge.Changed, made.Kind)

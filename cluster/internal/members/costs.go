@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
@@ -38,7 +38,7 @@ func (ts *Turns) Upgrades(ctx context.Context, why string, n spec.Node) []conver
 // endsWith is whose work ends if a node is upgraded: pods that hold GPUs are waited for, unless the file
 // has them evicted. In the node's turn none is left, so one that has come since would end.
 func (ts *Turns) endsWith(ctx context.Context, n spec.Node) []converge.Loss {
-	return ts.Users(ctx, func(w *consent.Work) []converge.Loss {
+	return ts.Users(ctx, func(w *workload.Work) []converge.Loss {
 		if n.GPUs.Count > 0 && !ts.evicts() && !ts.turns.of(n.Name) {
 			w = w.WithoutGPUs()
 		}
@@ -55,7 +55,7 @@ func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Cont
 				continue
 			}
 			taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
-			if users := ms.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
+			if users := ms.Users(ctx, func(w *workload.Work) []converge.Loss { return w.Untolerant(n.Name, taint) }); len(users) > 0 {
 				out = append(out, converge.Cost{
 					Machine: "work on " + n.Name, Kind: converge.CostStop, Reason: "the taint " + t.String() + " ends pods that do not tolerate it",
 					Users: users,
@@ -72,7 +72,7 @@ func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Cont
 // endsMPS is the cost of stopping or restarting the MPS daemon on a node: the jobs that
 // compute through it, if any.
 func (gs *GPUs) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
-	users := gs.Users(ctx, func(w *consent.Work) []converge.Loss { return w.Ends(n.Name) })
+	users := gs.Users(ctx, func(w *workload.Work) []converge.Loss { return w.Ends(n.Name) })
 	if len(users) == 0 {
 		return nil
 	}

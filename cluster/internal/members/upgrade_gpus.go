@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 )
@@ -140,7 +140,7 @@ func (ts *Turns) heldNow(ctx context.Context, n spec.Node) (out []string, err er
 	}
 	if err == nil {
 		pods, failed := client.PodsOn(ctx, n.Name)
-		out, err = consent.HoldGPUs(pods), failed
+		out, err = workload.HoldGPUs(pods), failed
 	}
 	if err != nil && ts.onlyServer(n) && ctx.Err() == nil {
 		return nil, nil

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -37,7 +37,7 @@ type workSeen struct {
 type workLook struct {
 	number int
 	done   chan struct{}
-	work   *consent.Work
+	work   *workload.Work
 	err    error
 	at     time.Time
 	cut    bool // its step ended before an answer: another one may have more time
@@ -74,7 +74,7 @@ func (s *workSeen) look(after int) (l *workLook, mine bool) {
 }
 
 // Work observes the running work by node; nil if there is no cluster yet.
-func (ks *Kubernetes) Work(ctx context.Context) (*consent.Work, error) {
+func (ks *Kubernetes) Work(ctx context.Context) (*workload.Work, error) {
 	seen := &ks.memory.Load().work
 	after := seen.asked(ctx)
 	for {
@@ -96,7 +96,7 @@ func (ks *Kubernetes) Work(ctx context.Context) (*consent.Work, error) {
 	}
 }
 
-func (ks *Kubernetes) lookAtWork(ctx context.Context) (*consent.Work, error) {
+func (ks *Kubernetes) lookAtWork(ctx context.Context) (*workload.Work, error) {
 	limit := run.Limit(ks.Spec, costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
@@ -104,9 +104,9 @@ func (ks *Kubernetes) lookAtWork(ctx context.Context) (*consent.Work, error) {
 	if errors.Is(err, ErrUnformed) {
 		return nil, nil
 	}
-	var work *consent.Work
+	var work *workload.Work
 	if err == nil {
-		work, err = consent.Look(ctx, client)
+		work, err = workload.Read(ctx, client)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -115,7 +115,7 @@ func (ks *Kubernetes) lookAtWork(ctx context.Context) (*consent.Work, error) {
 }
 
 // Users names the users whose work ends if a node goes down, or says why they are unknown.
-func (ks *Kubernetes) Users(ctx context.Context, of func(*consent.Work) []converge.Loss) []converge.Loss {
+func (ks *Kubernetes) Users(ctx context.Context, of func(*workload.Work) []converge.Loss) []converge.Loss {
 	w, err := ks.Work(ctx)
 	switch {
 	case err != nil:
@@ -148,11 +148,10 @@ const SortNode = "node"
 func (ks *Kubernetes) Stops(ctx context.Context, why string, machines ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range machines {
-		cost := converge.Cost{Machine: name, Object: SortNode, Identity: ks.thing(ctx, name), Kind: converge.CostStop, Reason: why,
-			Downtime: away}
-		of := func(w *consent.Work) []converge.Loss { return w.On(name) }
+		cost := converge.Cost{Machine: name, Object: SortNode, Identity: ks.thing(ctx, name), Kind: converge.CostStop, Reason: why, Downtime: away}
+		of := func(w *workload.Work) []converge.Loss { return w.On(name) }
 		if ks.Nodes.FileServer(name) { // mounts are hard, so it is not drained
-			of = func(w *consent.Work) []converge.Loss { return w.Notebooks("") }
+			of = func(w *workload.Work) []converge.Loss { return w.Notebooks("") }
 			cost.Reason += "; clients of its volumes wait until it is back"
 		}
 		cost.Users = ks.Users(ctx, of)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
@@ -22,7 +22,7 @@ import (
 func TestCostsOfClaimsAndReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("no way there")
-		s := New(Config{Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
+		s := New(Config{Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*workload.Work, error) { return nil, away }})
 		out := s.costsOfChart(t.Context(), chartSeen{part: addon.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, converge.Diff{
 			{Path: "service/hub/proxy", Effect: converge.Remove},
 			{Path: "persistentvolumeclaim/hub/kept", Effect: converge.Update},
@@ -46,7 +46,7 @@ func TestCostsOfTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("no way there")
 		s := New(Config{Spec: &spec.Spec{Nodes: []spec.Node{{Name: "wk1", GPUs: spec.GPURequest{Count: 2}}, {Name: "wk2"}}},
-			Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*consent.Work, error) { return nil, away }})
+			Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*workload.Work, error) { return nil, away }})
 		costs := func(part string, d ...converge.Field) []converge.Cost {
 			return s.costsOfChart(t.Context(), chartSeen{part: addon.Piece{Part: chart.Part{Name: part}}}, d)
 		}

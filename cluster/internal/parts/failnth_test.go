@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -42,7 +42,7 @@ func failing(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *kubetest.Fa
 	return New(Config{
 		Spec: want, Make: func() ([]addon.Piece, error) { return platform.Pieces(want, true) },
 		Kube:    func(context.Context) (*kube.Client, error) { return client, nil },
-		Work:    func(ctx context.Context) (*consent.Work, error) { return consent.Look(ctx, client) },
+		Work:    func(ctx context.Context) (*workload.Work, error) { return workload.Read(ctx, client) },
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") },
 	}), client, sim, way
 }

@@ -5,7 +5,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -19,7 +19,7 @@ type Config struct {
 	Charts helm.Source                   // the file's own settings are merged into it
 	Kube   func(context.Context) (*kube.Client, error)
 	// Work is the running work, for the cost of a step; nil if there is no cluster yet.
-	Work    func(context.Context) (*consent.Work, error)
+	Work    func(context.Context) (*workload.Work, error)
 	GitDial func(ctx context.Context, network, addr string) (net.Conn, error) // reaches fleet.repo; nil dials directly
 }
 
@@ -40,7 +40,7 @@ func New(c Config) *Steps {
 }
 
 // Another returns the steps of another run, which reaches Kubernetes by kube.
-func (s *Steps) Another(kube func(context.Context) (*kube.Client, error), work func(context.Context) (*consent.Work, error)) *Steps {
+func (s *Steps) Another(kube func(context.Context) (*kube.Client, error), work func(context.Context) (*workload.Work, error)) *Steps {
 	c := s.Config
 	c.Kube, c.Work = kube, work
 	return &Steps{Config: c}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -217,8 +216,9 @@ func (c *collector) change(where, what string, diff converge.Diff) {
 
 // warnings adds what works for now.
 func (c *collector) warnings() {
-	for _, doubt := range c.session.Cluster.Doubts() {
-		c.problem(cmp.Or(doubt.Subject, "hosts"), doubt.String(), true)
+	hosts, _ := c.session.Cluster.HostWarnings()
+	for _, w := range hosts {
+		c.problem(cmp.Or(w.Subject, "hosts"), w.String(), true)
 	}
 	if hub, ok := c.session.Cluster.Hub(); ok {
 		for _, w := range hub.Warnings() {
@@ -313,7 +313,7 @@ func (c *collector) server(profile string) *Check {
 }
 
 // pools sums up the machines.
-func (c *collector) pools(inv *inventory.Inventory) {
+func (c *collector) pools(inv *cluster.Inventory) {
 	index := map[string]int{}
 	cores, memory, models := map[int][]int{}, map[int][]proxmox.Size{}, map[int]map[string]int{}
 	for _, m := range inv.Machines {

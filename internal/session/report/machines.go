@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/inventory"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -19,7 +18,7 @@ import (
 const external = "external machines"
 
 // hosts shows the machines where they are.
-func (c *collector) hosts(ctx context.Context, inv *inventory.Inventory, gpus []cluster.GPUInfo) {
+func (c *collector) hosts(ctx context.Context, inv *cluster.Inventory, gpus []cluster.GPUInfo) {
 	if inv.VMs != nil {
 		c.problem("Proxmox VE", "the cluster's VMs cannot be listed: "+inv.VMs.Error(), false)
 	}
@@ -52,7 +51,7 @@ func (c *collector) hosts(ctx context.Context, inv *inventory.Inventory, gpus []
 		h.Machines = append(h.Machines, c.machine(m, inv, gpus))
 	}
 	for _, g := range gpus {
-		drawn := slices.ContainsFunc(inv.Machines, func(m inventory.Machine) bool { return m.Name == g.Node && m.Host == g.Host })
+		drawn := slices.ContainsFunc(inv.Machines, func(m cluster.Machine) bool { return m.Name == g.Node && m.Host == g.Host })
 		if _, ok := index[g.Host]; !ok || drawn {
 			continue
 		}
@@ -102,7 +101,7 @@ func round(s proxmox.Size) string {
 }
 
 // machine shows one machine.
-func (c *collector) machine(m inventory.Machine, inv *inventory.Inventory, gpus []cluster.GPUInfo) Machine {
+func (c *collector) machine(m cluster.Machine, inv *cluster.Inventory, gpus []cluster.GPUInfo) Machine {
 	x := Machine{Name: m.Name, Role: string(m.Role), VMID: m.VMID, Version: m.Version}
 	if m.Address.IsValid() {
 		x.Address = m.Address.String()
@@ -137,7 +136,7 @@ func (c *collector) machine(m inventory.Machine, inv *inventory.Inventory, gpus 
 }
 
 // state is that of a machine: of its node, or else of its VM and its steps.
-func (c *collector) state(m inventory.Machine, inv *inventory.Inventory) (State, string) {
+func (c *collector) state(m cluster.Machine, inv *cluster.Inventory) (State, string) {
 	st, words := Good, "ready"
 	if own := c.steps[m.Name]; own != nil {
 		st, words = own.state("ready")

@@ -1,4 +1,6 @@
-package consent
+// Package workload says whose work runs on the nodes of a cluster, and which volumes have data there:
+// what is lost when a step stops or destroys a node or a part.
+package workload
 
 import (
 	"context"
@@ -23,8 +25,8 @@ type Work struct {
 	claims  []corev1.PersistentVolumeClaim
 }
 
-// Look reads all pods, volumes and claims. It makes three requests, and more for long lists.
-func Look(ctx context.Context, client *kube.Client) (*Work, error) {
+// Read reads all pods, volumes and claims. It makes three requests, and more for long lists.
+func Read(ctx context.Context, client *kube.Client) (*Work, error) {
 	w := &Work{}
 	pods, err := all[corev1.Pod](ctx, client, "Pod")
 	if err != nil {

@@ -1,4 +1,4 @@
-package consent
+package workload
 
 import (
 	"context"
@@ -31,9 +31,9 @@ func (w without) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(req)
 }
 
-// What is looked at is all pods that have not ended, all volumes and all claims. A list that is not
+// What is read is all pods that have not ended, all volumes and all claims. A list that is not
 // available is an error, and no empty list.
-func TestLook(t *testing.T) {
+func TestRead(t *testing.T) {
 	sim, err := kubesim.New(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}}, 1000)
 	require.NoError(t, err)
 	defer func() { _ = sim.Close() }()
@@ -54,7 +54,7 @@ func TestLook(t *testing.T) {
 		})
 		require.NoError(t, err)
 		defer func() { _ = client.Close() }()
-		return Look(t.Context(), client)
+		return Read(t.Context(), client)
 	}
 	var w *Work
 	require.EventuallyWithT(t, func(t *assert.CollectT) { // the other pod ends

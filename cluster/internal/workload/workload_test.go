@@ -1,133 +1,16 @@
-package consent
+package workload
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/converge"
 )
-
-func destroys(name string) converge.Cost {
-	return converge.Cost{Machine: name, Kind: converge.CostDestroy, Reason: "no longer in the file"}
-}
-
-func stops(name string) converge.Cost {
-	return converge.Cost{Machine: name, Kind: converge.CostStop, Reason: "other memory", Downtime: "2 to 10 min"}
-}
-
-func enters(name string) converge.Cost {
-	return converge.Cost{Machine: name, Kind: converge.CostLogin, Reason: "no server knows us"}
-}
-
-func covers(a *Agreement, c converge.Cost) bool { return len(a.lacking([]converge.Cost{c})) == 0 }
-
-func TestWhatCovers(t *testing.T) {
-	for name, x := range map[string]struct {
-		a      *Agreement
-		cost   converge.Cost
-		covers bool
-	}{
-		"nothing, stop":             {&Agreement{}, stops("a"), false},
-		"nothing, destroy":          {&Agreement{}, destroys("a"), false},
-		"everything":                {&Agreement{Everything: true}, destroys("a"), true},
-		"restarts":                  {&Agreement{Restarts: true}, stops("a"), true},
-		"restarts destroy nothing":  {&Agreement{Restarts: true}, destroys("a"), false},
-		"named":                     {&Agreement{Destroy: []string{"a"}}, destroys("a"), true},
-		"named is that one alone":   {&Agreement{Destroy: []string{"a"}}, destroys("aa"), false},
-		"what is destroyed stops":   {&Agreement{Destroy: []string{"a"}}, stops("a"), true},
-		"others do not":             {&Agreement{Destroy: []string{"a"}}, stops("b"), false},
-		"nothing, enter":            {&Agreement{}, enters("a"), false},
-		"logins":                    {&Agreement{Logins: true}, enters("a"), true},
-		"logins destroy nothing":    {&Agreement{Logins: true}, destroys("a"), false},
-		"logins stop nothing":       {&Agreement{Logins: true}, stops("a"), false},
-		"restarts let nobody in":    {&Agreement{Restarts: true}, enters("a"), false},
-		"to destroy is no login":    {&Agreement{Destroy: []string{"a"}}, enters("a"), false},
-		"everything is logins too":  {&Agreement{Everything: true}, enters("a"), true},
-		"an empty name is nobody's": {&Agreement{Destroy: nil}, destroys(""), false},
-	} {
-		assert.Equal(t, x.covers, covers(x.a, x.cost), name)
-	}
-	shown := &Agreement{}
-	shown.Agree(stops("a"))
-	assert.True(t, covers(shown, stops("a")))
-	assert.False(t, covers(shown, destroys("a")), "it was to come back")
-	assert.False(t, covers(shown, stops("b")))
-	shown.Agree(destroys("b"))
-	assert.True(t, covers(shown, stops("b")))
-	assert.False(t, covers(shown, enters("b")), "that it goes does not say that somebody may look into it")
-	shown.Agree(enters("c"))
-	assert.True(t, covers(shown, enters("c")))
-	assert.False(t, covers(shown, stops("c")))
-}
-
-// Whatever a plan costs: what is lacking is what May refuses, nothing else, and both who
-// agrees to what is shown and who gives the flags that are named may go on with just that.
-func TestAgreementsHold(t *testing.T) {
-	for seed := range uint64(500) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		plan := &converge.Plan{}
-		for i := range 1 + r.IntN(6) {
-			it := converge.Item{Step: fmt.Sprint(i), Verdict: converge.Change}
-			for range r.IntN(3) {
-				cost := stops(fmt.Sprintf("m%d", r.IntN(5)))
-				switch r.IntN(3) {
-				case 0:
-					cost = destroys(cost.Machine)
-				case 1:
-					cost = enters(cost.Machine)
-				}
-				it.Costs = append(it.Costs, cost)
-			}
-			plan.Items = append(plan.Items, it)
-		}
-		a := &Agreement{Restarts: r.IntN(2) == 0, Logins: r.IntN(2) == 0}
-		for i := range 5 {
-			if r.IntN(3) == 0 {
-				a.Destroy = append(a.Destroy, fmt.Sprintf("m%d", i))
-			}
-		}
-		lacking := a.Lacking(plan)
-		var refused []converge.Cost
-		for _, it := range plan.Items {
-			err := a.May(t.Context(), it)
-			var no *RefusedError
-			if err != nil {
-				require.ErrorAs(t, err, &no)
-				require.Equal(t, it.Step, no.Step)
-				refused = append(refused, no.Costs...)
-			}
-		}
-		require.Equal(t, lacking, refused, "seed %d", seed)
-		flags := Flags(lacking...)
-		require.Equal(t, len(lacking) == 0, flags == "", "seed %d", seed)
-		byFlags := &Agreement{Restarts: a.Restarts || strings.Contains(flags, "-restart"), Logins: a.Logins || strings.Contains(flags, "-login"), Destroy: a.Destroy}
-		if _, names, ok := strings.Cut(flags, "-destroy="); ok {
-			byFlags.Destroy = append(slices.Clone(a.Destroy), strings.Split(names, ",")...)
-		}
-		a.Agree(lacking...)
-		for _, agreed := range []*Agreement{a, byFlags} {
-			require.Empty(t, agreed.Lacking(plan), "seed %d: %s", seed, flags)
-			require.False(t, covers(agreed, destroys("m9")), "seed %d", seed)
-		}
-	}
-}
-
-func TestARefusalSaysWhat(t *testing.T) {
-	err := (&Agreement{}).May(t.Context(), converge.Item{Step: "removed", Costs: []converge.Cost{destroys("wk4"), stops("wk1"), destroys("wk4")}})
-	assert.EqualError(t, err, "not done, since nobody has agreed to it: wk4 is destroyed (no longer in the file); "+
-		"wk1 is stopped for 2 to 10 min (other memory)\n  run it again, and it asks")
-	assert.Equal(t, "-restart -destroy=wk3,wk4", Flags(destroys("wk4"), stops("wk1"), destroys("wk3"), destroys("wk4")))
-	assert.Equal(t, "-login -restart -destroy=wk4", Flags(destroys("wk4"), stops("wk1"), enters("wk1"), enters("wk4")))
-}
 
 // podOn is a pod of some owner's; what nobody makes again has none.
 func podOn(node, name, owner string, change func(*corev1.Pod)) corev1.Pod {
@@ -275,4 +158,21 @@ func TestWhoHoldsGPUs(t *testing.T) {
 		"pod ns/jupyter-teacher (1 GPU), the notebook of teacher", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[1].OwnerReferences[0].Name,
 	}, HoldGPUs(pods))
 	assert.Equal(t, []string{"1 pod that is made again"}, converge.LossTexts((&Work{pods: pods}).WithoutGPUs().On("wk1")))
+}
+
+// Pods of one Deployment are the same work, whatever their ReplicaSets are called.
+func TestThePodsOfOneController(t *testing.T) {
+	pod := func(name, kind, owner, hash string) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"pod-template-hash": hash}}}
+		if kind != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: new(true)}}
+		}
+		return p
+	}
+	assert.Equal(t, madeBy(pod("a-1-x", "ReplicaSet", "a-1", "1")), madeBy(pod("a-2-y", "ReplicaSet", "a-2", "2")))
+	assert.Equal(t, "Deployment ns/a", madeBy(pod("a-1-x", "ReplicaSet", "a-1", "1")))
+	assert.Equal(t, "Job ns/train-1", madeBy(pod("train-1-z", "Job", "train-1", "1")), "a Job's name is its own")
+	assert.Equal(t, "ReplicaSet ns/c-", madeBy(pod("c-x", "ReplicaSet", "c-", "")))
+	assert.Equal(t, "ReplicaSet ns/b", madeBy(pod("b-x", "ReplicaSet", "b", "")))
+	assert.Equal(t, "Pod ns/lone", madeBy(pod("lone", "", "", "")))
 }

@@ -1,4 +1,4 @@
-package consent
+package converge
 
 import (
 	"cmp"
@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/cps-gpu/homelab/converge"
 )
 
 // Agreement records what the user has agreed to. The zero Agreement agrees to nothing. It is safe
@@ -30,15 +28,15 @@ type thing struct{ name, sort, id string }
 
 // contents is what the user agreed to of a thing: what happens to it, and what was in it then.
 type contents struct {
-	kinds  map[converge.CostKind]bool
+	kinds  map[CostKind]bool
 	losses map[string]bool
 }
 
-func of(c converge.Cost) thing { return thing{c.Machine, c.Object, c.Identity} }
+func thingOf(c Cost) thing { return thing{c.Machine, c.Object, c.Identity} }
 
 // identity is what makes a loss the same one when it is seen again. What could not be seen is one
 // loss, whatever the reason.
-func identity(l converge.Loss) string {
+func identity(l Loss) string {
 	if l.Unknown {
 		return "unknown"
 	}
@@ -47,17 +45,17 @@ func identity(l converge.Loss) string {
 
 // Agree adds the costs that the user has seen and accepted: what happens to these things, with
 // what is in them, and nothing else. Consent to destroy a thing includes consent to stop it.
-func (a *Agreement) Agree(costs ...converge.Cost) {
+func (a *Agreement) Agree(costs ...Cost) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.shown == nil {
 		a.shown = map[thing]*contents{}
 	}
 	for _, c := range costs {
-		have := a.shown[of(c)]
+		have := a.shown[thingOf(c)]
 		if have == nil {
-			have = &contents{map[converge.CostKind]bool{}, map[string]bool{}}
-			a.shown[of(c)] = have
+			have = &contents{map[CostKind]bool{}, map[string]bool{}}
+			a.shown[thingOf(c)] = have
 		}
 		have.kinds[c.Kind] = true
 		for _, l := range slices.Concat(c.Holds, c.Users) {
@@ -68,34 +66,33 @@ func (a *Agreement) Agree(costs ...converge.Cost) {
 
 // lacks returns the part of a cost that the user has not agreed to. If that is only something in
 // a thing, the rest of its contents is left out.
-func (a *Agreement) lacks(c converge.Cost) (converge.Cost, bool) {
+func (a *Agreement) lacks(c Cost) (Cost, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	have := a.shown[of(c)]
+	have := a.shown[thingOf(c)]
 	switch {
-	case a.Everything, c.Kind == converge.CostLogin && a.Logins, c.Kind == converge.CostStop && a.Restarts,
-		c.Kind != converge.CostLogin && a.named(c):
+	case a.Everything, c.Kind == CostLogin && a.Logins, c.Kind == CostStop && a.Restarts, c.Kind != CostLogin && a.named(c):
 		return c, false
 	case have == nil && a.another(c):
 		c.Reason = strings.TrimPrefix(c.Reason+"; not the one that was shown: it has its name", "; ")
 		return c, true
-	case have == nil, !have.kinds[c.Kind] && (c.Kind == converge.CostLogin || !have.kinds[converge.CostDestroy]):
+	case have == nil, !have.kinds[c.Kind] && (c.Kind == CostLogin || !have.kinds[CostDestroy]):
 		return c, true
 	}
-	was := func(l converge.Loss) bool { return l.Counted || have.losses[identity(l)] }
+	was := func(l Loss) bool { return l.Counted || have.losses[identity(l)] }
 	c.Holds, c.Users = slices.DeleteFunc(slices.Clone(c.Holds), was), slices.DeleteFunc(slices.Clone(c.Users), was)
 	return c, len(c.Holds)+len(c.Users) > 0
 }
 
 // covers reports whether the user agreed to what happens to a thing, whatever is in it.
-func (a *Agreement) covers(c converge.Cost) bool {
+func (a *Agreement) covers(c Cost) bool {
 	c.Holds, c.Users = nil, nil
 	_, lacks := a.lacks(c)
 	return !lacks
 }
 
 // another reports whether another thing of this name and sort was shown.
-func (a *Agreement) another(c converge.Cost) bool {
+func (a *Agreement) another(c Cost) bool {
 	for t := range a.shown {
 		if t.name == c.Machine && t.sort == c.Object {
 			return true
@@ -109,7 +106,7 @@ const several = ", "
 
 // named reports whether Destroy names a thing. A name alone means what bore it first: what comes
 // later with the same name is something else.
-func (a *Agreement) named(c converge.Cost) bool {
+func (a *Agreement) named(c Cost) bool {
 	if c.Object != "" && slices.Contains(a.Destroy, c.Object+":"+c.Machine) {
 		return true
 	}
@@ -121,7 +118,7 @@ func (a *Agreement) named(c converge.Cost) bool {
 }
 
 // bear notes what a name means.
-func (a *Agreement) bear(c converge.Cost) {
+func (a *Agreement) bear(c Cost) {
 	if a.sorts == nil {
 		a.sorts = map[string]string{}
 	}
@@ -138,12 +135,12 @@ func (a *Agreement) Ambiguous() []string {
 }
 
 // Lacking returns the costs of a plan that the user has not agreed to, in the order of the plan.
-func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
-	var out []converge.Cost
+func (a *Agreement) Lacking(p *Plan) []Cost {
+	var out []Cost
 	a.mu.Lock()
 	for _, it := range p.Items {
 		for _, c := range it.Costs {
-			if c.Kind != converge.CostDestroy {
+			if c.Kind != CostDestroy {
 				continue
 			}
 			if a.bear(c); a.sorts[c.Machine] != c.Object {
@@ -158,7 +155,7 @@ func (a *Agreement) Lacking(p *converge.Plan) []converge.Cost {
 	return out
 }
 
-func (a *Agreement) lacking(costs []converge.Cost) (out []converge.Cost) {
+func (a *Agreement) lacking(costs []Cost) (out []Cost) {
 	for _, c := range costs {
 		if rest, lacks := a.lacks(c); lacks {
 			out = append(out, rest)
@@ -167,15 +164,15 @@ func (a *Agreement) lacking(costs []converge.Cost) (out []converge.Cost) {
 	return out
 }
 
-// May is for [converge.Graph]. It returns nil if the user agreed to all costs of a change, and a
+// Approve is for [Graph.Approve]. It returns nil if the user agreed to all costs of a change, and a
 // [*RefusedError] otherwise.
-func (a *Agreement) May(_ context.Context, it converge.Item) error {
+func (a *Agreement) Approve(_ context.Context, it Item) error {
 	lacking := a.lacking(it.Costs)
 	if len(lacking) == 0 {
 		return nil
 	}
-	unseen := !slices.ContainsFunc(lacking, func(c converge.Cost) bool {
-		return !a.covers(c) || slices.ContainsFunc(slices.Concat(c.Holds, c.Users), func(l converge.Loss) bool { return !l.Unknown })
+	unseen := !slices.ContainsFunc(lacking, func(c Cost) bool {
+		return !a.covers(c) || slices.ContainsFunc(slices.Concat(c.Holds, c.Users), func(l Loss) bool { return !l.Unknown })
 	})
 	return &RefusedError{Step: it.Step, Costs: lacking, unseen: unseen}
 }
@@ -183,34 +180,30 @@ func (a *Agreement) May(_ context.Context, it converge.Item) error {
 // RefusedError reports a change that was not made, because the user has not agreed to its costs.
 type RefusedError struct {
 	Step  string
-	Costs []converge.Cost // those without consent
+	Costs []Cost // those without consent
 
 	unseen bool
 }
 
 // Error says what would have happened to what, and what to do.
 func (e *RefusedError) Error() string {
-	return "not done, since nobody has agreed to it: " + strings.Join(Words(e.Costs...), "; ") + "\n  run it again, and it asks"
+	return "not done, since nobody has agreed to it: " + strings.Join(DescribeCosts(e.Costs...), "; ") + "\n  run it again, and it asks"
 }
 
-// Is reports that the error is [converge.ErrCostsUnknown], if all that the user has not agreed to is what
-// could not be seen.
-func (e *RefusedError) Is(target error) bool { return target == converge.ErrCostsUnknown && e.unseen }
-
-// Transient is true for a [converge.ErrCostsUnknown].
+// Transient is true if all that the user has not agreed to is what could not be seen.
 func (e *RefusedError) Transient() bool { return e.unseen }
 
-// Words say for each cost what happens to what, why, and what is lost with it, each once.
-func Words(costs ...converge.Cost) []string {
+// DescribeCosts says for each cost what happens to what, why, and what is lost with it, each once.
+func DescribeCosts(costs ...Cost) []string {
 	var out []string
 	for _, c := range costs {
 		text := c.String()
 		if c.Reason != "" {
 			text += " (" + c.Reason + ")"
 		}
-		lost := slices.DeleteFunc(slices.Concat(c.Holds, c.Users), func(l converge.Loss) bool { return l.Counted })
+		lost := slices.DeleteFunc(slices.Concat(c.Holds, c.Users), func(l Loss) bool { return l.Counted })
 		if len(lost) > 0 {
-			text += ", and with it " + strings.Join(converge.LossTexts(lost), ", ")
+			text += ", and with it " + strings.Join(LossTexts(lost), ", ")
 		}
 		if !slices.Contains(out, text) {
 			out = append(out, text)
@@ -219,38 +212,25 @@ func Words(costs ...converge.Cost) []string {
 	return out
 }
 
-// Flags returns the command-line flags that agree to these costs.
-func Flags(costs ...converge.Cost) string { return (&Agreement{}).Flags(costs...) }
-
-// Flags is the function, for costs of a plan in which things of several sorts may bear a name.
-func (a *Agreement) Flags(costs ...converge.Cost) string {
+// Names returns how Destroy names what these costs destroy. They are of a plan, in which things of
+// several sorts may have one name.
+func (a *Agreement) Names(costs ...Cost) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var flags, destroyed []string
-	kinds := map[converge.CostKind]bool{}
+	var names []string
 	for _, c := range costs {
-		kinds[c.Kind] = true
-		if c.Kind == converge.CostDestroy {
-			destroyed = append(destroyed, a.nameAmong(c, costs))
+		if c.Kind == CostDestroy {
+			names = append(names, a.nameAmong(c, costs))
 		}
 	}
-	if kinds[converge.CostLogin] {
-		flags = append(flags, "-login")
-	}
-	if kinds[converge.CostStop] {
-		flags = append(flags, "-restart")
-	}
-	if len(destroyed) > 0 {
-		slices.Sort(destroyed)
-		flags = append(flags, "-destroy="+strings.Join(slices.Compact(destroyed), ","))
-	}
-	return strings.Join(flags, " ")
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// nameAmong is how -destroy names a thing, if something of another sort may have the same name.
-func (a *Agreement) nameAmong(c converge.Cost, costs []converge.Cost) string {
-	namesake := func(o converge.Cost) bool {
-		return o.Kind == converge.CostDestroy && o.Machine == c.Machine && o.Object != c.Object
+// nameAmong is how Destroy names a thing, if something of another sort may have the same name.
+func (a *Agreement) nameAmong(c Cost, costs []Cost) string {
+	namesake := func(o Cost) bool {
+		return o.Kind == CostDestroy && o.Machine == c.Machine && o.Object != c.Object
 	}
 	if c.Object != "" && (a.sorts[c.Machine] == several || slices.ContainsFunc(costs, namesake)) {
 		return c.Object + ":" + c.Machine

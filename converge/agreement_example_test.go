@@ -1,18 +1,17 @@
-package consent_test
+package converge_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/cps-gpu/homelab/cluster/consent"
 	"github.com/cps-gpu/homelab/converge"
 )
 
 // Whoever may restart machines may not destroy any.
-func Example() {
-	agreed := &consent.Agreement{Restarts: true}
-	graph := converge.Graph{Approve: agreed.May}
+func ExampleAgreement() {
+	agreed := &converge.Agreement{Restarts: true}
+	graph := converge.Graph{Approve: agreed.Approve}
 	graph.Add(&converge.Resource[bool]{
 		ID:      "removed",
 		Observe: func(context.Context) (bool, error) { return true, nil },
@@ -23,12 +22,12 @@ func Example() {
 		},
 	})
 	_, err := graph.Run(context.Background(), nil)
-	var no *consent.RefusedError
+	var no *converge.RefusedError
 	if errors.As(err, &no) {
 		fmt.Println(no.Costs[0], "and with it", no.Costs[0].Users[0])
 	}
-	fmt.Println(consent.Flags(no.Costs...))
+	fmt.Println(agreed.Names(no.Costs...))
 	// Output:
 	// wk4 is destroyed and with it the notebook of student3
-	// -destroy=wk4
+	// [wk4]
 }
