@@ -127,10 +127,11 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial,
 	})
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
-	c.hosts.Hold() // a plan writes nothing
+	c.hosts.DeferWrites() // a plan writes nothing
 	if b.Proxmox != nil {
-		b.Proxmox.VMs.ExpectNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
-		b.Proxmox.Expect(proxmox.Cure(hostprep.RolePrefix(want), b.Proxmox.TokenID(), slices.Concat(hostprep.Grants(want, b.Proxmox.Version()), hostprep.LookGrants(want))))
+		b.Proxmox.VMs.RegisterNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
+		b.Proxmox.SetGrantCommands(proxmox.MissingGrantCommands(hostprep.RolePrefix(want), b.Proxmox.TokenID(),
+			slices.Concat(hostprep.Grants(want, b.Proxmox.Version()), hostprep.LookGrants(want))))
 	}
 	return &Cluster{b, c}, nil
 }

@@ -67,7 +67,7 @@ func (c *machines) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*pr
 // returns its new state. Draining takes a while, and the VMID may belong to another machine by
 // now, which is left alone.
 func (c *site) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error) {
-	now, err := c.Proxmox.VMs.Idle(ctx, vm)
+	now, err := c.Proxmox.VMs.WaitIdle(ctx, vm)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (c *flow) downGraph(ctx context.Context, also ...string) (*converge.Graph, 
 	if c.Proxmox != nil {
 		// Machines that an interrupted run left incomplete belong to the cluster too.
 		for _, host := range c.templates.Hosts() {
-			if _, err := c.Proxmox.AwaitEarlier(ctx, host); err != nil {
+			if _, err := c.Proxmox.WaitForEarlierTasks(ctx, host); err != nil {
 				return nil, err
 			}
 		}
@@ -80,7 +80,7 @@ func (c *holdings) destroyStep(seen proxmox.Summary, duplicate bool) *converge.R
 	return &converge.Resource[*proxmox.VM]{
 		ID: id,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
-			return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), seen)
+			return c.Proxmox.VMs.GetFromSummary(ctx, names.Tag(c.spec), seen)
 		},
 		Diff: func(vm *proxmox.VM) converge.Diff {
 			if vm == nil {
@@ -126,7 +126,7 @@ func (c *holdings) filesStep() *converge.Resource[[]string] {
 					return err
 				}
 			}
-			c.hosts.Drop()
+			c.hosts.Discard()
 			return nil
 		},
 	}

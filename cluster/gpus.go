@@ -187,7 +187,7 @@ func (c *cards) checkDriver(ctx context.Context, n spec.Node) error {
 	_, err := c.templates.Driver(ctx, n, nvidia.DriverState{})
 	var no *nvidia.BranchError
 	if errors.As(err, &no) {
-		return fmt.Errorf("no NVIDIA driver fits the cards of %s: %s\n  %s", n.Name, no.Why, no.Do)
+		return fmt.Errorf("no NVIDIA driver fits the cards of %s: %s\n  %s", n.Name, no.Reason, no.Do)
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 			if err != nil {
 				return nil, err
 			}
-			warnings := slices.Concat(report.Of(preflight.Warning), left, strays)
+			warnings := slices.Concat(report.WithVerdict(preflight.Warning), left, strays)
 			c.warnings.keep(warnings, report.Notes())
 			for _, f := range warnings {
 				converge.Progressf(ctx, "warning: %s", f)
@@ -59,10 +59,10 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 func refusal(r *preflight.Report) error {
 	errs := []error{r.Err()}
 	away := map[string]bool{}
-	for _, f := range r.Of(preflight.Error) {
+	for _, f := range r.WithVerdict(preflight.Error) {
 		away[f.Subject] = away[f.Subject] || f.ID == "host"
 	}
-	for _, f := range r.Of(preflight.Skipped) {
+	for _, f := range r.WithVerdict(preflight.Skipped) {
 		if (f.ID == "name" || f.ID == "storage") && !away[f.Subject] {
 			errs = append(errs, errors.New(f.String()))
 		}

@@ -428,7 +428,7 @@ func examined(t *testing.T, asked *spec.Spec, b Backend) (said []string) {
 	require.NoError(t, err)
 	defer c.Close()
 	if report, err := c.HostCheck(t.Context(), nil); err == nil {
-		for _, f := range slices.Concat(report.Of(preflight.Error), report.Of(preflight.Warning), report.Of(preflight.Skipped)) {
+		for _, f := range slices.Concat(report.WithVerdict(preflight.Error), report.WithVerdict(preflight.Warning), report.WithVerdict(preflight.Skipped)) {
 			said = append(said, f.String())
 		}
 	}

@@ -109,7 +109,7 @@ func (e effects) ofHosts(ctx context.Context, c inside) {
 	for i := range w.Addresses {
 		w.Addresses[i].Place = ""
 	}
-	e.say("host", []any{w.Owner, w.Grants, w.Role, w.Looks, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
+	e.say("host", []any{w.Owner, w.Grants, w.Role, w.ReadGrants, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
 	e.say("addresses", w.Addresses, nil)
 	for _, host := range c.templates.Hosts() {
 		a, err := c.allot(ctx, host)

@@ -69,7 +69,7 @@ func dividable(n spec.Node, cards []pci.GPU) error {
 		return nil // the driver knows
 	}
 	for _, l := range n.GPUs.Sharing.Layouts {
-		if sure, err := mig.FitsAny(kinds, l.Profiles); sure && err != nil {
+		if sure, err := mig.CheckFitAny(kinds, l.Profiles); sure && err != nil {
 			return fmt.Errorf("the GPUs of %s cannot be divided into %s: %w", n.Name, l, err)
 		}
 	}
@@ -196,8 +196,8 @@ func (c *machines) cycleDivided(ctx context.Context, n spec.Node, want []mig.Lay
 			return "", err
 		}
 		why := s.DiffGPUs(want).String()
-		if why != "" && len(s.Said) > 0 {
-			why += "; " + strings.Join(s.Said, "; ")
+		if why != "" && len(s.Messages) > 0 {
+			why += "; " + strings.Join(s.Messages, "; ")
 		}
 		return why, nil
 	})

@@ -210,7 +210,7 @@ func TestPageOfMIG(t *testing.T) {
 			if strings.ContainsAny(p.Name, "+-") {
 				continue // of a media engine or graphics
 			}
-			all = append(all, fmt.Sprintf("`%s` %d", p.Name, p.Most))
+			all = append(all, fmt.Sprintf("`%s` %d", p.Name, p.Max))
 		}
 		rows = append(rows, "| "+chip.Name+" | "+strings.Join(all, ", ")+" |")
 	}

@@ -184,7 +184,7 @@ func TestPermissionsPage(t *testing.T) {
 		"/nodes/pve1", "/nodes/HOST", "/vmbr0", "/BRIDGE", "/lent", "/NAME", "mapping lent", "mapping NAME")
 	for _, g := range leastGrants(t, "9.2.11") {
 		if g.Path != "/storage/bulk" { // disks again
-			table.WriteString(names.Replace(fmt.Sprintf("| `%s` | %s | %s |\n", g.Path, strings.Join(g.Privileges, ", "), g.Why)))
+			table.WriteString(names.Replace(fmt.Sprintf("| `%s` | %s | %s |\n", g.Path, strings.Join(g.Privileges, ", "), g.Reason)))
 		}
 	}
 	text, err := os.ReadFile(page)

@@ -271,7 +271,7 @@ func TestCardOfANodeThatGetsNone(t *testing.T) {
 				w.up(t, parse(t, gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}")))
 				then := gpuNodes("0", "{pci: ['01:00']}")
 				if cut {
-					vm, err := w.cluster(t, parse(t, then)).Proxmox.VMs.ByID(t.Context(), w.vm(t, "gpu1").ID)
+					vm, err := w.cluster(t, parse(t, then)).Proxmox.VMs.GetByID(t.Context(), w.vm(t, "gpu1").ID)
 					require.NoError(t, err)
 					require.NoError(t, proxmox.DetachGPU(t.Context(), vm, "hostpci0"))
 				}

@@ -80,7 +80,7 @@ func TestOnlyTheMachineThatWasSeenGoesDown(t *testing.T) {
 					return &meanwhile{next: next, node: "gpu1", do: func() {
 						w.kubeTap, happened = nil, true
 						pve := w.cluster(t, spec).Proxmox
-						ours, err := pve.VMs.ByID(t.Context(), vm.ID)
+						ours, err := pve.VMs.GetByID(t.Context(), vm.ID)
 						require.NoError(t, err)
 						require.NoError(t, pve.VMs.Remove(t.Context(), ours))
 						w.sim.AddVM(pvesim.VM{ID: vm.ID, Node: vm.Node, Name: "theirs", Running: true})

@@ -37,13 +37,13 @@ func local(endpoint string) bool {
 }
 
 // want is what the file needs from the hosts; from all of them if none is named.
-func (c *holdings) want(hosts ...string) preflight.Want {
+func (c *holdings) want(hosts ...string) preflight.Requirements {
 	s := c.spec
 	if len(hosts) == 0 {
 		hosts = hostprep.Hosts(s)
 	}
-	w := preflight.Want{
-		Owner: names.Tag(s), Grants: hostprep.Grants(s, c.Proxmox.Version()), Looks: hostprep.LookGrants(s), Role: hostprep.RolePrefix(s),
+	w := preflight.Requirements{
+		Owner: names.Tag(s), Grants: hostprep.Grants(s, c.Proxmox.Version()), ReadGrants: hostprep.LookGrants(s), Role: hostprep.RolePrefix(s),
 		Place: c.checkCards, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
@@ -64,7 +64,7 @@ func (c *holdings) want(hosts ...string) preflight.Want {
 			h.Template = s.TemplateStorage(host)
 		}
 		for _, u := range hostprep.Uses(s, host) {
-			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Why: u.Why})
+			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Purpose: u.Why})
 		}
 		w.Hosts = append(w.Hosts, h)
 		for _, n := range s.Machines() {
@@ -90,17 +90,18 @@ func (c *holdings) addresses() []preflight.Address {
 		}
 		if !n.DHCP() && !n.External {
 			out = append(out, preflight.Address{
-				Range: single(n.Address.Addr()), Who: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name],
+				Range: single(n.Address.Addr()), Owner: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name],
 			})
 		}
 		for _, card := range n.Networks {
 			if a := card.Address.Addr(); a.IsValid() {
-				out = append(out, preflight.Address{Range: single(a), Who: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name+" "+card.Name]})
+				out = append(out, preflight.Address{Range: single(a), Owner: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name+" "+card.Name]})
 			}
 		}
 	}
 	if s.K3s.VIP.IsValid() {
-		out = append(out, preflight.Address{Range: single(s.K3s.VIP), Who: "the VIP", By: servers, Shared: true, Exists: external, Place: s.Places["vip"]})
+		out = append(out, preflight.Address{Range: single(s.K3s.VIP), Owner: "the VIP", By: servers, Shared: true, Exists: external,
+			Place: s.Places["vip"]})
 	}
 	if lb := s.Platform.LB; lb != nil {
 		for _, text := range lb.Ranges() {
@@ -108,7 +109,8 @@ func (c *holdings) addresses() []preflight.Address {
 			if err != nil {
 				continue // the file's own check has refused it
 			}
-			out = append(out, preflight.Address{Range: r, Who: "the load balancer", By: servers, Shared: true, Exists: external, Place: s.Places["pool "+text]})
+			out = append(out, preflight.Address{Range: r, Owner: "the load balancer", By: servers, Shared: true, Exists: external,
+				Place: s.Places["pool "+text]})
 		}
 	}
 	return out

@@ -57,7 +57,7 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 		w.sim.Revoke("VM.Clone")
 		c := w.cluster(t, parse(t, strings.Replace(small, "storage: vmdata", "storage: fast", 1)))
 		_, err := c.Up().Run(t.Context(), w.listen(t))
-		var refused *preflight.Refusal
+		var refused *preflight.RefusedError
 		require.ErrorAs(t, err, &refused)
 		ids := map[string]bool{}
 		for _, f := range refused.Findings {
@@ -110,7 +110,7 @@ func TestHostCheckOfExamples(t *testing.T) {
 				report, err := c.HostCheck(t.Context(), nil)
 				require.NoError(t, err)
 				require.NoError(t, report.Err())
-				for _, f := range report.Of(preflight.Warning) {
+				for _, f := range report.WithVerdict(preflight.Warning) {
 					assert.Equal(t, "PX21 vmdata", f.ID+" "+f.Subject, "%s", f) // of the disks of eight-a100, as its file says
 				}
 				assert.Empty(t, w.mutations())

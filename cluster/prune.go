@@ -104,7 +104,7 @@ func (c *holdings) unbakeStep(t templates.Info) *converge.Resource[*proxmox.VM] 
 	return &converge.Resource[*proxmox.VM]{
 		ID: "template/" + t.Host + "/" + t.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) { // several hosts may have templates of one name
-			return c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), proxmox.Summary{VMID: t.VMID, Name: t.Name})
+			return c.Proxmox.VMs.GetFromSummary(ctx, names.Tag(c.spec), proxmox.Summary{VMID: t.VMID, Name: t.Name})
 		},
 		Diff: func(vm *proxmox.VM) converge.Diff {
 			if vm == nil {

@@ -30,7 +30,7 @@ func (c *holdings) removedStep() *converge.Resource[[]proxmox.Summary] {
 					continue
 				}
 				// The list does not show whether its UUID is the marked one.
-				sure, failed := c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), vm)
+				sure, failed := c.Proxmox.VMs.GetFromSummary(ctx, names.Tag(c.spec), vm)
 				if err = errors.Join(err, failed); sure != nil {
 					gone = append(gone, vm)
 				}
@@ -111,7 +111,7 @@ func (c *holdings) retire(ctx context.Context, vm proxmox.Summary) error {
 func (c *holdings) costsOfRemoval(ctx context.Context, gone []proxmox.Summary, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, s := range gone {
-		vm, err := c.Proxmox.VMs.Listed(ctx, names.Tag(c.spec), s)
+		vm, err := c.Proxmox.VMs.GetFromSummary(ctx, names.Tag(c.spec), s)
 		if vm == nil && err == nil {
 			continue
 		}
@@ -139,7 +139,7 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 		return cost
 	}
 	cost.Identity = vm.Identity()
-	for _, d := range vm.Extra() {
+	for _, d := range vm.ExtraDisks() {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: diskWords(d), ID: d.Volume})
 	}
 	for _, volume := range vm.Unused {

@@ -96,7 +96,7 @@ func (c *machines) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, 
 // checkNameFree refuses to replace a node if another VM has its name, perhaps a copy: the
 // new VM could not be created after the old one is destroyed.
 func (c *machines) checkNameFree(ctx context.Context, n spec.Node) error {
-	other, err := c.Proxmox.VMs.Namesake(ctx, names.Tag(c.spec), n.Name)
+	other, err := c.Proxmox.VMs.GetForeign(ctx, names.Tag(c.spec), n.Name)
 	switch {
 	case err != nil:
 		return &RefusedError{n.Name, err.Error()}
@@ -110,7 +110,7 @@ func (c *machines) checkNameFree(ctx context.Context, n spec.Node) error {
 // data or does not name, and volumes that were detached and kept.
 func dataOf(n spec.Node, vm *proxmox.VM) []string {
 	var out []string
-	for _, have := range vm.Extra() {
+	for _, have := range vm.ExtraDisks() {
 		named := slices.IndexFunc(n.Disks, func(d spec.Disk) bool { return d.Name == have.Serial })
 		if named < 0 || n.Disks[named].Role == spec.RoleData {
 			out = append(out, diskWords(have))
@@ -176,7 +176,7 @@ func (c *site) canLose(ctx context.Context, n spec.Node) bool {
 // without its Node. A running agent would not register again. A server that etcd has removed
 // while it ran creates a cluster of its own at its next start, if it was the first server.
 func (c *machines) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
-	now, err := c.Proxmox.VMs.Idle(ctx, vm)
+	now, err := c.Proxmox.VMs.WaitIdle(ctx, vm)
 	if err != nil || now == nil || !now.Running {
 		return err
 	}

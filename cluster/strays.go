@@ -46,16 +46,16 @@ func (c *holdings) strayFinding(s proxmox.Stray, there bool) preflight.Finding {
 		name = "without a name"
 	}
 	seen := fmt.Sprintf("VM %d (%s) on %s has the tag %s but is not a machine of this cluster: it %s. homelab does not change, stop or destroy it",
-		s.VMID, name, s.Host, names.Tag(c.spec), s.Why)
+		s.VMID, name, s.Host, names.Tag(c.spec), s.Reason)
 	for _, g := range s.GPUs {
 		seen += fmt.Sprintf("; its %s claims a GPU of %s when it starts (qm set %d --delete %s)", g.Slot, g.Mapping, s.VMID, printable.Word(g.Slot))
 	}
-	cure := fmt.Sprintf("to end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
+	cure := fmt.Sprintf("to end this warning, as root on %s: %s", s.Host, s.UntagCommand(names.Tag(c.spec)))
 	switch {
 	case there || s.Template:
 	case slices.Contains(s.Tags, spec.KeepsData):
 		cure = fmt.Sprintf("it is a copy of an NFS server, which homelab does not use under any name; its data stays on it, also without the tag: "+
-			"copy what you need. To end this warning, as root on %s: %s", s.Host, s.Untag(names.Tag(c.spec)))
+			"copy what you need. To end this warning, as root on %s: %s", s.Host, s.UntagCommand(names.Tag(c.spec)))
 	case c.spec.HasMachine(s.Name):
 		cure = fmt.Sprintf("to use it as the node %s: adopt: true there; otherwise rename it, or %s", s.Name, cure)
 	default:

@@ -67,7 +67,7 @@ func TestBakingOnASmallHost(t *testing.T) {
 		defer c.Close()
 		report, err := c.HostCheck(t.Context(), nil)
 		require.NoError(t, err)
-		require.Empty(t, report.Of(preflight.Error))
+		require.Empty(t, report.WithVerdict(preflight.Error))
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
 		for _, vm := range w.sim.VMs() {

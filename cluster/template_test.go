@@ -450,7 +450,7 @@ func (w *world) destroy(t testing.TB, name string) {
 	id, token := w.sim.Token()
 	c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.sim.Client()})
 	require.NoError(t, err)
-	vm, err := c.VMs.ByID(t.Context(), w.vm(t, name).ID)
+	vm, err := c.VMs.GetByID(t.Context(), w.vm(t, name).ID)
 	require.NoError(t, err)
 	vm.Owner = "homelab-small"
 	require.NoError(t, c.VMs.Remove(t.Context(), vm))

@@ -47,7 +47,7 @@ func TestVerifyFull(t *testing.T) {
 		for _, name := range []string{check.Compute, check.PCIe, check.ECC, check.Clocks} {
 			assert.Len(t, verdicts(all, name), 8, name)
 		}
-		for _, name := range []string{check.Xid, check.Refuse, check.Keep} {
+		for _, name := range []string{check.Xid, check.OverRequest, check.Reload} {
 			assert.Len(t, verdicts(all, name), 4, name)
 		}
 		for _, c := range all {
@@ -74,7 +74,7 @@ func TestVerifyFindsLostGPUs(t *testing.T) {
 		all, err := w.verifyAll(t, spec)
 		require.ErrorContains(t, err, "keep/wk-gpu3: wk-gpu3: keep: a container loses its GPU when systemd reloads its units, after ")
 		require.ErrorContains(t, err, "s: Failed to initialize NVML: Unknown Error: the container runtime must inject devices by CDI")
-		assert.Equal(t, map[string]check.Verdict{"wk-gpu1": check.Passed, "wk-gpu2": check.Passed, "wk-gpu3": check.Failed, "wk-gpu4": check.Passed}, verdicts(all, check.Keep))
+		assert.Equal(t, map[string]check.Verdict{"wk-gpu1": check.Passed, "wk-gpu2": check.Passed, "wk-gpu3": check.Failed, "wk-gpu4": check.Passed}, verdicts(all, check.Reload))
 	})
 }
 
@@ -88,8 +88,8 @@ func TestVerifySparesOthers(t *testing.T) {
 		w.moveIn(t, lodger("notebook", "wk-gpu2", 1))
 		all, err := w.verifyAll(t, spec)
 		require.NoError(t, err)
-		assert.Equal(t, map[string]check.Verdict{"wk-gpu1": check.Passed, "wk-gpu2": check.Skipped, "wk-gpu3": check.Passed, "wk-gpu4": check.Passed}, verdicts(all, check.Keep))
-		assert.Len(t, verdicts(all, check.Refuse), 4, "nine shares of eight are refused")
+		assert.Equal(t, map[string]check.Verdict{"wk-gpu1": check.Passed, "wk-gpu2": check.Skipped, "wk-gpu3": check.Passed, "wk-gpu4": check.Passed}, verdicts(all, check.Reload))
+		assert.Len(t, verdicts(all, check.OverRequest), 4, "nine shares of eight are refused")
 		assert.NotContains(t, ask(t, w.guests()["wk-gpu2"], "journalctl", "-n", "50"), "Reloading")
 	})
 }

@@ -34,10 +34,10 @@ func (c *flow) vipIsFree(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	vip := c.spec.K3s.VIP
-	said := preflight.Answer(ctx, c.nodes.DialTo, vip)
+	said := preflight.ProbeAddress(ctx, c.nodes.DialTo, vip)
 	if said == "" {
 		return ctx.Err()
 	}
-	taken := preflight.Address{Range: proxmox.Range{First: vip, Last: vip}, Who: "the VIP", Place: c.spec.Places["vip"]}
+	taken := preflight.Address{Range: proxmox.Range{First: vip, Last: vip}, Owner: "the VIP", Place: c.spec.Places["vip"]}
 	return converge.Permanent(fmt.Errorf("%s is taken: %s; give it another address, or switch off what has it", taken, said))
 }

@@ -43,7 +43,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			}
 			c.nodes.Seen(n.Name).Absent.Store(true)
 			// We must not take over a copy that has this name, and create no VM beside it.
-			return nil, converge.Permanent(c.Proxmox.VMs.Conflict(ctx, names.Tag(c.spec), n.Name))
+			return nil, converge.Permanent(c.Proxmox.VMs.NameConflict(ctx, names.Tag(c.spec), n.Name))
 		},
 		Diff: func(vm *proxmox.VM) converge.Diff {
 			to, err := want("")
@@ -228,7 +228,7 @@ func isOff(s spec.Switch) *bool {
 // and applied. The first of them are this cluster's tag and its mark. An unsuitable VM is refused
 // with all the reasons, and not changed.
 func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
-	vm, err := c.Proxmox.VMs.Namesake(ctx, names.Tag(c.spec), n.Name)
+	vm, err := c.Proxmox.VMs.GetForeign(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
 	}

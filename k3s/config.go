@@ -151,7 +151,7 @@ func (s Server) keys() (map[string]any, error) {
 	if s.SnapshotRetention > 0 {
 		k["etcd-snapshot-retention"] = s.SnapshotRetention
 	}
-	s.S3.put(k)
+	s.S3.addKeys(k)
 	errs = append(errs, s.S3.check())
 	errs = append(errs, checkKeys(RoleServer, s.Extra, k)...)
 	for name := range s.Manifests {

@@ -25,36 +25,36 @@ func (d Diagnosis) String() string {
 // NodePassword reports whether the cluster knows another machine of this name.
 func (d Diagnosis) NodePassword() bool { return strings.Contains(d.Line, "Node password rejected") }
 
-// oldCertificate is how K3s says it: … with Body length 0, at the request for its certificates.
-const oldCertificate = ": http: ContentLength="
+// staleCertificate is how K3s says it: … with Body length 0, at the request for its certificates.
+const staleCertificate = ": http: ContentLength="
 
-// OldCertificate reports whether an agent has the certificate of a Node that there is not: [Rejoin]
+// StaleCertificate reports whether an agent has the certificate of a Node that there is not: [Rejoin]
 // helps. The Node was deleted, or K3s ended between the two: it asks for the certificate some
 // seconds before its kubelet registers the Node (testdata/real/07-agent-ends-early.txt).
-func (d Diagnosis) OldCertificate() bool { return strings.Contains(d.Line, oldCertificate) }
+func (d Diagnosis) StaleCertificate() bool { return strings.Contains(d.Line, staleCertificate) }
 
-// ofOthers are pieces of lines about other machines or pods: a server logs each request that
+// foreignLines are pieces of lines about other machines or pods: a server logs each request that
 // it refuses, with the reason (pkg/util/apierrors.go and pkg/server/auth/auth.go), and the
 // kubelet logs problems of its pods.
-var ofOthers = []string{"msg=\"Sending HTTP/", "msg=\"Failed to authenticate request from ", "\" pod=\""}
+var foreignLines = []string{"msg=\"Sending HTTP/", "msg=\"Failed to authenticate request from ", "\" pod=\""}
 
-func aboutOthers(line string) bool {
-	return slices.ContainsFunc(ofOthers, func(piece string) bool { return strings.Contains(line, piece) })
+func isForeign(line string) bool {
+	return slices.ContainsFunc(foreignLines, func(piece string) bool { return strings.Contains(line, piece) })
 }
 
 // Diagnose reads the end of K3s' journal. Permanent problems come before transient ones; of two
 // equal ones the later line counts. Lines about other machines and pods are ignored.
 func Diagnose(journal []string) (Diagnosis, bool) {
-	journal = slices.DeleteFunc(slices.Clone(journal), aboutOthers)
-	if d, found := first(lasting, journal); found {
+	journal = slices.DeleteFunc(slices.Clone(journal), isForeign)
+	if d, found := firstDiagnosis(permanentSymptoms, journal); found {
 		d.Fatal = true
 		return d, true
 	}
-	return first(passing, journal)
+	return firstDiagnosis(transientSymptoms, journal)
 }
 
-// first returns the diagnosis by the first of the symptoms that the journal has.
-func first(symptoms []symptom, journal []string) (Diagnosis, bool) {
+// firstDiagnosis returns the diagnosis by the first of the symptoms that the journal has.
+func firstDiagnosis(symptoms []symptom, journal []string) (Diagnosis, bool) {
 	for _, s := range symptoms {
 		for _, line := range slices.Backward(journal) {
 			if strings.Contains(line, s.text) {

@@ -51,7 +51,7 @@ func (s Server) plan() (plan, error) {
 		return plan{}, err
 	}
 	p.s3 = secret.New(text)
-	return p.with(s.Node)
+	return p.withNode(s.Node)
 }
 
 func (a Agent) plan() (plan, error) {
@@ -61,11 +61,11 @@ func (a Agent) plan() (plan, error) {
 	}
 	p := plan{role: RoleAgent, version: a.Version, keys: keys,
 		summary: fmt.Sprintf("k3s %s, agent of %s", a.Version, a.URL)}
-	return p.with(a.Node)
+	return p.withNode(a.Node)
 }
 
-// with adds the settings that servers and agents share.
-func (p plan) with(n Node) (plan, error) {
+// withNode adds the settings that servers and agents share.
+func (p plan) withNode(n Node) (plan, error) {
 	var err error
 	if p.config, err = render(p.keys); err != nil {
 		return p, err
@@ -86,7 +86,7 @@ func (p plan) unit() string {
 func (p plan) digest() string {
 	h := sha256.New()
 	for _, key := range sortedKeys(p.keys) {
-		if !slices.Contains(atRegistration, key) {
+		if !slices.Contains(registrationKeys, key) {
 			fmt.Fprintf(h, "%q=%q;", key, show(p.keys, key))
 		}
 	}
@@ -100,15 +100,15 @@ func (p plan) digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// atRegistration are the keys that apply when a node registers. On a registered node, labels
+// registrationKeys are the keys that apply when a node registers. On a registered node, labels
 // and taints are changed through the API, and a restart does not change taints. K3s sets the
 // labels again at every start (configureNode, pkg/agent/run.go), so the file is updated
 // without a restart; otherwise a later start would restore old labels.
-var atRegistration = []string{"node-label", "node-taint"}
+var registrationKeys = []string{"node-label", "node-taint"}
 
 // keyEffect says what a changed key needs to take effect.
 func keyEffect(key string) converge.Effect {
-	if slices.Contains(atRegistration, key) {
+	if slices.Contains(registrationKeys, key) {
 		return converge.Update
 	}
 	return converge.Restart
@@ -203,8 +203,8 @@ func diffKeys(have, want map[string]any) converge.Diff {
 	var d converge.Diff
 	for _, key := range sortedKeys(want) {
 		h, w := show(have, key), show(want, key)
-		if slices.Contains(atRegistration, key) {
-			h, w = without(h, w), without(w, h)
+		if slices.Contains(registrationKeys, key) {
+			h, w = subtractList(h, w), subtractList(w, h)
 		}
 		d = append(d, converge.Compare("config/"+key, h, w, keyEffect(key))...)
 	}
@@ -216,9 +216,9 @@ func diffKeys(have, want map[string]any) converge.Diff {
 	return d
 }
 
-// without returns the entries of a list, as show writes it, that are not in another: a node
+// subtractList returns the entries of a list, as show writes it, that are not in another: a node
 // has many labels, and few change.
-func without(list, other string) string {
+func subtractList(list, other string) string {
 	there := strings.Split(other, ",")
 	return strings.Join(slices.DeleteFunc(strings.Split(list, ","), func(v string) bool { return slices.Contains(there, v) }), ",")
 }
@@ -273,13 +273,13 @@ func diffManifests(have map[string]string, want map[string][]byte) converge.Diff
 		sum := sha256.Sum256(want[name])
 		w := hex.EncodeToString(sum[:])
 		if h := have[name]; h != w {
-			d = append(d, converge.Field{Path: "manifest/" + name, Have: short(h), Want: short(w), Effect: converge.Update})
+			d = append(d, converge.Field{Path: "manifest/" + name, Have: shortDigest(h), Want: shortDigest(w), Effect: converge.Update})
 		}
 	}
 	return d
 }
 
-func short(sum string) string { return sum[:min(12, len(sum))] }
+func shortDigest(sum string) string { return sum[:min(12, len(sum))] }
 
 func mode(bits string) string {
 	if bits == "" {

@@ -69,7 +69,7 @@ func KubeVIP(v VIP) ([]byte, error) {
 		}
 		pairs = append(pairs, name, strings.TrimSuffix(string(text), "\n"))
 	}
-	carries, err := v.carries()
+	carries, err := v.interfaceEnv()
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +78,8 @@ func KubeVIP(v VIP) ([]byte, error) {
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-// carries is the entry of the environment that names the interface.
-func (v VIP) carries() (string, error) {
+// interfaceEnv is the entry of the environment that names the interface.
+func (v VIP) interfaceEnv() (string, error) {
 	if v.Interface == "" {
 		return "", nil
 	}

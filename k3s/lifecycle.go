@@ -22,7 +22,7 @@ func UpgradeServer(ctx context.Context, r remote.Runner, release Release, s Serv
 	if err := upgrade(ctx, r, release); err != nil {
 		return err
 	}
-	return s.bring(ctx, r)
+	return s.apply(ctx, r)
 }
 
 // UpgradeAgent is [UpgradeServer] for an agent.

@@ -246,7 +246,7 @@ func TestParseStateReadsOn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, RoleAgent, s.Role)
 	assert.Equal(t, "active", s.Active)
-	assert.Equal(t, []Other{{Path: "/etc/x", Keys: []string{"A", "B"}}}, s.Others)
+	assert.Equal(t, []ForeignFile{{Path: "/etc/x", Keys: []string{"A", "B"}}}, s.ForeignFiles)
 	assert.Equal(t, map[string]string{"a.yaml": "0123"}, s.Manifests)
 	s, err = parseState([]byte(part + "unit k3s\nU" + part + "unit k3s-agent\nV" + part + "end\n"))
 	require.NoError(t, err)
@@ -289,14 +289,14 @@ func TestBringDoesWhatDiffers(t *testing.T) {
 			have := as(t, p)
 			c.change(&have)
 			r := &bringing{state: have}
-			require.NoError(t, bring(t.Context(), r, p, secret.New("x")))
+			require.NoError(t, applyPlan(t.Context(), r, p, secret.New("x")))
 			assert.Equal(t, c.want, r.did)
 		})
 	}
 	have := as(t, p)
 	have.Manifests = nil
 	r := &bringing{state: have}
-	require.NoError(t, bring(t.Context(), r, p, secret.Value{}))
+	require.NoError(t, applyPlan(t.Context(), r, p, secret.Value{}))
 	assert.Equal(t, []string{a, b}, r.did, "without a token, none is written")
 }
 

@@ -32,7 +32,7 @@ const (
 )
 
 // StopForRestore stops K3s on a server, and lays its etcd, certificates and tokens aside
-// (asideDir). K3s does not start again before [Restored] has been called, not even with the
+// (asideDir). K3s does not start again before [FinishRestore] has been called, not even with the
 // machine. what says in a few words what is being restored. It can be repeated.
 func StopForRestore(ctx context.Context, r remote.Runner, what string) error {
 	converge.Progressf(ctx, "stopping k3s")
@@ -42,16 +42,16 @@ func StopForRestore(ctx context.Context, r remote.Runner, what string) error {
 	return nil
 }
 
-// Restored says that a server is up again after a restore.
-func Restored(ctx context.Context, r remote.Runner) error {
+// FinishRestore says that a server is up again after a restore.
+func FinishRestore(ctx context.Context, r remote.Runner) error {
 	if err := remote.Run(ctx, r, "rm", "-rf", restoreDir); err != nil {
 		return err
 	}
 	return remote.Run(ctx, r, "rm", "-f", restoringFile)
 }
 
-// TokenAside is [Token] for a server that [StopForRestore] has stopped.
-func TokenAside(ctx context.Context, r remote.Runner) (secret.Value, error) {
+// TokenBeforeRestore is [Token] for a server that [StopForRestore] has stopped.
+func TokenBeforeRestore(ctx context.Context, r remote.Runner) (secret.Value, error) {
 	return readToken(ctx, r, asideDir+"/token")
 }
 

@@ -33,8 +33,8 @@ type S3 struct {
 	SecretKey secret.Value
 }
 
-// put adds the keys that are no secrets.
-func (s *S3) put(k map[string]any) {
+// addKeys adds the keys that are no secrets.
+func (s *S3) addKeys(k map[string]any) {
 	if s == nil {
 		return
 	}

@@ -27,7 +27,7 @@ func TestS3(t *testing.T) {
 		"etcd-s3-folder: lab", "etcd-s3-insecure: true"} {
 		assert.Contains(t, config, line+"\n")
 	}
-	assert.Empty(t, m.observe().Others, "the file with the keys is ours")
+	assert.Empty(t, m.observe().ForeignFiles, "the file with the keys is ours")
 	assert.YAMLEq(t, "{etcd-s3-access-key: AKIA0, etcd-s3-secret-key: 5ec2e7}", m.read(keysFile))
 	info, err := os.Stat(m.path(keysFile))
 	require.NoError(t, err)

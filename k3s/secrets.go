@@ -48,8 +48,8 @@ func readToken(ctx context.Context, r remote.Runner, path string) (secret.Value,
 	return secret.New(t), nil
 }
 
-// Access says how a kubeconfig reaches its cluster.
-type Access struct {
+// KubeconfigAccess says how a kubeconfig reaches its cluster.
+type KubeconfigAccess struct {
 	Server   string // e.g. https://10.0.0.10:6443
 	Cluster  string // name of the cluster, its user and its context; empty keeps the names
 	ProxyURL string // e.g. socks5://127.0.0.1:1080; empty for none
@@ -66,7 +66,7 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 	if err != nil {
 		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	out, err := RewriteKubeconfig(b, Access{Server: server, Cluster: cluster})
+	out, err := RewriteKubeconfig(b, KubeconfigAccess{Server: server, Cluster: cluster})
 	if err != nil {
 		return secret.Value{}, err
 	}
@@ -77,12 +77,13 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 // access. It keeps authority, certificates, keys and tokens. Keys that K3s never writes are an
 // error: root on a server could otherwise make this side read its own files (tokenFile) or run
 // a program (exec).
-func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
+func RewriteKubeconfig(kubeconfig []byte, to KubeconfigAccess) ([]byte, error) {
 	var doc kubeconfigDoc
 	if err := yaml.UnmarshalStrict(kubeconfig, &doc); err != nil {
 		return nil, fmt.Errorf("kubeconfig: it is not in the format that K3s writes, and is not used: %w", err)
 	}
-	if err := cmp.Or(one("clusters", len(doc.Clusters)), one("users", len(doc.Users)), one("contexts", len(doc.Contexts))); err != nil {
+	if err := cmp.Or(exactlyOne("clusters", len(doc.Clusters)), exactlyOne("users", len(doc.Users)),
+		exactlyOne("contexts", len(doc.Contexts))); err != nil {
 		return nil, err
 	}
 	cluster, user, way := &doc.Clusters[0], &doc.Users[0], &doc.Contexts[0]
@@ -98,9 +99,9 @@ func RewriteKubeconfig(kubeconfig []byte, to Access) ([]byte, error) {
 	return out, nil
 }
 
-// Authority returns the certificate authority, PEM, that a kubeconfig of one cluster
+// KubeconfigAuthority returns the certificate authority, PEM, that a kubeconfig of one cluster
 // trusts.
-func Authority(kubeconfig []byte) ([]byte, error) {
+func KubeconfigAuthority(kubeconfig []byte) ([]byte, error) {
 	var doc struct {
 		Clusters []struct {
 			Cluster struct {
@@ -117,7 +118,7 @@ func Authority(kubeconfig []byte) ([]byte, error) {
 	return doc.Clusters[0].Cluster.Data, nil
 }
 
-func one(list string, found int) error {
+func exactlyOne(list string, found int) error {
 	if found != 1 {
 		return fmt.Errorf("kubeconfig: expected one entry in %s, found %d", list, found)
 	}

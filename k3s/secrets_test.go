@@ -43,11 +43,11 @@ func TestKubeconfig(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, strings.NewReplacer("https://127.0.0.1:6443", "https://10.0.0.10:6443", "default", "lab").Replace(kubeconfig), got.Reveal())
 
-	out, err := k3s.RewriteKubeconfig([]byte(kubeconfig), k3s.Access{Server: "https://10.0.0.10:6443", ProxyURL: "socks5://127.0.0.1:1080"})
+	out, err := k3s.RewriteKubeconfig([]byte(kubeconfig), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443", ProxyURL: "socks5://127.0.0.1:1080"})
 	require.NoError(t, err)
 	assert.Contains(t, string(out), "proxy-url: socks5://127.0.0.1:1080")
 	assert.Contains(t, string(out), "current-context: default")
-	_, err = k3s.RewriteKubeconfig([]byte("clusters: []"), k3s.Access{})
+	_, err = k3s.RewriteKubeconfig([]byte("clusters: []"), k3s.KubeconfigAccess{})
 	assert.EqualError(t, err, "kubeconfig: expected one entry in clusters, found 0")
 }
 
@@ -63,15 +63,15 @@ func TestAKubeconfigOfAStranger(t *testing.T) {
 		"kind: Config\n":                       {"extensions: [{name: a, extension: {}}]\n"},
 	} {
 		for _, key := range keys {
-			_, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, at, at+key, 1)), k3s.Access{Server: "https://10.0.0.10:6443"})
+			_, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, at, at+key, 1)), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443"})
 			name, _, _ := strings.Cut(strings.TrimSpace(key), ":")
 			require.ErrorContains(t, err, name, key)
 		}
 	}
-	out, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, "    server:", "    proxy-url: http://stranger\n    server:", 1)), k3s.Access{Server: "https://10.0.0.10:6443"})
+	out, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, "    server:", "    proxy-url: http://stranger\n    server:", 1)), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443"})
 	require.NoError(t, err)
 	assert.NotContains(t, string(out), "stranger")
-	_, err = k3s.RewriteKubeconfig([]byte(kubeconfig+"preferences: {}\n"), k3s.Access{Server: "https://10.0.0.10:6443"})
+	_, err = k3s.RewriteKubeconfig([]byte(kubeconfig+"preferences: {}\n"), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443"})
 	assert.NoError(t, err, "K3s wrote this once")
 }
 
@@ -79,11 +79,11 @@ func FuzzRewriteKubeconfig(f *testing.F) {
 	f.Add(kubeconfig, "https://10.0.0.10:6443", "lab")
 	f.Add("clusters: [{cluster: {}}]\nusers: [{}]\ncontexts: [{context: 1}]", "https://[::1]:6443", "")
 	f.Fuzz(func(t *testing.T, config, server, name string) {
-		out, err := k3s.RewriteKubeconfig([]byte(config), k3s.Access{Server: server, Cluster: name})
+		out, err := k3s.RewriteKubeconfig([]byte(config), k3s.KubeconfigAccess{Server: server, Cluster: name})
 		if err != nil {
 			return
 		}
-		again, err := k3s.RewriteKubeconfig(out, k3s.Access{Server: server, Cluster: name})
+		again, err := k3s.RewriteKubeconfig(out, k3s.KubeconfigAccess{Server: server, Cluster: name})
 		require.NoError(t, err)
 		assert.Equal(t, string(out), string(again), "rewriting is done once")
 	})
@@ -139,14 +139,14 @@ func factsOfVIP(t *testing.T, manifest []byte) vipFacts {
 
 // What a kubeconfig trusts is read from the one cluster that it has.
 func TestAuthority(t *testing.T) {
-	ca, err := k3s.Authority([]byte("clusters: [{name: home, cluster: {server: https://a:6443, certificate-authority-data: Y2E=}}]"))
+	ca, err := k3s.KubeconfigAuthority([]byte("clusters: [{name: home, cluster: {server: https://a:6443, certificate-authority-data: Y2E=}}]"))
 	require.NoError(t, err)
 	assert.Equal(t, "ca", string(ca))
 	for _, text := range []string{
 		"", "clusters: [", "clusters: [{name: home, cluster: {server: https://a:6443}}]",
 		"clusters: [{cluster: {certificate-authority-data: Y2E=}}, {cluster: {certificate-authority-data: Y2I=}}]",
 	} {
-		_, err := k3s.Authority([]byte(text))
+		_, err := k3s.KubeconfigAuthority([]byte(text))
 		require.ErrorContains(t, err, "kubeconfig: ", text)
 	}
 }

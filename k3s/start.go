@@ -29,7 +29,7 @@ func StartServer(ctx context.Context, r remote.Runner, s Server) error {
 	if s.URL != "" {
 		return errors.New("start the first server: URL is set; use JoinServer for a server that joins " + s.URL)
 	}
-	return s.bring(ctx, r)
+	return s.apply(ctx, r)
 }
 
 // JoinServer makes the machine a further server of the cluster at s.URL. One server joins at a
@@ -39,7 +39,7 @@ func JoinServer(ctx context.Context, r remote.Runner, s Server) error {
 	if s.URL == "" || s.Token.IsZero() {
 		return errors.New("join a server: URL and Token must be set; without them it would start a cluster of its own")
 	}
-	return s.bring(ctx, r)
+	return s.apply(ctx, r)
 }
 
 // JoinAgent makes the machine a worker of the cluster. It returns once the start is requested.
@@ -55,15 +55,15 @@ func JoinAgent(ctx context.Context, r remote.Runner, j Join) error {
 	if err != nil {
 		return fmt.Errorf("join an agent: %w", err)
 	}
-	return bring(ctx, r, p, j.Token)
+	return applyPlan(ctx, r, p, j.Token)
 }
 
-func (s Server) bring(ctx context.Context, r remote.Runner) error {
+func (s Server) apply(ctx context.Context, r remote.Runner) error {
 	p, err := s.plan()
 	if err != nil {
 		return fmt.Errorf("start a server: %w", err)
 	}
-	return bring(ctx, r, p, s.Token)
+	return applyPlan(ctx, r, p, s.Token)
 }
 
 // ErrRole says that a machine is a server and should be an agent, or the reverse. Only
@@ -73,9 +73,9 @@ var ErrRole = errors.New("the machine has another role")
 // ErrNotInstalled says that a machine lacks the binary of the wanted version.
 var ErrNotInstalled = errors.New("k3s is not installed in the wanted version")
 
-// bring observes the machine, writes what differs, and starts K3s, or restarts it if its
+// applyPlan observes the machine, writes what differs, and starts K3s, or restarts it if its
 // settings have changed.
-func bring(ctx context.Context, r remote.Runner, p plan, token secret.Value) error {
+func applyPlan(ctx context.Context, r remote.Runner, p plan, token secret.Value) error {
 	have, err := Observe(ctx, r)
 	if err != nil {
 		return err

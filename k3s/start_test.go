@@ -139,7 +139,7 @@ func TestOthersAreTold(t *testing.T) {
 	require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
 	m.started("k3s-agent")
 	a.URL = "https://10.0.0.10:6443"
-	assert.Empty(t, m.observe().Others)
+	assert.Empty(t, m.observe().ForeignFiles)
 	m.write("etc/rancher/k3s/config.yaml.d/90-mine.yaml", "# mine\nkubelet-arg+:\n- max-pods=50\ntoken: s3cr3t-s3cr3t\n")
 	m.write("etc/rancher/k3s/config.yaml.d/ours.yaml", "# Written by homelab, which writes it again when it differs.\ndebug: true\n")
 	m.write("etc/rancher/k3s/config.yaml.d/README", "debug: true\n")
@@ -148,7 +148,7 @@ func TestOthersAreTold(t *testing.T) {
 	m.write("etc/systemd/system/k3s-agent.service.d/nice.conf", "[Service]\nNice=5\n")
 	s := m.observe()
 	var told []string
-	for _, o := range s.Others {
+	for _, o := range s.ForeignFiles {
 		told = append(told, strings.TrimPrefix(o.String(), m.root))
 	}
 	assert.Equal(t, []string{"/etc/rancher/k3s/config.yaml.d/90-mine.yaml (kubelet-arg, token)",
@@ -393,5 +393,5 @@ func TestDiagnosisIsOfThePresentRun(t *testing.T) {
 	d, _ := k3s.State{Role: k3s.RoleAgent, Active: "activating", Journal: []string{begun, noFlag, begun, old}}.Diagnosis()
 	assert.Equal(t, noFlag, d.Line, "what ended the run that got the certificate")
 	d, _ = k3s.State{Role: k3s.RoleAgent, Active: "activating", Journal: []string{begun, "the power fails", begun, old}}.Diagnosis()
-	assert.True(t, d.OldCertificate())
+	assert.True(t, d.StaleCertificate())
 }

@@ -25,31 +25,31 @@ type State struct {
 	Active  string // systemd's word: active, activating, deactivating, failed, inactive; empty without a unit
 	Enabled bool   // starts with the machine
 
-	Config     map[string]any    // config.yaml
-	Unit       string            // the unit file
-	TokenMode  string            // permission bits of the token file, e.g. "600"; empty if there is none
-	Applied    string            // digest of what was last started
-	Cluster    string            // the name in [ClusterFile]; empty if there is none
-	Authority  string            // SHA-256 of the certificate authority of its cluster; empty before it joined one
-	Registries string            // SHA-256 of registries.yaml, which contains passwords; empty if there is none
-	S3         string            // SHA-256 of the file with the bucket's keys; empty if there is none
-	S3Mode     string            // its permission bits
-	Manifests  map[string]string // SHA-256 of the files in the manifests folder, by name
-	Restoring  string            // what [StopForRestore] began to restore; empty if it is over
-	Journal    []string          // the end of K3s' journal since its last start; only if it is not active
-	Others     []Other           // foreign files that K3s or its unit also reads
+	Config       map[string]any    // config.yaml
+	Unit         string            // the unit file
+	TokenMode    string            // permission bits of the token file, e.g. "600"; empty if there is none
+	Applied      string            // digest of what was last started
+	Cluster      string            // the name in [ClusterFile]; empty if there is none
+	Authority    string            // SHA-256 of the certificate authority of its cluster; empty before it joined one
+	Registries   string            // SHA-256 of registries.yaml, which contains passwords; empty if there is none
+	S3           string            // SHA-256 of the file with the bucket's keys; empty if there is none
+	S3Mode       string            // its permission bits
+	Manifests    map[string]string // SHA-256 of the files in the manifests folder, by name
+	Restoring    string            // what [StopForRestore] began to restore; empty if it is over
+	Journal      []string          // the end of K3s' journal since its last start; only if it is not active
+	ForeignFiles []ForeignFile     // foreign files that K3s or its unit also reads
 }
 
-// Other is a file that affects K3s and is not ours: in config.yaml.d, an environment file of
+// ForeignFile is a file that affects K3s and is not ours: in config.yaml.d, an environment file of
 // the unit, or a drop-in of it. It does not count as drift, and this package does not touch
 // it.
-type Other struct {
+type ForeignFile struct {
 	Path string
 	Keys []string // what it sets, without the values, which may be secrets
 }
 
 // String returns the file and what it sets.
-func (o Other) String() string {
+func (o ForeignFile) String() string {
 	if len(o.Keys) == 0 {
 		return o.Path
 	}
@@ -77,13 +77,13 @@ const journalLines = 60
 // diagnoseAgent diagnoses an agent's present run. If that cannot join because an earlier one has
 // ended, the reason for that counts.
 func diagnoseAgent(journal []string) (Diagnosis, bool) {
-	now := thisRun(journal)
+	now := currentRun(journal)
 	d, ok := Diagnose(now)
-	if strings.Contains(d.Line, refusal) && !refused(now) {
-		return first(passing, []string{d.Line})
+	if strings.Contains(d.Line, refusal) && !wasRefused(now) {
+		return firstDiagnosis(transientSymptoms, []string{d.Line})
 	}
-	if d.OldCertificate() {
-		if before, _ := Diagnose(journal[:len(journal)-len(now)]); before.Fatal && !before.OldCertificate() {
+	if d.StaleCertificate() {
+		if before, _ := Diagnose(journal[:len(journal)-len(now)]); before.Fatal && !before.StaleCertificate() {
 			return before, true
 		}
 	}
@@ -98,8 +98,8 @@ const refusal = "not authorized"
 // refused until its token is at fault.
 const refusals = 3
 
-// refused reports whether the last answers that an agent got are refusals, or ended it.
-func refused(now []string) bool {
+// wasRefused reports whether the last answers that an agent got are refusals, or ended it.
+func wasRefused(now []string) bool {
 	n := 0
 	for _, line := range slices.Backward(now) {
 		switch {
@@ -118,11 +118,11 @@ func refused(now []string) bool {
 	return false
 }
 
-// thisRun returns the lines of an agent's present run: lines before its last start mostly belong
+// currentRun returns the lines of an agent's present run: lines before its last start mostly belong
 // to another configuration. A server ends often, and is started again.
-func thisRun(journal []string) []string {
+func currentRun(journal []string) []string {
 	for i := len(journal) - 1; i >= 0; i-- {
-		if begins(journal[i]) {
+		if startsRun(journal[i]) {
 			return journal[i:]
 		}
 	}
@@ -136,9 +136,9 @@ func thisRun(journal []string) []string {
 	})
 }
 
-// begins reports whether a line is the first of an agent's run: systemd's, which names the unit or,
+// startsRun reports whether a line is the first of an agent's run: systemd's, which names the unit or,
 // before 250, its description, or K3s' own, some tenths of a second later.
-func begins(line string) bool {
+func startsRun(line string) bool {
 	return strings.Contains(line, "Starting k3s agent") || strings.HasPrefix(line, "Starting k3s-agent.service") ||
 		strings.HasPrefix(line, "Starting K3s agent")
 }
@@ -188,7 +188,7 @@ func parseState(out []byte) (State, error) {
 	}
 	for _, line := range lines(sections["others"]) {
 		if file, keys, ok := strings.Cut(line, ":"); ok {
-			s.Others = append(s.Others, Other{Path: file, Keys: strings.Fields(keys)})
+			s.ForeignFiles = append(s.ForeignFiles, ForeignFile{Path: file, Keys: strings.Fields(keys)})
 		}
 	}
 	s.TokenMode = strings.TrimSpace(sections["token"])

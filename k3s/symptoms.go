@@ -14,13 +14,13 @@ type symptom struct {
 	cure  string // empty if one can only wait
 }
 
-// lasting are the symptoms of problems that do not pass by themselves. They are ordered with the
+// permanentSymptoms are the symptoms of problems that do not pass by themselves. They are ordered with the
 // most specific first: a refused agent logs the refusal and "not ready" at the same time.
-var lasting = []symptom{
+var permanentSymptoms = []symptom{
 	{"Node password rejected, duplicate hostname",
 		"the cluster knows another machine of this name",
 		"delete its Node (kubectl delete node NAME frees the password too), or give this machine a name of its own"},
-	{oldCertificate,
+	{staleCertificate,
 		"this agent has the certificate of a Node that was deleted or never registered, and K3s cannot join with it",
 		"give it a new token, remove " + nodeCertificate + " and its .key, and restart k3s-agent; homelab cluster:up does so"},
 	{"etcd cluster join failed: duplicate node name found",
@@ -94,8 +94,8 @@ var lasting = []symptom{
 		"give the agent a new one, from k3s token create on a running server, and restart k3s-agent; homelab cluster:up does so"},
 }
 
-// passing are the symptoms of problems that time or other machines may solve.
-var passing = []symptom{
+// transientSymptoms are the symptoms of problems that time or other machines may solve.
+var transientSymptoms = []symptom{
 	{"eaderelection lost", // of K3s itself, the scheduler or the controller manager, each of which ends K3s
 		"K3s exited because it could not renew its leases in time",
 		"most servers of the cluster are down, or this machine or its disk is too slow; systemd restarts K3s"},

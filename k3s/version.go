@@ -62,17 +62,17 @@ func CheckUpgrade(from, to string) error {
 	case f[0] < 0:
 		return fmt.Errorf("the installed k3s reports version %q, which is not a release: move %s away by hand", from, binary)
 	case CompareVersions(from, to) > 0:
-		return &VersionError{From: from, To: to, Why: "Kubernetes cannot be downgraded: restore a snapshot from before the upgrade instead"}
+		return &VersionError{From: from, To: to, Reason: "Kubernetes cannot be downgraded: restore a snapshot from before the upgrade instead"}
 	case t[0]-f[0] > 1:
-		return &VersionError{From: from, To: to, Why: fmt.Sprintf("upgrade one minor version at a time: write a v1.%d release first", f[0]+1)}
+		return &VersionError{From: from, To: to, Reason: fmt.Sprintf("upgrade one minor version at a time: write a v1.%d release first", f[0]+1)}
 	}
 	return nil
 }
 
 // VersionError refuses a change of version.
-type VersionError struct{ From, To, Why string }
+type VersionError struct{ From, To, Reason string }
 
 // Error says which change and why not.
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("k3s cannot go from %s to %s: %s", e.From, e.To, e.Why)
+	return fmt.Sprintf("k3s cannot go from %s to %s: %s", e.From, e.To, e.Reason)
 }

@@ -39,15 +39,15 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 		if s.Role != role {
 			return "", converge.Permanent(fmt.Errorf("%w: waiting for a k3s %s, found %q", ErrRole, role, s.Role))
 		}
-		missing, err = waitsFor(s)
+		missing, err = waitReason(s)
 		return missing, converge.Permanent(err)
 	})
 	return s, err
 }
 
-// waitsFor says what keeps K3s from running, or returns a [*StartError] if waiting does not
+// waitReason says what keeps K3s from running, or returns a [*StartError] if waiting does not
 // help.
-func waitsFor(s State) (string, error) {
+func waitReason(s State) (string, error) {
 	d, ok := s.Diagnosis()
 	switch {
 	case ok && d.Fatal:
@@ -56,7 +56,7 @@ func waitsFor(s State) (string, error) {
 		return d.String(), nil
 	}
 	for _, line := range slices.Backward(s.Journal) {
-		if !aboutOthers(line) {
+		if !isForeign(line) {
 			return line, nil
 		}
 	}

@@ -66,7 +66,7 @@ type Branch struct {
 	Kind   string // NVIDIA's word: "long-term support", "production", "new feature"
 	Until  string // the month in which support ends, or ended
 	Ended  bool   // as of LifecycleDate
-	Use    int    // what to use instead if it has ended or Ubuntu has only an alias
+	Cards  int    // what to use instead if it has ended or Ubuntu has only an alias
 }
 
 // LifecycleDate is when the table of branches was read at
@@ -114,32 +114,32 @@ const (
 
 // BranchError means that no driver fits, or that the requested one does not.
 type BranchError struct {
-	Asked string // the requested or installed driver; empty if there is none
-	Why   string
-	Do    string // what to write instead
+	Branch string // the requested or installed driver; empty if there is none
+	Reason string
+	Do     string // what to write instead
 }
 
 // Error implements error.
 func (e *BranchError) Error() string {
-	if e.Asked == "" {
-		return fmt.Sprintf("no NVIDIA driver fits: %s: %s", e.Why, e.Do)
+	if e.Branch == "" {
+		return fmt.Sprintf("no NVIDIA driver fits: %s: %s", e.Reason, e.Do)
 	}
-	return fmt.Sprintf("NVIDIA driver %s does not fit: %s: %s", e.Asked, e.Why, e.Do)
+	return fmt.Sprintf("NVIDIA driver %s does not fit: %s: %s", e.Branch, e.Reason, e.Do)
 }
 
 // SelectDriverBranch chooses the driver for a machine with the given GPUs, and explains the
 // choice. An installed series is kept as long as it fits; it is never upgraded by itself.
 func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
-	need, err := needs(gpus)
+	need, err := driverNeedOf(gpus)
 	if err != nil {
 		return Driver{}, "", err
 	}
 	need.from = archiveOf(policy)
 	word := policy.Branch
-	if policy, err = need.spelt(policy); err != nil {
+	if policy, err = need.resolveBranchWord(policy); err != nil {
 		return Driver{}, "", err
 	}
-	wish, err := policy.wish()
+	wish, err := policy.driver()
 	if err != nil {
 		return Driver{}, "", err
 	}
@@ -148,21 +148,21 @@ func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
 		return Driver{}, "", err
 	}
 	fit, unfit := need.best()
-	switch stays := installed.Branch != 0 && need.refuses(installed) == ""; {
+	switch stays := installed.Branch != 0 && need.refusal(installed) == ""; {
 	case unfit != nil && !stays:
 		return Driver{}, "", unfit
 	case wish.Branch != 0 || wish.Flavour != "":
-		d, why, err := need.pinned(wish, installed, fit)
-		return d, worded(why, word, policy.Branch), err
+		d, why, err := need.checkPinned(wish, installed, fit)
+		return d, quoteWord(why, word, policy.Branch), err
 	case installed.Branch != 0:
-		return need.kept(installed, fit)
+		return need.checkInstalled(installed, fit)
 	default:
 		return fit, need.reason(fit), nil
 	}
 }
 
-// wish reads Branch and Flavour; an open choice is zero.
-func (p Policy) wish() (Driver, error) {
+// driver reads Branch and Flavour; an open choice is zero.
+func (p Policy) driver() (Driver, error) {
 	d := Driver{Flavour: p.Flavour}
 	if p.Flavour != "" && p.Flavour != Open && p.Flavour != Proprietary {
 		return Driver{}, &BranchError{string(p.Flavour), "there is no such flavour", fmt.Sprintf("write %s or %s", Open, Proprietary)}
@@ -236,8 +236,8 @@ func archiveOf(p Policy) archive {
 // has reports whether a branch is available, and not as an alias of another.
 func (a archive) has(number int) bool { return slices.Contains(a.branches, number) }
 
-// refuses says why a driver is not available for the machine's cards; empty if it is.
-func (a archive) refuses(d Driver) string { return withheld(d, a.offers, a.build) }
+// refusal says why a driver is not available for the machine's cards; empty if it is.
+func (a archive) refusal(d Driver) string { return withheld(d, a.offers, a.build) }
 
 // current lists the supported branches that can be installed, as text.
 func (a archive) current() string {

@@ -156,7 +156,7 @@ func FuzzSelectDriverBranch(f *testing.F) {
 // two that need the same, the first is named.
 func TestRefusesIsTheTable(t *testing.T) {
 	for _, g := range GPUs() {
-		var n need
+		var n driverNeed
 		n.add(g)
 		alike := g
 		alike.Name = "another"
@@ -165,7 +165,7 @@ func TestRefusesIsTheTable(t *testing.T) {
 			for branch := 390; branch < 650; branch++ {
 				want := branch < g.MinBranch || g.LastBranch != 0 && branch > g.LastBranch ||
 					flavour == Open && g.Open == OpenUnsupported || flavour == Proprietary && (g.Open == OpenRequired || branch >= firstOpenOnly)
-				said := n.refuses(Driver{branch, flavour})
+				said := n.refusal(Driver{branch, flavour})
 				require.Equal(t, want, said != "", "%s, %d %s: %q", g, branch, flavour, said)
 				if branch < g.MinBranch {
 					require.NotContains(t, said, "another")
@@ -196,7 +196,7 @@ func TestBestSaysWhatKeptTheDefaultAway(t *testing.T) {
 			"no NVIDIA driver fits: branch 580 is the last for last, and Debian has begins with 590: write image: ubuntu"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := need{from: tc.from}
+			n := driverNeed{from: tc.from}
 			n.add(tc.gpu)
 			d, err := n.best()
 			if err != nil {
@@ -213,14 +213,14 @@ func TestBestSaysWhatKeptTheDefaultAway(t *testing.T) {
 func TestTheFirstToBeDroppedCounts(t *testing.T) {
 	kepler, volta, ampere := GPU{Name: "k", LastBranch: 470}, GPU{Name: "v", LastBranch: 580}, GPU{Name: "a"}
 	for _, order := range [][]GPU{{kepler, volta, ampere}, {volta, kepler, ampere}, {ampere, volta, kepler}, {kepler, {Name: "other", LastBranch: 470}, ampere}} {
-		var n need
+		var n driverNeed
 		for _, g := range order {
 			n.add(g)
 		}
-		require.Equal(t, "branch 470 is the last for k", n.refuses(Driver{471, Open}))
-		require.Empty(t, n.refuses(Driver{470, Open}))
+		require.Equal(t, "branch 470 is the last for k", n.refusal(Driver{471, Open}))
+		require.Empty(t, n.refusal(Driver{470, Open}))
 	}
-	first, err := needs(ids(t, future, v100, future))
+	first, err := driverNeedOf(ids(t, future, v100, future))
 	require.NoError(t, err)
 	require.Len(t, first.gpus, 1, "an unknown GPU does not hide those after it")
 	require.Len(t, first.unknown, 2)
@@ -239,7 +239,7 @@ func TestBranchesEndInTheirLastMonth(t *testing.T) {
 			require.NoError(t, err)
 			assert.True(t, b.Ended && year.Year() <= read.Year(), b)
 		}
-		use, known := find(b.Use)
+		use, known := find(b.Cards)
 		assert.Equal(t, b.Ended, known && !use.Ended, b)
 	}
 }
@@ -259,9 +259,9 @@ func TestChoicesForPairsOfCards(t *testing.T) {
 					require.Zero(t, d)
 					continue
 				}
-				n, err := needs(ids(t, a, b))
+				n, err := driverNeedOf(ids(t, a, b))
 				require.NoError(t, err)
-				require.Empty(t, n.refuses(d), why)
+				require.Empty(t, n.refusal(d), why)
 				branch, known := find(d.Branch)
 				require.True(t, known)
 				installed, _ := policy.installed()
@@ -286,8 +286,8 @@ func TestTheNewestOfAKind(t *testing.T) {
 		{[]int{580, 620}, "", 0, "620"}, {[]int{580}, "", 0, "580"}, {[]int{580, 620}, "580-server-open", 0, "580"}, {[]int{580, 620}, "620-server-open", 0, "620"},
 		{[]int{580, 620}, "595-server-open", 0, "620"}, {[]int{580, 620}, "", 600, "580"}, {[]int{595}, "", 0, "620"},
 	} {
-		n := need{from: archive{branches: tc.branches}, last: GPU{LastBranch: tc.last}}
-		p, err := n.spelt(Policy{Branch: LTS, Installed: tc.installed})
+		n := driverNeed{from: archive{branches: tc.branches}, last: GPU{LastBranch: tc.last}}
+		p, err := n.resolveBranchWord(Policy{Branch: LTS, Installed: tc.installed})
 		require.NoError(t, err)
 		assert.Equal(t, tc.want, p.Branch, "%+v", tc)
 	}

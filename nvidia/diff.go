@@ -26,7 +26,7 @@ const ModulePath = "module/"
 // difference of its own, because packages are removed.
 func (r Recipe) diffInstalled(s DriverState) converge.Diff {
 	var d converge.Diff
-	others := r.others(s)
+	others := r.otherPackages(s)
 	note := "packages to remove: " + strings.Join(others, ", ")
 	switch {
 	case slices.ContainsFunc(others, r.otherMode):

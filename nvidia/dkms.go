@@ -54,9 +54,9 @@ func (s DriverState) builtFor(kernel string) bool {
 	})
 }
 
-// sourced reports whether DKMS knows NVIDIA's modules at all. Their package registers them
+// hasDKMSSource reports whether DKMS knows NVIDIA's modules at all. Their package registers them
 // once, and "dkms remove" for the last kernel deletes the registration.
-func (s DriverState) sourced() bool {
+func (s DriverState) hasDKMSSource() bool {
 	return slices.ContainsFunc(s.Built, func(b Built) bool { return strings.HasPrefix(b.Module, "nvidia") })
 }
 
@@ -93,7 +93,8 @@ func newer(a, b string) bool {
 // diffBuilt says whether the kernel that starts next would have no module.
 func (r Recipe) diffBuilt(s DriverState) converge.Diff {
 	if kernel := s.nextKernel(); r.Build && !s.builtFor(kernel) {
-		return converge.Diff{{Path: ModulePath + kernel, Have: "not built", Want: "built by DKMS", Effect: converge.Create, Note: cure(s.BuildLog)}}
+		return converge.Diff{{Path: ModulePath + kernel, Have: "not built", Want: "built by DKMS", Effect: converge.Create,
+			Note: dkmsCure(s.BuildLog)}}
 	}
 	return nil
 }
@@ -112,12 +113,12 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 		}
 	}
 	converge.Progressf(ctx, "building NVIDIA's modules for kernel %s", kernel)
-	if !s.sourced() {
+	if !s.hasDKMSSource() {
 		again := slices.DeleteFunc(r.Packages(), func(name string) bool { return !dkmsPackage.MatchString(name) })
 		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
 			return explained(ctx, on, err)
 		}
-		if err := r.hold(ctx, on); err != nil { // apt-get has released it
+		if err := r.holdPackages(ctx, on); err != nil { // apt-get has released it
 			return err
 		}
 	}
@@ -144,7 +145,7 @@ func (e *BuildError) Error() string {
 	if len(e.Log) > 0 {
 		text += "\n  make.log ends with:\n    " + strings.Join(e.Log, "\n    ")
 	}
-	if why := cure(append(slices.Clone(e.Log), e.Err.Error())); why != "" {
+	if why := dkmsCure(append(slices.Clone(e.Log), e.Err.Error())); why != "" {
 		text += "\n  " + why
 	}
 	return text
@@ -156,14 +157,14 @@ func (e *BuildError) Unwrap() error { return e.Err }
 // explained adds the log of a failed build to the error of an installation or build.
 func explained(ctx context.Context, on remote.Runner, err error) error {
 	s, failed := ObserveDriver(ctx, on)
-	if failed != nil || len(s.BuildLog) == 0 && cure([]string{err.Error()}) == "" {
+	if failed != nil || len(s.BuildLog) == 0 && dkmsCure([]string{err.Error()}) == "" {
 		return err
 	}
 	return &BuildError{Kernel: s.nextKernel(), Log: s.BuildLog, Err: err}
 }
 
-// cure says what to do about a failed build, if its output shows that.
-func cure(log []string) string {
+// dkmsCure says what to do about a failed build, if its output shows that.
+func dkmsCure(log []string) string {
 	said := strings.Join(log, "\n")
 	for _, c := range [][2]string{
 		{"kernel headers for kernel", "install the headers of that kernel: apt-get install linux-headers-KERNEL; if the archive no longer has them, upgrade the kernel and restart"},

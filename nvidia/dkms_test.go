@@ -206,7 +206,7 @@ func TestTheOtherModeGoes(t *testing.T) {
 	for _, p := range prebuilt.Packages() {
 		s.Packages[p] = "1"
 	}
-	assert.Equal(t, []string{"linux-modules-nvidia-580-server-open-generic"}, built.others(s))
+	assert.Equal(t, []string{"linux-modules-nvidia-580-server-open-generic"}, built.otherPackages(s))
 	free := built.frees(s)
 	assert.Contains(t, free, "linux-modules-nvidia-580-server-open-generic")
 	assert.NotContains(t, free, "linux-generic", "a kernel does not change by itself in either mode")
@@ -216,7 +216,7 @@ func TestTheOtherModeGoes(t *testing.T) {
 	}
 	s.Held = []string{"linux-generic", "linux-modules-nvidia-580-server-open-generic", "nvidia-utils-580-server", "somebody-elses"}
 	assert.Equal(t, []string{"linux-modules-nvidia-580-server-open-generic"}, built.frees(s), "what is not held is not freed")
-	assert.Empty(t, prebuilt.others(s))
+	assert.Empty(t, prebuilt.otherPackages(s))
 	assert.Nil(t, prebuilt.frees(s))
 }
 
@@ -247,17 +247,17 @@ func TestTheOtherFlavourGoes(t *testing.T) {
 					delete(s.Packages, "linux-signatures-nvidia-6.8.0-90-generic")
 					delete(s.Packages, "linux-modules-nvidia-570-server-open-generic")
 				}
-				assert.Equal(t, only, want.others(s))
+				assert.Equal(t, only, want.otherPackages(s))
 				assert.ElementsMatch(t, only, want.frees(s))
 				assert.Contains(t, want.DiffPackages(s).String(), "flavour: "+string(have.Flavour)+" → "+string(want.Flavour)+" [packages to remove: "+strings.Join(only, ", ")+"]")
-				assert.Empty(t, have.others(s))
+				assert.Empty(t, have.otherPackages(s))
 				assert.Empty(t, have.frees(s))
 			}
 		})
 	}
 	kernel := "linux-modules-nvidia-580-server-6.8.0-90-generic"
 	s := DriverState{Packages: map[string]string{kernel: "1", "linux-objects-nvidia-580-server-open-6.8.0-90-generic": "1"}}
-	assert.Equal(t, []string{kernel}, Recipe{Driver: Driver{580, Open}}.others(s), "a kernel's own package has the flavour before the kernel")
+	assert.Equal(t, []string{kernel}, Recipe{Driver: Driver{580, Open}}.otherPackages(s), "a kernel's own package has the flavour before the kernel")
 }
 
 // NVIDIA's own repository wants its pin before the driver; Ubuntu's wants nothing.

@@ -48,9 +48,9 @@ func (r Recipe) fabricPackages() []string {
 	}
 	way := distro.FabricManager(r.source() != nil)
 	if r.Fabric == NVLink5 {
-		return r.fill(append(way, distro.NVLink5()...))
+		return r.fillNames(append(way, distro.NVLink5()...))
 	}
-	return r.fill(way)
+	return r.fillNames(way)
 }
 
 // FabricKind is the kind of switches between a machine's GPUs.

@@ -39,7 +39,7 @@ func TestFabricManager(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := observed(tc.fabric, tc.packages)
-			got := driver580.For(s).Diff(s).String()
+			got := driver580.ForMachine(s).Diff(s).String()
 			if tc.want == "" {
 				require.Empty(t, got)
 				return

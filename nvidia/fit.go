@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// need is what all GPUs of a machine require of its driver.
-type need struct {
+// driverNeed is what all GPUs of a machine require of its driver.
+type driverNeed struct {
 	gpus    []GPU
 	unknown []PCIID
 	min     GPU // the one that needs the newest branch
@@ -19,11 +19,11 @@ type need struct {
 	from    archive
 }
 
-func needs(ids []PCIID) (need, error) {
-	var n need
+func driverNeedOf(ids []PCIID) (driverNeed, error) {
+	var n driverNeed
 	for _, id := range ids {
 		if id.Vendor != Vendor {
-			return need{}, &BranchError{Why: fmt.Sprintf("PCI device %s is not NVIDIA's", id), Do: "name NVIDIA GPUs only"}
+			return driverNeed{}, &BranchError{Reason: fmt.Sprintf("PCI device %s is not NVIDIA's", id), Do: "name NVIDIA GPUs only"}
 		}
 		g, ok := Lookup(id)
 		if !ok {
@@ -33,18 +33,18 @@ func needs(ids []PCIID) (need, error) {
 		n.add(g)
 	}
 	if len(ids) == 0 {
-		return need{}, &BranchError{Why: "there is no GPU to choose one for", Do: "name at least one"}
+		return driverNeed{}, &BranchError{Reason: "there is no GPU to choose one for", Do: "name at least one"}
 	}
 	if n.open != nil && n.closed != nil {
-		return need{}, &BranchError{
-			Why: fmt.Sprintf("%s works only with the open kernel modules, %s only with the proprietary ones", n.open, n.closed),
-			Do:  "give a machine cards of one kind: gpus: {model: …} or {pci: […]}",
+		return driverNeed{}, &BranchError{
+			Reason: fmt.Sprintf("%s works only with the open kernel modules, %s only with the proprietary ones", n.open, n.closed),
+			Do:     "give a machine cards of one kind: gpus: {model: …} or {pci: […]}",
 		}
 	}
 	return n, nil
 }
 
-func (n *need) add(g GPU) {
+func (n *driverNeed) add(g GPU) {
 	n.gpus = append(n.gpus, g)
 	if g.MinBranch > n.min.MinBranch {
 		n.min = g
@@ -62,7 +62,7 @@ func (n *need) add(g GPU) {
 
 // best is the default choice: the default branch if the GPUs allow it, else the oldest
 // supported branch that they allow.
-func (n need) best() (Driver, error) {
+func (n driverNeed) best() (Driver, error) {
 	flavour := Open
 	if n.closed != nil {
 		flavour = Proprietary
@@ -71,9 +71,9 @@ func (n need) best() (Driver, error) {
 	missed := false // a branch that only another distribution has
 	for _, b := range append([]Branch{first}, branches()...) {
 		d := Driver{b.Number, flavour}
-		switch fits := n.refuses(d) == ""; {
+		switch fits := n.refusal(d) == ""; {
 		case b.Ended || !fits:
-		case n.from.has(b.Number) && n.from.refuses(d) == "":
+		case n.from.has(b.Number) && n.from.refusal(d) == "":
 			return d, nil
 		default:
 			missed = true
@@ -81,16 +81,19 @@ func (n need) best() (Driver, error) {
 	}
 	if missed && n.from.elsewhere != "" {
 		oldest := Driver{slices.Min(n.from.branches), flavour}
-		return Driver{}, &BranchError{Why: fmt.Sprintf("%s, and %s begins with %d", n.refuses(oldest), n.from.name, oldest.Branch), Do: n.from.elsewhere}
+		return Driver{}, &BranchError{Reason: fmt.Sprintf("%s, and %s begins with %d", n.refusal(oldest), n.from.name, oldest.Branch),
+			Do: n.from.elsewhere}
 	}
-	if why := n.from.refuses(Driver{DefaultBranch, flavour}); why != "" && n.refuses(Driver{DefaultBranch, flavour}) == "" {
-		return Driver{}, &BranchError{Asked: Driver{DefaultBranch, flavour}.String(), Why: why, Do: "run apt-get update there, or write mode: dkms"}
+	if why := n.from.refusal(Driver{DefaultBranch, flavour}); why != "" && n.refusal(Driver{DefaultBranch, flavour}) == "" {
+		return Driver{}, &BranchError{Branch: Driver{DefaultBranch, flavour}.String(), Reason: why,
+			Do: "run apt-get update there, or write mode: dkms"}
 	}
-	return Driver{}, &BranchError{Why: n.refuses(Driver{DefaultBranch, flavour}), Do: "remove the GPU from the machine; no supported branch works with it"}
+	return Driver{}, &BranchError{Reason: n.refusal(Driver{DefaultBranch, flavour}),
+		Do: "remove the GPU from the machine; no supported branch works with it"}
 }
 
-// refuses says why a driver does not work for one of the GPUs, or nothing.
-func (n need) refuses(d Driver) string {
+// refusal says why a driver does not work for one of the GPUs, or nothing.
+func (n driverNeed) refusal(d Driver) string {
 	switch {
 	case n.last.LastBranch != 0 && d.Branch > n.last.LastBranch:
 		return fmt.Sprintf("branch %d is the last for %s", n.last.LastBranch, n.last)
@@ -107,8 +110,8 @@ func (n need) refuses(d Driver) string {
 	}
 }
 
-// pinned checks the requested driver.
-func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
+// checkPinned checks the requested driver.
+func (n driverNeed) checkPinned(wish, installed, fit Driver) (Driver, string, error) {
 	d := wish
 	if d.Flavour == "" {
 		d.Flavour = fit.Flavour
@@ -122,26 +125,26 @@ func (n need) pinned(wish, installed, fit Driver) (Driver, string, error) {
 		}
 	}
 	do := fmt.Sprintf("write %s, or leave branch and flavour out", fit)
-	if reason := n.refuses(d); reason != "" {
+	if reason := n.refusal(d); reason != "" {
 		return Driver{}, "", &BranchError{d.String(), reason, do}
 	}
 	switch b, known := find(d.Branch); {
 	case d == installed: // it is installed, so it is available
-		return d, n.words(d, why+", and installed"+ended(b)), nil
+		return d, n.describe(d, why+", and installed"+supportEnded(b)), nil
 	case known && b.Ended:
 		return Driver{}, "", &BranchError{d.String(), "NVIDIA's support for it ended" + month(b), do}
 	case !known || !n.from.has(d.Branch):
 		return Driver{}, "", &BranchError{d.String(), fmt.Sprintf("%s has no series of that branch; supported are %s", n.from.name, n.from.current()), do}
-	case n.from.refuses(d) != "":
-		return Driver{}, "", &BranchError{d.String(), n.from.refuses(d), do}
+	case n.from.refusal(d) != "":
+		return Driver{}, "", &BranchError{d.String(), n.from.refusal(d), do}
 	default:
-		return d, n.words(d, why+", supported until "+b.Until), nil
+		return d, n.describe(d, why+", supported until "+b.Until), nil
 	}
 }
 
-// spelt replaces a word for a branch by the branch: the installed one if it is of that kind, or
+// resolveBranchWord replaces a word for a branch by the branch: the installed one if it is of that kind, or
 // the newest one of that kind that fits.
-func (n need) spelt(p Policy) (Policy, error) {
+func (n driverNeed) resolveBranchWord(p Policy) (Policy, error) {
 	kind := map[string]string{LTS: "long-term support", Production: "production"}[p.Branch]
 	if kind == "" {
 		return p, nil
@@ -160,7 +163,8 @@ func (n need) spelt(p Policy) (Policy, error) {
 		if n.closed != nil {
 			d.Flavour = Proprietary
 		}
-		if fits := n.refuses(d) == "" && n.from.has(b.Number) && n.from.refuses(d) == ""; fits && (found == 0 || found != installed.Branch) || b.Number == installed.Branch {
+		if fits := n.refusal(d) == "" && n.from.has(b.Number) && n.from.refusal(d) == ""; fits && (found == 0 || found != installed.Branch) ||
+			b.Number == installed.Branch {
 			found = b.Number
 		}
 	}
@@ -171,29 +175,29 @@ func (n need) spelt(p Policy) (Policy, error) {
 	return p, nil
 }
 
-// worded names the word by which a branch was pinned.
-func worded(why, word, branch string) string {
+// quoteWord names the word by which a branch was pinned.
+func quoteWord(why, word, branch string) string {
 	if word == branch {
 		return why
 	}
 	return strings.Replace(why, "pinned", "pinned by "+word, 1)
 }
 
-// kept checks the installed driver.
-func (n need) kept(installed, fit Driver) (Driver, string, error) {
-	if reason := n.refuses(installed); reason != "" {
+// checkInstalled checks the installed driver.
+func (n driverNeed) checkInstalled(installed, fit Driver) (Driver, string, error) {
+	if reason := n.refusal(installed); reason != "" {
 		return Driver{}, "", &BranchError{installed.String(), reason, fmt.Sprintf("it is installed and is not replaced by itself: pin %s to replace it", fit)}
 	}
 	b, _ := find(installed.Branch)
-	return installed, n.words(installed, "installed, kept"+ended(b)), nil
+	return installed, n.describe(installed, "installed, kept"+supportEnded(b)), nil
 }
 
-// ended returns a warning if support has ended.
-func ended(b Branch) string {
+// supportEnded returns a warning if support has ended.
+func supportEnded(b Branch) string {
 	if !b.Ended {
 		return ""
 	}
-	return fmt.Sprintf("; NVIDIA's support for it ended%s: pin %d to replace it", month(b), b.Use)
+	return fmt.Sprintf("; NVIDIA's support for it ended%s: pin %d to replace it", month(b), b.Cards)
 }
 
 func month(b Branch) string {
@@ -204,27 +208,28 @@ func month(b Branch) string {
 }
 
 // reason explains the default choice.
-func (n need) reason(d Driver) string {
+func (n driverNeed) reason(d Driver) string {
 	b, _ := find(d.Branch)
 	why := fmt.Sprintf("NVIDIA's %s branch, until %s", b.Kind, b.Until)
 	switch {
 	case n.closed != nil:
-		why = fmt.Sprintf("%s; %s, and it does not work with the open kernel modules", why, n.refuses(Driver{n.closed.LastBranch + 1, Proprietary}))
-	case d.Branch != DefaultBranch && n.from.has(DefaultBranch) && n.refuses(Driver{DefaultBranch, d.Flavour}) == "":
-		why = fmt.Sprintf("%s; %d: %s", why, DefaultBranch, n.from.refuses(Driver{DefaultBranch, d.Flavour}))
+		why = fmt.Sprintf("%s; %s, and it does not work with the open kernel modules", why,
+			n.refusal(Driver{n.closed.LastBranch + 1, Proprietary}))
+	case d.Branch != DefaultBranch && n.from.has(DefaultBranch) && n.refusal(Driver{DefaultBranch, d.Flavour}) == "":
+		why = fmt.Sprintf("%s; %d: %s", why, DefaultBranch, n.from.refusal(Driver{DefaultBranch, d.Flavour}))
 	case d.Branch != DefaultBranch && !n.from.has(DefaultBranch):
 		why = fmt.Sprintf("%s; %s begins with %d", why, n.from.name, slices.Min(n.from.branches))
 	case d.Branch != DefaultBranch:
-		why = fmt.Sprintf("%s; %s", why, n.refuses(Driver{DefaultBranch, d.Flavour}))
+		why = fmt.Sprintf("%s; %s", why, n.refusal(Driver{DefaultBranch, d.Flavour}))
 	case n.open != nil:
-		why = fmt.Sprintf("%s; %s", why, n.refuses(Driver{DefaultBranch, Proprietary}))
+		why = fmt.Sprintf("%s; %s", why, n.refusal(Driver{DefaultBranch, Proprietary}))
 	}
-	return n.words(d, why)
+	return n.describe(d, why)
 }
 
-// words joins the driver, the reason, the GPUs, and a warning for those that are not in the
+// describe joins the driver, the reason, the GPUs, and a warning for those that are not in the
 // table.
-func (n need) words(d Driver, why string) string {
+func (n driverNeed) describe(d Driver, why string) string {
 	s := fmt.Sprintf("%s: %s", d, why)
 	if names := n.names(); names != "" {
 		s += "; for " + names
@@ -239,7 +244,7 @@ func (n need) words(d Driver, why string) string {
 	return s
 }
 
-func (n need) names() string {
+func (n driverNeed) names() string {
 	var names []string
 	for _, g := range n.gpus {
 		if s := g.String(); !slices.Contains(names, s) {

@@ -162,7 +162,7 @@ func lookup(id PCIID) (model, bool) {
 		return model{}, false
 	}
 	g := GPU{ID: id, Architecture: Older}
-	g.ruled(false)
+	g.applyArchitecture(false)
 	return model{GPU: g}, true
 }
 
@@ -228,7 +228,7 @@ func parseGPU(line string) (GPU, error) {
 		MinBranch:    minBranch,
 		MIGInstances: mig,
 	}
-	g.ruled(col[colOpen] == "required")
+	g.applyArchitecture(col[colOpen] == "required")
 	return g, nil
 }
 
@@ -239,9 +239,9 @@ func number(s string) (int, error) {
 	return strconv.Atoi(s)
 }
 
-// ruled fills in the columns that follow from the architecture. Source: README.md of
+// applyArchitecture fills in the columns that follow from the architecture. Source: README.md of
 // NVIDIA/open-gpu-kernel-modules, and NVIDIA's table of supported drivers.
-func (g *GPU) ruled(openRequired bool) {
+func (g *GPU) applyArchitecture(openRequired bool) {
 	switch g.Architecture {
 	case Older, Kepler:
 		g.Open, g.LastBranch = OpenUnsupported, 470

@@ -47,11 +47,11 @@ func TestEveryXid(t *testing.T) {
 // The same said in other words, by other versions of the driver and of Linux.
 func TestOtherWords(t *testing.T) {
 	for line, want := range map[string][2]string{
-		"NVRM: The NVIDIA GPU 0000:01:00.0\nNVRM: (PCI ID: 10de:2204) installed in this system has\nNVRM: fallen off the bus and is not responding to commands.": {lost, "0000:01:00.0"},
-		"NVRM: GPU at 0000:83:00.0 has fallen off the bus.":                                                        {lost, "0000:83:00.0"},
-		"NVRM: GPU at PCI:0000:83:00: has fallen off the bus":                                                      {lost, "0000:83:00"},
-		"NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.":                                                      {lost, "0000:01:00.0"},
-		"NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F)":   {lost, ""},
+		"NVRM: The NVIDIA GPU 0000:01:00.0\nNVRM: (PCI ID: 10de:2204) installed in this system has\nNVRM: fallen off the bus and is not responding to commands.": {lostText, "0000:01:00.0"},
+		"NVRM: GPU at 0000:83:00.0 has fallen off the bus.":                                                        {lostText, "0000:83:00.0"},
+		"NVRM: GPU at PCI:0000:83:00: has fallen off the bus":                                                      {lostText, "0000:83:00"},
+		"NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.":                                                      {lostText, "0000:01:00.0"},
+		"NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F)":   {lostText, ""},
 		"nvidia 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible":                 {"the GPU does not wake up (D3cold)", "0000:01:00.0"},
 		"vfio-pci 0000:01:00.0: can't change power state from D3cold to D0 (config space inaccessible)":            {"the GPU does not wake up (D3cold)", "0000:01:00.0"},
 		"nvidia 0000:01:00.0: Refused to change power state, currently in D3":                                      {"the GPU does not wake up (D3cold)", "0000:01:00.0"},

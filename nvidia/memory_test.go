@@ -20,7 +20,7 @@ func TestMemory(t *testing.T) {
 	for model, want := range map[string]unit.Size{
 		"RTX 4060": 8, "RTX 4060 Ti": 16, "RTX 3090": 24, "RTX 5090": 32, "A100 PCIe 80GB": 80, "L40S": 48, "T4": 16, "P40": 0,
 	} {
-		for _, g := range OfModel(model) {
+		for _, g := range GPUsOfModel(model) {
 			assert.Equal(t, want*unit.GiB, g.Memory(), "%s: %s", model, g.Name)
 		}
 	}
@@ -28,7 +28,7 @@ func TestMemory(t *testing.T) {
 
 func TestMPSClients(t *testing.T) {
 	for model, want := range map[string]int{"P40": 0, "GTX 1080": 0, "V100 PCIe 16GB": 16, "T4": 48, "RTX 4060": 48, "H100 PCIe": 48} {
-		cards := OfModel(model)
+		cards := GPUsOfModel(model)
 		assert.NotEmpty(t, cards, model)
 		for _, g := range cards {
 			assert.Equal(t, want, g.MPSClients(), "%s: %s", model, g.Name)
@@ -49,7 +49,7 @@ func TestCheckMPS(t *testing.T) {
 		{"T4", 48, "", ""},
 		{"T4", 49, "MPS serves at most 48 pods on a T4 and replicas is 49", "write replicas: 48 or less"},
 	} {
-		what, do := CheckMPS(x.model, OfModel(x.model), x.replicas)
+		what, do := CheckMPS(x.model, GPUsOfModel(x.model), x.replicas)
 		assert.Equal(t, x.what, what)
 		assert.Equal(t, x.do, do)
 	}

@@ -24,14 +24,14 @@ func IsModel(model string, id PCIID, name string) bool {
 		return strings.TrimSpace(model) == "" && Unsupported(id) == ""
 	}
 	if m, known := lookup(id); known && m.Name != "" {
-		return anyNamed(wish, m.names) || anyNamed(wish, namesOf(name))
+		return anyNameContains(wish, m.names) || anyNameContains(wish, namesOf(name))
 	}
 	_, product, _ := strings.Cut(name, "[")
 	return slices.Equal(wish, nameWords(name)) || slices.Equal(wish, nameWords(product))
 }
 
-// OfModel returns the cards of the table that are of a model.
-func OfModel(name string) (all []GPU) {
+// GPUsOfModel returns the cards of the table that are of a model.
+func GPUsOfModel(name string) (all []GPU) {
 	for _, m := range models() {
 		if IsModel(name, m.ID, "") {
 			all = append(all, m.GPU)
@@ -71,9 +71,9 @@ func namesOf(name string) (all [][]string) {
 	return all
 }
 
-// anyNamed reports whether one of the names has the wish in it.
-func anyNamed(wish []string, names [][]string) bool {
-	return slices.ContainsFunc(names, func(name []string) bool { return named(wish, name) })
+// anyNameContains reports whether one of the names has the wish in it.
+func anyNameContains(wish []string, names [][]string) bool {
+	return slices.ContainsFunc(names, func(name []string) bool { return nameContains(wish, name) })
 }
 
 // memoryWords takes the sizes of memory out of the words of a name, which have them at any place.
@@ -95,18 +95,18 @@ func digits(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsDigit(r) })
 }
 
-// named reports whether wish is in a name, one word after the other with or without blanks, and the
+// nameContains reports whether wish is in a name, one word after the other with or without blanks, and the
 // name does not go on to another card. The name has the sizes of memory of the wish, at any place.
-func named(wish, name []string) bool {
-	if within(wish, name) {
+func nameContains(wish, name []string) bool {
+	if containsWords(wish, name) {
 		return true
 	}
 	wish, sizes := memoryWords(wish)
 	name, has := memoryWords(name)
-	return within(wish, name) && !slices.ContainsFunc(sizes, func(s string) bool { return !slices.Contains(has, s) })
+	return containsWords(wish, name) && !slices.ContainsFunc(sizes, func(s string) bool { return !slices.Contains(has, s) })
 }
 
-func within(wish, name []string) bool {
+func containsWords(wish, name []string) bool {
 	for i := range name {
 		for end := i + 1; end <= len(name); end++ {
 			if strings.Join(name[i:end], "") == strings.Join(wish, "") && (end == len(name) || !slices.Contains(variants(), name[end])) {

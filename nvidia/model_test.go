@@ -57,6 +57,6 @@ func TestEveryNameIsItsOwn(t *testing.T) {
 		assert.False(t, nvidia.IsModel(g.Name+" Ti", g.ID, ""), g.Name)
 		assert.True(t, nvidia.IsModel(strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(g.Name, "NVIDIA ")), " ", ""), g.ID, ""), g.Name)
 	}
-	assert.NotEmpty(t, nvidia.OfModel("A100"))
-	assert.Empty(t, nvidia.OfModel("A1000000"))
+	assert.NotEmpty(t, nvidia.GPUsOfModel("A100"))
+	assert.Empty(t, nvidia.GPUsOfModel("A1000000"))
 }

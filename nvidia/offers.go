@@ -76,7 +76,7 @@ func withheld(d Driver, offers []Offer, build bool) string {
 	i := slices.IndexFunc(server, func(o Offer) bool { return o.Driver == d })
 	switch {
 	case i < 0:
-		return fmt.Sprintf("the machine's archive does not offer it for its cards; ubuntu-drivers lists %s", offered(server))
+		return fmt.Sprintf("the machine's archive does not offer it for its cards; ubuntu-drivers lists %s", seriesList(server))
 	case !build && !server[i].Prebuilt():
 		why := "the archive has no prebuilt modules of it for the machine's kernel"
 		if server[i].Modules != "" {
@@ -88,8 +88,8 @@ func withheld(d Driver, offers []Offer, build bool) string {
 	}
 }
 
-// offered lists series, the newest first.
-func offered(offers []Offer) string {
+// seriesList lists series, the newest first.
+func seriesList(offers []Offer) string {
 	var names []string
 	for _, o := range offers {
 		if !slices.Contains(names, o.String()) {
@@ -102,8 +102,8 @@ func offered(offers []Offer) string {
 
 var ubuntuKernel = regexp.MustCompile(`^\d[\d.]*-\d+-([a-z][a-z0-9-]*)$`)
 
-// foreign reports whether a kernel is of another kind than generic: kvm, aws, lowlatency….
-func foreign(kernel string) bool {
+// isSpecialKernel reports whether a kernel is of another kind than generic: kvm, aws, lowlatency….
+func isSpecialKernel(kernel string) bool {
 	m := ubuntuKernel.FindStringSubmatch(kernel)
 	return m != nil && m[1] != "generic"
 }
@@ -114,20 +114,23 @@ func (r Recipe) available(ctx context.Context, on remote.Runner, s DriverState) 
 	if r.source() != nil {
 		return nil
 	}
-	if kernel := s.nextKernel(); !r.Build && foreign(kernel) {
-		return &BranchError{Asked: r.Driver.String(), Why: fmt.Sprintf("the machine starts kernel %s, and the prebuilt modules are for kernels of the kind generic", kernel),
-			Do: "install linux-generic there and remove the other kernel, or write mode: dkms"}
+	if kernel := s.nextKernel(); !r.Build && isSpecialKernel(kernel) {
+		return &BranchError{Branch: r.Driver.String(),
+			Reason: fmt.Sprintf("the machine starts kernel %s, and the prebuilt modules are for kernels of the kind generic", kernel),
+			Do:     "install linux-generic there and remove the other kernel, or write mode: dkms"}
 	}
 	if _, there := s.Packages["nvlsm"]; r.Fabric == NVLink5 && !there {
-		return &BranchError{Asked: r.Driver.String(), Why: "the switches between the GPUs are of NVLink 5 and need nvlsm, which only NVIDIA's repositories have",
-			Do: "install nvlsm there, or install the driver yourself and write mode: none"}
+		return &BranchError{Branch: r.Driver.String(),
+			Reason: "the switches between the GPUs are of NVLink 5 and need nvlsm, which only NVIDIA's repositories have",
+			Do:     "install nvlsm there, or install the driver yourself and write mode: none"}
 	}
 	offers, err := observeOffers(ctx, on)
 	if err != nil {
 		return err
 	}
 	if why := withheld(r.Driver, offers, r.Build); why != "" {
-		return &BranchError{Asked: r.Driver.String(), Why: why, Do: "write one of these in nvidia.driver.branch, or give the machine an archive that has it (guest.apt)"}
+		return &BranchError{Branch: r.Driver.String(), Reason: why,
+			Do: "write one of these in nvidia.driver.branch, or give the machine an archive that has it (guest.apt)"}
 	}
 	return nil
 }

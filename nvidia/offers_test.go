@@ -126,19 +126,19 @@ func TestInstallAsksTheArchive(t *testing.T) {
 
 // N7: modules are those of the kernel series that the machine runs.
 func TestModulesFollowTheKernel(t *testing.T) {
-	ga := driver580.For(DriverState{Kernel: "6.8.0-85-generic"})
+	ga := driver580.ForMachine(DriverState{Kernel: "6.8.0-85-generic"})
 	require.Equal(t, driver580.Packages(), ga.Packages())
-	hwe := driver580.For(DriverState{Kernel: "6.17.0-31-generic"})
+	hwe := driver580.ForMachine(DriverState{Kernel: "6.17.0-31-generic"})
 	require.Subset(t, hwe.Packages(), []string{"linux-generic-hwe-24.04", "linux-modules-nvidia-580-server-open-generic-hwe-24.04", "nvidia-utils-580-server"})
 	require.Subset(t, hwe.Holds(), []string{"linux-image-generic-hwe-24.04", "linux-headers-generic-hwe-24.04"})
-	next := driver580.For(DriverState{Kernel: "6.8.0-85-generic", Packages: map[string]string{"linux-image-7.0.0-31-generic": "7.0.0-31.31"}})
+	next := driver580.ForMachine(DriverState{Kernel: "6.8.0-85-generic", Packages: map[string]string{"linux-image-7.0.0-31-generic": "7.0.0-31.31"}})
 	require.True(t, next.HWE, "the kernel that starts next counts")
-	require.False(t, driver580.For(DriverState{}).HWE, "a template in the making")
-	require.False(t, Recipe{Driver: driver580.Driver, Build: true}.For(DriverState{Kernel: "6.17.0-31-generic"}).HWE, "DKMS builds for every kernel")
-	require.False(t, Recipe{Driver: Driver{595, Open}, System: "debian-13", Build: true}.For(DriverState{Kernel: "6.12.48+deb13-amd64"}).HWE)
+	require.False(t, driver580.ForMachine(DriverState{}).HWE, "a template in the making")
+	require.False(t, Recipe{Driver: driver580.Driver, Build: true}.ForMachine(DriverState{Kernel: "6.17.0-31-generic"}).HWE, "DKMS builds for every kernel")
+	require.False(t, Recipe{Driver: Driver{595, Open}, System: "debian-13", Build: true}.ForMachine(DriverState{Kernel: "6.12.48+deb13-amd64"}).HWE)
 
 	for kernel, want := range map[string]bool{"6.8.0-85-generic": false, "6.8.0-1020-kvm": true, "6.8.0-1020-aws": true, "6.8.0-55-lowlatency": true, "6.8.0-1012-gcp": true, "6.8.0-1012-gke": true, "6.12.48+deb13-amd64": false, "": false} {
-		require.Equal(t, want, foreign(kernel), kernel)
+		require.Equal(t, want, isSpecialKernel(kernel), kernel)
 	}
 	g := &gpuMachine{kernel: "6.8.0-1020-kvm", packages: map[string]string{}, files: map[string]string{}}
 	require.ErrorContains(t, InstallDriver(t.Context(), g, driver580), "the machine starts kernel 6.8.0-1020-kvm, and the prebuilt modules are for kernels of the kind generic")

@@ -100,21 +100,22 @@ func add(ctx context.Context, r remote.Runner, packages []string, lists string, 
 	var said remote.Tail
 	args := slices.Concat(apt("install", "--yes", "--no-install-recommends", "--allow-change-held-packages"), options, packages)
 	if err := r.Run(ctx, remote.Cmd{Args: args, Stdout: io.MultiWriter(converge.ProgressWriter(ctx), &said)}); err != nil {
-		return why(err, said.String(), lists)
+		return explainAptError(err, said.String(), lists)
 	}
 	return nil
 }
 
-// why adds further causes to the error of an installation: unmet dependencies, which apt-get
+// explainAptError adds further causes to the error of an installation: unmet dependencies, which apt-get
 // prints to its standard output, and repositories that could not be reached when it read the
 // lists.
-func why(err error, said, lists string) error {
+func explainAptError(err error, said, lists string) error {
 	const unmet = "The following packages have unmet dependencies:"
 	if _, after, found := strings.Cut(said, unmet); found {
-		err = fmt.Errorf("%w; unmet dependencies: %s", err, remote.Telling(after))
+		err = fmt.Errorf("%w; unmet dependencies: %s", err, remote.FailureText(after))
 	}
 	if strings.Contains(lists, "W: Failed to fetch") {
-		err = fmt.Errorf("%w; apt-get update had said: %s\n  does the machine reach that repository, or does a proxy (guest.apt) block it?", err, remote.Telling(lists))
+		err = fmt.Errorf("%w; apt-get update had said: %s\n  does the machine reach that repository, or does a proxy (guest.apt) block it?",
+			err, remote.FailureText(lists))
 	}
 	return err
 }

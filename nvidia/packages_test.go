@@ -109,7 +109,7 @@ func TestHoldsInstallNothing(t *testing.T) {
 	require.NoError(t, FetchDriver(t.Context(), scripted(t, &ran, state(driver580.Holds()...)), other))
 	assert.Contains(t, ran[len(ran)-1], "install --yes --no-install-recommends --allow-change-held-packages --download-only linux-generic linux-modules-nvidia-580-server-generic")
 	built := Recipe{Driver: other.Driver, Build: true}
-	assert.NotContains(t, built.wanted(s), "linux-generic", "DKMS builds for the kernel that is there")
+	assert.NotContains(t, built.aptArguments(s), "linux-generic", "DKMS builds for the kernel that is there")
 	debian := Recipe{Driver: Driver{595, Open}, System: "debian-13", Build: true}
-	assert.Contains(t, debian.wanted(DriverState{Packages: map[string]string{"linux-image-amd64": "1"}}), "linux-image-amd64", "headers come with their kernel")
+	assert.Contains(t, debian.aptArguments(DriverState{Packages: map[string]string{"linux-image-amd64": "1"}}), "linux-image-amd64", "headers come with their kernel")
 }

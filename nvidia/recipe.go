@@ -22,9 +22,9 @@ type Recipe struct {
 	HWE    bool       // the machine runs Ubuntu's newer kernel series (linux-generic-hwe-…), whose modules are packages of their own
 }
 
-// For fits the recipe to the kernel that a machine starts next, and to the switches between its
+// ForMachine fits the recipe to the kernel that a machine starts next, and to the switches between its
 // GPUs.
-func (r Recipe) For(s DriverState) Recipe {
+func (r Recipe) ForMachine(s DriverState) Recipe {
 	first := distro.Named(r.System).Kernel
 	kernel := s.nextKernel()
 	r.Fabric = s.Fabric.kind()
@@ -32,8 +32,8 @@ func (r Recipe) For(s DriverState) Recipe {
 	return r
 }
 
-// fill fills branch, flavour and kernel series into names of packages.
-func (r Recipe) fill(packages []string) []string {
+// fillNames fills branch, flavour and kernel series into names of packages.
+func (r Recipe) fillNames(packages []string) []string {
 	names := distro.Fill(packages, r.Branch, r.Flavour == Open)
 	for i, name := range names {
 		if r.HWE && strings.HasPrefix(name, "linux-") && strings.HasSuffix(name, "-generic") {
@@ -43,7 +43,7 @@ func (r Recipe) fill(packages []string) []string {
 	return names
 }
 
-func (r Recipe) way() distro.Driver { return distro.Named(r.System).Driver(r.Build) }
+func (r Recipe) distroDriver() distro.Driver { return distro.Named(r.System).Driver(r.Build) }
 
 // String names the driver, as the distribution's packages do.
 func (r Recipe) String() string {
@@ -68,18 +68,18 @@ func mode(build bool) string {
 }
 
 // source is the repository of the packages, in addition to the distribution's own; nil: none.
-func (r Recipe) source() *distro.Source { return r.way().Source }
+func (r Recipe) source() *distro.Source { return r.distroDriver().Source }
 
 // Packages returns what to install for computing, without a desktop: the kernel, its modules
 // or their sources, and NVIDIA's libraries.
 func (r Recipe) Packages() []string {
-	return append(r.fill(r.way().Packages), r.fabricPackages()...)
+	return append(r.fillNames(r.distroDriver().Packages), r.fabricPackages()...)
 }
 
 // Holds returns the driver's packages to hold. What brings new kernels is held in addition, as far as
 // a machine has it.
 func (r Recipe) Holds() []string {
-	return append(r.fill(r.way().Holds), r.fabricPackages()...)
+	return append(r.fillNames(r.distroDriver().Holds), r.fabricPackages()...)
 }
 
 // kernelMeta are the packages with which a distribution brings new kernels. Cloud images have others
@@ -134,8 +134,8 @@ func (r Recipe) otherFlavour(name string) bool {
 	return m != nil && (m[1] == "" || m[1] == strconv.Itoa(r.Branch)) && (m[2]+m[3] != "") != (r.Flavour == Open)
 }
 
-// others returns the packages on a machine of the other mode or flavour, sorted.
-func (r Recipe) others(s DriverState) []string {
+// otherPackages returns the packages on a machine of the other mode or flavour, sorted.
+func (r Recipe) otherPackages(s DriverState) []string {
 	var out []string
 	for name := range s.Packages {
 		if r.otherMode(name) || r.otherFlavour(name) {
@@ -148,7 +148,7 @@ func (r Recipe) others(s DriverState) []string {
 
 // frees returns the packages that the other mode or flavour holds and this one does not.
 func (r Recipe) frees(s DriverState) []string {
-	if len(r.others(s)) == 0 {
+	if len(r.otherPackages(s)) == 0 {
 		return nil
 	}
 	var theirs []string
@@ -181,7 +181,7 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	switch missing := d.diffInstalled(state); {
 	case missing.Empty():
 	case onlyHolds(missing): // installing would upgrade what is there
-		if err := d.hold(ctx, r); err != nil {
+		if err := d.holdPackages(ctx, r); err != nil {
 			return err
 		}
 	default:
@@ -215,7 +215,7 @@ func FetchDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 		err = d.available(ctx, r, state)
 	}
 	if err == nil {
-		err = add(ctx, r, d.wanted(state), lists, "--download-only")
+		err = add(ctx, r, d.aptArguments(state), lists, "--download-only")
 	}
 	if err != nil {
 		return fmt.Errorf("download NVIDIA driver %s: %w", d, err)
@@ -223,15 +223,15 @@ func FetchDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	return nil
 }
 
-// wanted returns what apt-get is told to install, and to remove in the same go. Modules that DKMS
+// aptArguments returns what apt-get is told to install, and to remove in the same go. Modules that DKMS
 // builds fit any kernel, so the kernel stays; prebuilt ones come with the newest of their series.
-func (r Recipe) wanted(s DriverState) []string {
+func (r Recipe) aptArguments(s DriverState) []string {
 	packages := r.Packages()
 	kernels := slices.DeleteFunc(slices.Clone(packages), func(name string) bool { return !kernelMeta.MatchString(name) })
 	if r.Build && !slices.ContainsFunc(kernels, func(name string) bool { return s.Packages[name] == "" }) { // with its headers
 		packages = slices.DeleteFunc(packages, func(name string) bool { return slices.Contains(kernels, name) })
 	}
-	for _, name := range r.others(s) {
+	for _, name := range r.otherPackages(s) {
 		packages = append(packages, name+"-") // apt-get's word for: remove it
 	}
 	return packages
@@ -257,18 +257,18 @@ func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) er
 	if err := r.available(ctx, on, s); err != nil {
 		return err
 	}
-	if before := r.fill(r.way().Before); len(before) > 0 {
+	if before := r.fillNames(r.distroDriver().Before); len(before) > 0 {
 		if err := add(ctx, on, before, lists); err != nil {
 			return err
 		}
 	}
-	if err := add(ctx, on, r.wanted(s), lists); err != nil {
+	if err := add(ctx, on, r.aptArguments(s), lists); err != nil {
 		return err
 	}
-	return r.hold(ctx, on)
+	return r.holdPackages(ctx, on)
 }
 
-func (r Recipe) hold(ctx context.Context, on remote.Runner) error {
+func (r Recipe) holdPackages(ctx context.Context, on remote.Runner) error {
 	now, err := ObserveDriver(ctx, on)
 	if err != nil {
 		return err

@@ -181,7 +181,7 @@ func (g smiGPU) read(index int) SMIGPU {
 		ECC:         g.ECC == "Enabled",
 		ECCErrors:   count(g.SRAM) + count(g.SRAMParity) + count(g.SRAMSecDed) + count(g.DRAM) + count(g.DoubleBit),
 		RowsFailing: g.RowsPending == "Yes" || g.RowsFailure == "Yes",
-		Lost:        err != nil && g.Device != "N/A" || g.says("Unknown Error", "GPU is lost", "ERR!"),
+		Lost:        err != nil && g.Device != "N/A" || g.reports("Unknown Error", "GPU is lost", "ERR!"),
 		Retiring:    g.Retiring == "Yes" || g.RetiringOld == "Yes",
 		Retired:     count(g.Retired),
 		WornOut:     g.SRAMLimit == "Yes",
@@ -201,8 +201,8 @@ func (g smiGPU) read(index int) SMIGPU {
 	return out
 }
 
-// says reports whether one of the errors stands in place of a value that every card has.
-func (g smiGPU) says(messages ...string) bool {
+// reports reports whether one of the errors stands in place of a value that every card has.
+func (g smiGPU) reports(messages ...string) bool {
 	return slices.ContainsFunc([]string{g.Name, g.UUID, g.Memory, g.Temperature}, func(value string) bool {
 		return slices.ContainsFunc(messages, func(e string) bool { return strings.Contains(value, e) })
 	})
@@ -217,7 +217,7 @@ func (g smiGPU) recovery() string {
 	switch asked := strings.TrimSpace(g.Recovery); {
 	case recoveries.MatchString(asked):
 		return asked
-	case g.Reset == "Yes", g.says("requires reset"):
+	case g.Reset == "Yes", g.reports("requires reset"):
 		return "Reset"
 	case g.Drain == "Yes":
 		return "Drain and Reset"

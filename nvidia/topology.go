@@ -54,8 +54,8 @@ func (t Topology) GPUs() []TopologyDevice {
 	return slices.DeleteFunc(slices.Clone(t.Devices), func(d TopologyDevice) bool { return !d.GPU })
 }
 
-// Between is the link between two devices; empty if one of them is not there.
-func (t Topology) Between(a, b string) Link {
+// Link is the link between two devices; empty if one of them is not there.
+func (t Topology) Link(a, b string) Link {
 	named := func(name string) int {
 		return slices.IndexFunc(t.Devices, func(d TopologyDevice) bool { return d.Name == name || d.As == name })
 	}

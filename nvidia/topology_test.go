@@ -16,8 +16,8 @@ func TestParseTopology(t *testing.T) {
 		goldenJSON(t, file, top)
 		for i, a := range top.Devices {
 			for j, b := range top.Devices {
-				assert.Equal(t, i == j, top.Between(a.Name, b.Name) == linkSelf)
-				assert.Equal(t, top.Between(a.Name, b.Name), top.Between(b.Name, a.Name), "links have two ends")
+				assert.Equal(t, i == j, top.Link(a.Name, b.Name) == linkSelf)
+				assert.Equal(t, top.Link(a.Name, b.Name), top.Link(b.Name, a.Name), "links have two ends")
 			}
 		}
 	})
@@ -26,10 +26,10 @@ func TestParseTopology(t *testing.T) {
 	top, err := ParseTopology(string(text))
 	require.NoError(t, err)
 	assert.Len(t, top.GPUs(), 8)
-	assert.Equal(t, 12, top.Between("GPU0", "GPU7").NVLinks())
-	assert.Equal(t, LinkPXB, top.Between("GPU2", "mlx5_3"))
-	assert.Zero(t, top.Between("GPU0", "NIC0").NVLinks())
-	assert.Empty(t, top.Between("GPU0", "GPU8"))
+	assert.Equal(t, 12, top.Link("GPU0", "GPU7").NVLinks())
+	assert.Equal(t, LinkPXB, top.Link("GPU2", "mlx5_3"))
+	assert.Zero(t, top.Link("GPU0", "NIC0").NVLinks())
+	assert.Empty(t, top.Link("GPU0", "GPU8"))
 	assert.Zero(t, Link("NVx").NVLinks())
 }
 

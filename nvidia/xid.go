@@ -17,7 +17,7 @@ var recovery = regexp.MustCompile(`recovery action changed from 0x[0-9a-fA-F]+ \
 const recoveryXid = 154
 
 const (
-	lost       = "the GPU has fallen off the bus: it no longer answers"
+	lostText   = "the GPU has fallen off the bus: it no longer answers"
 	cureOfLost = powerCycle + ", and look at the host's log; if it happens again, check power, heat and riser"
 	memcheck   = "run the program under compute-sanitizer; if other programs fail too, suspect the driver or the card"
 	replace    = "; if it happens again, have the card replaced"
@@ -69,7 +69,7 @@ func xids() []xidKind {
 		{64, 0, InHardware, true, "a bad row of memory could not be remapped (before Ampere, a bad page retired)", powerCycle + replace},
 		{69, 0, InApplication, false, "a program sent a command that the GPU does not know", memcheck},
 		{74, 0, InHardware, true, "a link between GPUs failed (NVLink)", powerCycle + "; nvidia-smi nvlink -e counts its errors" + replace},
-		{79, 0, InHardware, true, lost, cureOfLost},
+		{79, 0, InHardware, true, lostText, cureOfLost},
 		{92, 0, InHardware, false, "many errors in the GPU's memory that ECC corrected", "watch it, and have the card replaced if they go on"},
 		{94, 0, InHardware, false, "an error in the GPU's memory that hit one program only", "restart that program, and the VM when the node is free"},
 		{95, 0, InHardware, true, "an error in the GPU's memory that may have hit every program", powerCycle + replace},

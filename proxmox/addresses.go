@@ -64,13 +64,13 @@ func (c *HostClient) Addresses(ctx context.Context, host string) (map[netip.Addr
 			return nil, err
 		}
 		for _, l := range leases {
-			add(l.Addr.String(), l.Who())
+			add(l.Addr.String(), l.Owner())
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	asking, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
-	group.SetLimit(live.AtOnce)
+	group.SetLimit(live.MaxConcurrent)
 	for _, r := range residents {
 		if r.Host != host || r.Template {
 			continue
@@ -103,10 +103,10 @@ func (c *HostClient) addressesOf(ctx, asking context.Context, r Resident) []stri
 	}
 	for key, line := range vm.Config() {
 		if strings.HasPrefix(key, "ipconfig") {
-			out = append(out, wire.Loose(line).Get("ip"), wire.Loose(line).Get("ip6"), wire.Loose(line).Get("gw"))
+			out = append(out, wire.ParseLenient(line).Get("ip"), wire.ParseLenient(line).Get("ip6"), wire.ParseLenient(line).Get("gw"))
 		}
 	}
-	for _, claim := range vm.Claims() {
+	for _, claim := range vm.claimedRanges() {
 		for a, n := claim.First, 0; n < mostClaimed && a.IsValid() && !claim.Last.Less(a); a, n = a.Next(), n+1 {
 			out = append(out, a.String())
 		}
@@ -126,11 +126,11 @@ func (c *HostClient) addressesOf(ctx, asking context.Context, r Resident) []stri
 
 // interfaces reads the interfaces of a container.
 func (c *HostClient) interfaces(ctx context.Context, r Resident) ([]wire.Properties, error) {
-	config, err := api.Look[map[string]any](ctx, c.pve, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil)
+	config, err := api.GetShared[map[string]any](ctx, c.pve, api.NodePath(r.Host, "lxc", strconv.Itoa(r.VMID), "config"), nil)
 	var out []wire.Properties
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		if line, ok := config[key].(string); ok && strings.HasPrefix(key, "net") {
-			out = append(out, wire.Loose(line))
+			out = append(out, wire.ParseLenient(line))
 		}
 	}
 	return out, err
@@ -145,8 +145,8 @@ type Neighbour struct {
 	MACs      []string
 }
 
-// Has reports whether a guest, or its cluster, takes an address of a range.
-func (n Neighbour) Has(r Range) bool {
+// UsesRange reports whether a guest, or its cluster, takes an address of a range.
+func (n Neighbour) UsesRange(r Range) bool {
 	return slices.ContainsFunc(n.Addresses, func(a netip.Addr) bool { return r.Overlaps(Range{First: a, Last: a}) }) ||
 		slices.ContainsFunc(n.Claims, r.Overlaps)
 }
@@ -155,7 +155,7 @@ func (n Neighbour) Has(r Range) bool {
 // leaves out templates, which never run, guests on hosts that are off, and those that cannot be
 // read. Concurrent lookups share the requests, one for each guest.
 func (c *HostClient) Neighbours(ctx context.Context) ([]Neighbour, error) {
-	all, err := live.All(ctx, c.pve)
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -165,12 +165,12 @@ func (c *HostClient) Neighbours(ctx context.Context) ([]Neighbour, error) {
 	}
 	away := map[string]bool{}
 	for _, r := range all {
-		away[r.Node] = away[r.Node] || r.Unseen != nil || r.Type == "lxc" && r.Status == "unknown"
+		away[r.Node] = away[r.Node] || r.HostErr != nil || r.Type == "lxc" && r.Status == "unknown"
 	}
 	residents = slices.DeleteFunc(residents, func(r Resident) bool { return r.Template || away[r.Host] })
 	out := make([]Neighbour, len(residents))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(live.AtOnce)
+	group.SetLimit(live.MaxConcurrent)
 	for i, r := range residents {
 		group.Go(func() error {
 			n, err := c.neighbour(ctx, r)
@@ -198,7 +198,7 @@ func (c *HostClient) neighbour(ctx context.Context, r Resident) (Neighbour, erro
 	if err != nil {
 		return out, err
 	}
-	out.Addresses, out.Claims = vm.Addresses(), vm.Claims()
+	out.Addresses, out.Claims = vm.Addresses(), vm.claimedRanges()
 	for _, nic := range vm.NICs {
 		out.MACs = append(out.MACs, nic.MAC)
 	}
@@ -216,8 +216,8 @@ type Lease struct {
 	Gateway  bool
 }
 
-// Who says for whom it is kept.
-func (l Lease) Who() string {
+// Owner says for whom it is kept.
+func (l Lease) Owner() string {
 	switch {
 	case l.Gateway:
 		return "the gateway of VNet " + l.VNet
@@ -242,7 +242,7 @@ func (c *HostClient) Leases(ctx context.Context) ([]Lease, error) {
 		VMID     wire.Int  `json:"vmid"`
 		Gateway  wire.Bool `json:"gateway"`
 	}
-	all, err := api.Look[[]entry](ctx, c.pve, "/cluster/sdn/ipams/pve/status", nil)
+	all, err := api.GetShared[[]entry](ctx, c.pve, "/cluster/sdn/ipams/pve/status", nil)
 	if err != nil && !api.Forbidden(err) {
 		return nil, err
 	}

@@ -249,13 +249,13 @@ func TestVMIDTaken(t *testing.T) {
 			raw(403, "no", "")(w, r)
 		}
 	}}).dial(t)
-	taken, err := c.VMs.Taken(t.Context(), 100)
+	taken, err := c.VMs.VMIDTaken(t.Context(), 100)
 	require.NoError(t, err)
 	assert.True(t, taken)
-	taken, err = c.VMs.Taken(t.Context(), 101)
+	taken, err = c.VMs.VMIDTaken(t.Context(), 101)
 	require.NoError(t, err)
 	assert.False(t, taken)
-	_, err = c.VMs.Taken(t.Context(), 102)
+	_, err = c.VMs.VMIDTaken(t.Context(), 102)
 	assert.Error(t, err)
 }
 
@@ -267,15 +267,15 @@ func TestTagAccess(t *testing.T) {
 	access, err := c.TagAccess(t.Context(), true)
 	require.NoError(t, err)
 	assert.Equal(t, proxmox.TagAccess{Allow: "list", List: []string{"lab", "x"}, Registered: []string{"prod"}, Allowed: []string{"lab"}}, access)
-	assert.Equal(t, "pvesh set /cluster/options --user-tag-access 'user-allow=free,user-allow-list=lab;x'", access.Free())
-	assert.Empty(t, access.Lost())
+	assert.Equal(t, "pvesh set /cluster/options --user-tag-access 'user-allow=free,user-allow-list=lab;x'", access.AllowCommand())
+	assert.Empty(t, access.AllowCommandLoses())
 	for audits, want := range map[bool]string{true: "free", false: ""} {
 		c := serve(t, map[string]http.HandlerFunc{"GET /cluster/options": data(entry{})}).dial(t)
 		access, err := c.TagAccess(t.Context(), audits)
 		require.NoError(t, err)
 		assert.Equal(t, proxmox.TagAccess{Allow: want}, access)
-		assert.Equal(t, "pvesh set /cluster/options --user-tag-access user-allow=free", access.Free())
-		assert.Equal(t, !audits, access.Lost() != "")
+		assert.Equal(t, "pvesh set /cluster/options --user-tag-access user-allow=free", access.AllowCommand())
+		assert.Equal(t, !audits, access.AllowCommandLoses() != "")
 	}
 	_, err = serve(t, nil).dial(t).TagAccess(t.Context(), true)
 	require.Error(t, err)
@@ -299,7 +299,7 @@ func TestPermissionsOfPaths(t *testing.T) {
 	got, err := c.Permissions(t.Context(), "/", "/vms", "/vms/100", "/pool/a")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"", "/pool/a"}, asked)
-	assert.Equal(t, proxmox.Tree{"/": {"Sys.Audit": true}, "/vms/100": {"VM.Audit": false}, "/pool/a": {"VM.Config.Disk": true}}, got)
+	assert.Equal(t, proxmox.PermissionTree{"/": {"Sys.Audit": true}, "/vms/100": {"VM.Audit": false}, "/pool/a": {"VM.Config.Disk": true}}, got)
 	_, err = c.Permissions(t.Context(), "/nodes/pve9")
 	assert.Error(t, err)
 }
@@ -342,11 +342,11 @@ func TestHolders(t *testing.T) {
 		_, held = h.Mapping("others")
 		assert.False(t, held)
 		var silent []int
-		for _, s := range h.Silent {
+		for _, s := range h.Unreadable {
 			silent = append(silent, s.VMID)
 		}
 		assert.Equal(t, []int{107, 102}, silent)
-		assert.EqualError(t, h.Silent[0].Err, "pve2 does not answer: it is offline")
+		assert.EqualError(t, h.Unreadable[0].Err, "pve2 does not answer: it is offline")
 	}
 }
 
@@ -356,11 +356,11 @@ func TestByIDAndListed(t *testing.T) {
 	vms := []any{entry{"type": "qemu", "vmid": 100, "name": "wk1", "node": "pve1", "status": "running", "tags": config["tags"]}, entry{"type": "lxc", "vmid": 101, "name": "box", "node": "pve1"}}
 	answers := map[string]http.HandlerFunc{"GET /cluster/resources": data(vms), "GET /nodes/pve1/qemu": data(vms), "GET /nodes/pve1/qemu/100/pending": pending(config)}
 	c := serve(t, answers).dial(t)
-	vm, err := c.VMs.ByID(t.Context(), 100)
+	vm, err := c.VMs.GetByID(t.Context(), 100)
 	require.NoError(t, err)
 	assert.True(t, vm.Running)
 	for _, none := range []int{101, 102} {
-		_, err = c.VMs.ByID(t.Context(), none)
+		_, err = c.VMs.GetByID(t.Context(), none)
 		require.ErrorIs(t, err, proxmox.ErrNotFound)
 	}
 	for _, tt := range []struct {
@@ -371,7 +371,7 @@ func TestByIDAndListed(t *testing.T) {
 		{owner, proxmox.Summary{VMID: 100, Name: "wk1"}, true}, {owner, proxmox.Summary{VMID: 100, Name: "wk2"}, false},
 		{owner, proxmox.Summary{VMID: 102, Name: "wk1"}, false}, {"homelab-x", proxmox.Summary{VMID: 100, Name: "wk1"}, false},
 	} {
-		got, err := c.VMs.Listed(t.Context(), tt.owner, tt.seen)
+		got, err := c.VMs.GetFromSummary(t.Context(), tt.owner, tt.seen)
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, got != nil, "%+v", tt)
 		if got != nil {
@@ -381,9 +381,9 @@ func TestByIDAndListed(t *testing.T) {
 		}
 	}
 	answers["GET /nodes/pve1/qemu/100/pending"] = raw(403, "Permission check failed (/vms/100, VM.Audit)", "")
-	_, err = serve(t, answers).dial(t).VMs.Listed(t.Context(), owner, proxmox.Summary{VMID: 100, Name: "wk1"})
+	_, err = serve(t, answers).dial(t).VMs.GetFromSummary(t.Context(), owner, proxmox.Summary{VMID: 100, Name: "wk1"})
 	require.ErrorContains(t, err, "VM.Audit")
-	_, err = serve(t, nil).dial(t).VMs.ByID(t.Context(), 100)
+	_, err = serve(t, nil).dial(t).VMs.GetByID(t.Context(), 100)
 	assert.ErrorContains(t, err, "/cluster/resources")
 }
 

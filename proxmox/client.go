@@ -72,15 +72,15 @@ type (
 type core struct {
 	client   *Client
 	pve      *api.Client   // the requests themselves
-	expected sync.Map      // by owner: func(name string) bool, see ExpectNames
+	expected sync.Map      // by owner: func(name string) bool, see RegisterNames
 	agents   *agent.Agents // of guests
 	vmids    vmids
 	clones   *semaphore.Weighted // clones in flight
 	destroys *semaphore.Weighted // destroys in flight
 	locks    storageLocks
 	sources  sync.Mutex // guards known
-	// known are the templates that VMs were cloned from, by owner, host and name.
-	known map[string]template
+	// recorded are the templates that VMs were cloned from, by owner, host and name.
+	recorded map[string]template
 }
 
 // Dial makes a Client and asks the host for its version, so a wrong address, certificate or token
@@ -146,16 +146,16 @@ func (c *Client) Do(ctx context.Context, method, path string, params map[string]
 // an error, the request is not sent. There is one guard at a time.
 func (c *Client) Guard(may func(context.Context) error) (done func()) { return c.pve.Guard(may) }
 
-// Expect tells the client how to get the commands that grant one of the privileges on a path, none if
+// SetGrantCommands tells the client how to get the commands that grant one of the privileges on a path, none if
 // its token is not meant to have them. The error of a refused request then has them, ready to paste.
-func (c *Client) Expect(commands func(path string, privileges []string) []string) {
-	c.pve.Expect(commands)
+func (c *Client) SetGrantCommands(commands func(path string, privileges []string) []string) {
+	c.pve.SetGrantCommands(commands)
 }
 
-// AwaitEarlier waits until every task on a host has ended that an earlier process with the same
+// WaitForEarlierTasks waits until every task on a host has ended that an earlier process with the same
 // token started there. It reports whether there was one: state that was read before may be stale.
-func (c *Client) AwaitEarlier(ctx context.Context, host string) (waited bool, err error) {
-	return c.pve.AwaitEarlier(ctx, host)
+func (c *Client) WaitForEarlierTasks(ctx context.Context, host string) (waited bool, err error) {
+	return c.pve.WaitForEarlierTasks(ctx, host)
 }
 
 // Certificate requests the certificate of the host at endpoint, in any spelling, before anything is

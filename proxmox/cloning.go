@@ -9,24 +9,24 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// Cloning says how a VM gets its disks from a template; see [CloneSource.To].
+// Cloning says how a VM gets its disks from a template; see [CloneSource.CloneTo].
 type Cloning struct {
-	Way  CloneWay
-	Size Size   // that a whole clone copies, of all drives together; 0: not known
-	Why  string // why the clone is whole, or what prevents it
-	Cure string // what to do about a clone that is impossible
+	Mode   CloneMode
+	Size   Size   // that a whole clone copies, of all drives together; 0: not known
+	Reason string // why the clone is whole, or what prevents it
+	Cure   string // what to do about a clone that is impossible
 }
 
-// CloneWay is how disks are cloned.
-type CloneWay int
+// CloneMode is how disks are cloned.
+type CloneMode int
 
 const (
 	// NoClone is impossible.
-	NoClone CloneWay = iota
+	NoClone CloneMode = iota
 	// LinkedClone shares its blocks with the template's disks: it takes a second.
 	LinkedClone
-	// WholeClone copies the disks.
-	WholeClone
+	// FullClone copies the disks.
+	FullClone
 )
 
 // CloneSource is a template as its clones see it.
@@ -37,34 +37,34 @@ type CloneSource struct {
 	Storages []Storage // of Host; nil: not known
 }
 
-// SourceOf returns a template as a source of clones. storages are those of its host; nil: not
+// NewCloneSource returns a template as a source of clones. storages are those of its host; nil: not
 // known, and then only the drives' names show what is possible.
-func SourceOf(template *VM, storages []Storage) CloneSource {
+func NewCloneSource(template *VM, storages []Storage) CloneSource {
 	return CloneSource{Name: template.String(), Host: template.Host, Drives: template.Drives(), Storages: storages}
 }
 
-// PlannedSource returns a template that does not exist yet, with its disks on a storage of a host, as a
+// PlannedCloneSource returns a template that does not exist yet, with its disks on a storage of a host, as a
 // source of clones.
-func PlannedSource(name, host, storage string, storages []Storage) CloneSource {
+func PlannedCloneSource(name, host, storage string, storages []Storage) CloneSource {
 	return CloneSource{Name: name, Host: host, Storages: storages, Drives: []Drive{
 		{Slot: bootSlot, Volume: storage + ":"}, {Slot: efiSlot, Volume: storage + ":"},
 	}}
 }
 
-// To says how a VM on a host, with its disks on a storage, is cloned from the template. The storage
+// CloneTo says how a VM on a host, with its disks on a storage, is cloned from the template. The storage
 // is the template's own if it is empty; storages are those of the host, nil if they are not known.
 //
 // The rules are those of Proxmox VE: qemu-server, PVE/API2/Qemu.pm (clone_vm), and volume_has_feature
 // of each plugin of pve-storage. A clone is made on the template's host. There is one request for all
 // drives: they are linked, each on its own storage, or all copied to one.
-func (s CloneSource) To(host string, storages []Storage, storage string) Cloning {
+func (s CloneSource) CloneTo(host string, storages []Storage, storage string) Cloning {
 	boot := s.boot()
 	storage = cmp.Or(storage, boot.Storage())
-	if c := s.refuses(host, storages, storage); c.Why != "" {
+	if c := s.refusal(host, storages, storage); c.Reason != "" {
 		return c
 	}
 	whole := func(format string, args ...any) Cloning {
-		return Cloning{Way: WholeClone, Size: s.size(), Why: fmt.Sprintf(format, args...)}
+		return Cloning{Mode: FullClone, Size: s.size(), Reason: fmt.Sprintf(format, args...)}
 	}
 	if storage != boot.Storage() {
 		return whole("the template is on %s and the disk on %s", boot.Storage(), storage)
@@ -75,23 +75,24 @@ func (s CloneSource) To(host string, storages []Storage, storage string) Cloning
 		case d.Disc || d.Slot == tpmSlot: // which Proxmox always copies
 		case st != nil && !st.linksClones():
 			return whole("%s is %s, which has no linked clones", st.Name, st.kind())
-		case !d.planned() && !d.Base():
+		case !d.planned() && !d.isBase():
 			return whole("%s of the template is not a base disk", d.Slot)
 		}
 	}
-	return Cloning{Way: LinkedClone}
+	return Cloning{Mode: LinkedClone}
 }
 
-// refuses says what makes a clone impossible; without a Why nothing does.
-func (s CloneSource) refuses(host string, storages []Storage, storage string) Cloning {
+// refusal says what makes a clone impossible; without a Why nothing does.
+func (s CloneSource) refusal(host string, storages []Storage, storage string) Cloning {
 	st := find(storages, storage)
 	switch {
 	case storages != nil && (st == nil || !st.Enabled):
-		return Cloning{Why: fmt.Sprintf("%s has no storage %s, or it is disabled there", host, storage), Cure: "write another storage for the node: pvesm status lists those of the host"}
+		return Cloning{Reason: fmt.Sprintf("%s has no storage %s, or it is disabled there", host, storage),
+			Cure: "write another storage for the node: pvesm status lists those of the host"}
 	}
 	if st != nil {
-		if why, cure := st.NoDisks(); why != "" {
-			return Cloning{Why: why, Cure: cure}
+		if why, cure := st.DiskProblem(); why != "" {
+			return Cloning{Reason: why, Cure: cure}
 		}
 	}
 	if s.Host == host {
@@ -103,9 +104,11 @@ func (s CloneSource) refuses(host string, storages []Storage, storage string) Cl
 		local := at != nil && !at.Shared || storages != nil && (there == nil || !there.Enabled || !there.Shared)
 		switch {
 		case local && d.Disc:
-			return Cloning{Why: fmt.Sprintf("%s of %s is on %s, which %s does not share", d.Slot, s.Name, d.Storage(), host), Cure: "take the disc out: qm set VMID --" + d.Slot + " none"}
+			return Cloning{Reason: fmt.Sprintf("%s of %s is on %s, which %s does not share", d.Slot, s.Name, d.Storage(), host),
+				Cure: "take the disc out: qm set VMID --" + d.Slot + " none"}
 		case local:
-			return Cloning{Why: fmt.Sprintf("%s is on %s, and its storage %s is not shared with %s", s.Name, s.Host, d.Storage(), host), Cure: own + ", or move its disks to a storage that both hosts share"}
+			return Cloning{Reason: fmt.Sprintf("%s is on %s, and its storage %s is not shared with %s", s.Name, s.Host, d.Storage(), host),
+				Cure: own + ", or move its disks to a storage that both hosts share"}
 		}
 	}
 	if at := find(s.Storages, storage); st != nil && !st.Shared || s.Storages != nil && (at == nil || !at.Enabled) {
@@ -113,7 +116,8 @@ func (s CloneSource) refuses(host string, storages []Storage, storage string) Cl
 		if boot := s.boot().Storage(); boot != storage {
 			cure += fmt.Sprintf(", or write storage: %s for the node", boot)
 		}
-		return Cloning{Why: fmt.Sprintf("Proxmox clones %s to %s only if both hosts share the disk's storage, and %s is %s's own", s.Name, host, storage, host), Cure: cure}
+		return Cloning{Reason: fmt.Sprintf("Proxmox clones %s to %s only if both hosts share the disk's storage, and %s is %s's own", s.Name,
+			host, storage, host), Cure: cure}
 	}
 	return Cloning{}
 }
@@ -156,9 +160,9 @@ func (s Storage) linksClones() bool {
 	return !slices.Contains([]string{"lvm", "iscsi", "iscsidirect"}, s.Type)
 }
 
-// NoDisks says why no disk can be created on a storage of that type, and where it can be instead;
+// DiskProblem says why no disk can be created on a storage of that type, and where it can be instead;
 // empty if it can.
-func (s Storage) NoDisks() (why, cure string) {
+func (s Storage) DiskProblem() (why, cure string) {
 	switch s.Type {
 	case "iscsi", "iscsidirect":
 		cure = fmt.Sprintf("its LUNs exist already: put LVM on one (pvesm add lvm NAME --vgname GROUP --base %s:LUN --shared 1), and name that storage", printable.Word(s.Name))
@@ -170,8 +174,8 @@ func (s Storage) NoDisks() (why, cure string) {
 	return fmt.Sprintf("no disk can be created on %s, which is %s", s.Name, s.kind()), cure
 }
 
-// Thick reports whether a new disk takes its whole size at once.
-func (s Storage) Thick() bool { return s.Type == "lvm" }
+// IsThick reports whether a new disk takes its whole size at once.
+func (s Storage) IsThick() bool { return s.Type == "lvm" }
 
 // kind names a type for people.
 func (s Storage) kind() string {
@@ -190,10 +194,10 @@ func (s Storage) kind() string {
 	return s.Type
 }
 
-// Unbased returns the disks of a template that are not base disks and can become such: an
+// UnconvertedDisks returns the disks of a template that are not base disks and can become such: an
 // interrupted conversion left them. On a storage without base disks, disks stay as they are.
-func (c *TemplateClient) Unbased(ctx context.Context, vm *VM) ([]string, error) {
-	off := vm.Unbased()
+func (c *TemplateClient) UnconvertedDisks(ctx context.Context, vm *VM) ([]string, error) {
+	off := vm.UnconvertedDisks()
 	if len(off) == 0 {
 		return nil, nil
 	}

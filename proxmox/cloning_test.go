@@ -36,7 +36,7 @@ func TestHowATemplateIsCloned(t *testing.T) {
 		host     string
 		there    []proxmox.Storage
 		storage  string
-		way      proxmox.CloneWay
+		way      proxmox.CloneMode
 		why, cur string
 	}{
 		"linked":                    {on("thin:base-900-disk-0"), "pve1", one, "", proxmox.LinkedClone, "", ""},
@@ -44,12 +44,12 @@ func TestHowATemplateIsCloned(t *testing.T) {
 		"linked, on Btrfs":          {on("flash:900/base-900-disk-0.raw"), "pve1", one, "flash", proxmox.LinkedClone, "", ""},
 		"linked, planned":           {on("thin:"), "pve1", one, "thin", proxmox.LinkedClone, "", ""},
 		"linked, shared":            {on("nas:900/base-900-disk-0.qcow2"), "pve2", two, "", proxmox.LinkedClone, "", ""},
-		"whole, LVM":                {on("vg:vm-900-disk-0"), "pve1", one, "", proxmox.WholeClone, "vg is LVM without thin provisioning, which has no linked clones", ""},
-		"whole, LVM planned":        {on("vg:"), "pve1", one, "vg", proxmox.WholeClone, "vg is LVM without thin provisioning, which has no linked clones", ""},
-		"whole, elsewhere":          {on("nas:900/base-900-disk-0.qcow2"), "pve1", one, "vg", proxmox.WholeClone, "the template is on nas and the disk on vg", ""},
-		"whole, EFI disk on LVM":    {on("thin:base-900-disk-0", "vg:vm-900-disk-0"), "pve1", one, "", proxmox.WholeClone, "vg is LVM without", ""},
-		"whole, shared LVM":         {on("san:vm-900-disk-0"), "pve2", two, "", proxmox.WholeClone, "san is LVM without", ""},
-		"whole, to a shared":        {on("nas:900/base-900-disk-0.qcow2"), "pve2", two, "san", proxmox.WholeClone, "the template is on nas and the disk on san", ""},
+		"whole, LVM":                {on("vg:vm-900-disk-0"), "pve1", one, "", proxmox.FullClone, "vg is LVM without thin provisioning, which has no linked clones", ""},
+		"whole, LVM planned":        {on("vg:"), "pve1", one, "vg", proxmox.FullClone, "vg is LVM without thin provisioning, which has no linked clones", ""},
+		"whole, elsewhere":          {on("nas:900/base-900-disk-0.qcow2"), "pve1", one, "vg", proxmox.FullClone, "the template is on nas and the disk on vg", ""},
+		"whole, EFI disk on LVM":    {on("thin:base-900-disk-0", "vg:vm-900-disk-0"), "pve1", one, "", proxmox.FullClone, "vg is LVM without", ""},
+		"whole, shared LVM":         {on("san:vm-900-disk-0"), "pve2", two, "", proxmox.FullClone, "san is LVM without", ""},
+		"whole, to a shared":        {on("nas:900/base-900-disk-0.qcow2"), "pve2", two, "san", proxmox.FullClone, "the template is on nas and the disk on san", ""},
 		"none, local":               {on("thin:base-900-disk-0"), "pve2", two, "", proxmox.NoClone, "its storage thin is not shared with pve2", "create a template of that name on pve2 too"},
 		"none, shared to local":     {on("nas:900/base-900-disk-0.qcow2"), "pve2", two, "thin", proxmox.NoClone, "only if both hosts share the disk's storage, and thin is pve2's own", "create a template of that name on pve2 too, or write storage: nas for the node"},
 		"none, EFI disk on a local": {on("nas:900/base-900-disk-0.qcow2", "thin:base-900-disk-1"), "pve2", two, "", proxmox.NoClone, "its storage thin is not shared", ""},
@@ -58,12 +58,12 @@ func TestHowATemplateIsCloned(t *testing.T) {
 		"none, backups":             {on("thin:base-900-disk-0"), "pve1", one, "backups", proxmox.NoClone, "which is a backup server", "name a storage for disks"},
 		"none, another's name":      {on("nas:900/base-900-disk-0.qcow2"), "pve2", two, "tank", proxmox.NoClone, "pve2 has no storage tank", "write another storage"},
 		"none, disabled":            {on("thin:base-900-disk-0"), "pve1", []proxmox.Storage{off}, "thin", proxmox.NoClone, "pve1 has no storage thin, or it is disabled there", ""},
-		"nothing known":             {proxmox.CloneSource{Host: "pve1", Drives: []proxmox.Drive{{Slot: "scsi0", Volume: "x:vm-900-disk-0"}}}, "pve1", nil, "", proxmox.WholeClone, "scsi0 of the template is not a base disk", ""},
+		"nothing known":             {proxmox.CloneSource{Host: "pve1", Drives: []proxmox.Drive{{Slot: "scsi0", Volume: "x:vm-900-disk-0"}}}, "pve1", nil, "", proxmox.FullClone, "scsi0 of the template is not a base disk", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := x.from.To(x.host, x.there, x.storage)
-			assert.Equal(t, x.way, got.Way, got)
-			assert.Contains(t, got.Why, x.why)
+			got := x.from.CloneTo(x.host, x.there, x.storage)
+			assert.Equal(t, x.way, got.Mode, got)
+			assert.Contains(t, got.Reason, x.why)
 			assert.Contains(t, got.Cure, x.cur)
 			assert.Equal(t, x.way == proxmox.NoClone, got.Cure != "")
 		})

@@ -7,19 +7,20 @@ import "fmt"
 type ConflictError struct {
 	Name, Owner, Host string
 	VMID              int
-	Why               string // why it is not ours: "does not carry the tag homelab-a100"
+	Reason            string // why it is not ours: "does not carry the tag homelab-a100"
 	Tagged            bool   // it carries our tag nevertheless: perhaps a copy
 }
 
 func conflict(owner string, vm *VM) *ConflictError {
-	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Why: vm.unlike(owner), Tagged: vm.Tagged(owner)}
+	return &ConflictError{Name: vm.Name, Owner: owner, VMID: vm.VMID, Host: vm.Host, Reason: vm.foreignReason(owner),
+		Tagged: vm.HasOwnerTag(owner)}
 }
 
 // Error describes the conflict and the ways to resolve it.
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("VM %d on %s is called %s, but %s: the cluster does not own it, so it is not changed\n"+
 		"  rename one of the two, or remove the other VM; to adopt it instead, write adopt: true for %s in the file",
-		e.VMID, e.Host, e.Name, e.Why, e.Name)
+		e.VMID, e.Host, e.Name, e.Reason, e.Name)
 }
 
 // DuplicateError reports more than one VM of ours with the same name.

@@ -56,7 +56,7 @@ func (s CreateSpec) params(vmid int) api.Params {
 		"agent":       "enabled=1",
 		"cpu":         cpu,
 		"cores":       s.Cores,
-		"memory":      wire.InMiB(s.Memory),
+		"memory":      wire.RoundMiB(s.Memory),
 		"balloon":     0,
 		"smbios1":     "uuid=" + uuid,
 		"tags":        strings.Join(cleanTags(append([]string{s.Owner, markFor(s.Owner, vmid, uuid)}, s.Tags...)), ";"),
@@ -124,7 +124,7 @@ func (c *VMClient) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 		switch {
 		case err == nil:
 			return vm, nil
-		case !api.SaidTaken(err) || spec.VMID != 0:
+		case !api.IsVMIDTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("create %s: %w", spec.Name, err)
 		}
 	}
@@ -133,17 +133,17 @@ func (c *VMClient) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 
 func (c *VMClient) createAs(ctx context.Context, spec CreateSpec, vmid int) (*VM, error) {
 	mine := func() (*VM, error) {
-		return c.client.Templates.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.Ours(spec.Owner) })
+		return c.client.Templates.complete(ctx, spec.Host, vmid, func(vm *VM) bool { return vm.Name == spec.Name && vm.OwnedBy(spec.Owner) })
 	}
 	var found *VM
-	err := c.pve.Settle(ctx, spec.Host, strconv.Itoa(vmid), func() error {
-		return c.pve.DoShown(ctx, http.MethodPost, api.NodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
+	err := c.pve.Retry(ctx, spec.Host, strconv.Itoa(vmid), func() error {
+		return c.pve.DoWithProgress(ctx, http.MethodPost, api.NodePath(spec.Host, "qemu"), spec.params(vmid), "importing the image")
 	}, func() (bool, error) {
 		var err error
 		found, err = mine()
 		return found != nil, err
 	})
-	if err != nil && api.SaidTaken(err) {
+	if err != nil && api.IsVMIDTaken(err) {
 		if found, lookErr := mine(); lookErr == nil && found != nil {
 			return found, nil
 		}
@@ -164,7 +164,7 @@ func (c *VMClient) growTo(ctx context.Context, vm *VM, slot string, size Size) e
 		return nil
 	}
 	converge.Progressf(ctx, "growing %s of %s to %s", slot, vm, size)
-	return c.settle(ctx, vm, "grow", func() error {
+	return c.retry(ctx, vm, "grow", func() error {
 		return c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "resize"), api.Params{"disk": slot, "size": wire.DiskSize(size)})
 	}, func() (bool, error) {
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
@@ -190,7 +190,7 @@ func (c *TemplateClient) Convert(ctx context.Context, vm *VM) error {
 		return fmt.Errorf("proxmox: %s runs: a template is made of a VM that is off", now)
 	}
 	if now.Seed != "" {
-		if err := c.settle(ctx, now, "take the seed out of", func() error {
+		if err := c.retry(ctx, now, "take the seed out of", func() error {
 			return c.pve.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "config"), api.Params{"delete": seedSlot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, now.Host, now.VMID, false)
@@ -200,7 +200,7 @@ func (c *TemplateClient) Convert(ctx context.Context, vm *VM) error {
 		}
 	}
 	converge.Progressf(ctx, "converting %s to a template", now)
-	if err := c.settle(ctx, now, "convert", func() error {
+	if err := c.retry(ctx, now, "convert", func() error {
 		return c.pve.Do(ctx, http.MethodPost, api.VMPath(now.Host, now.VMID, "template"), nil)
 	}, func() (bool, error) {
 		seen, err := c.read(ctx, now.Host, now.VMID, false)
@@ -212,10 +212,10 @@ func (c *TemplateClient) Convert(ctx context.Context, vm *VM) error {
 	return nil
 }
 
-// ByID returns the VM with that VMID, no matter who owns it. If there is none, the error is
+// GetByID returns the VM with that VMID, no matter who owns it. If there is none, the error is
 // [ErrNotFound].
-func (c *VMClient) ByID(ctx context.Context, vmid int) (*VM, error) {
-	all, err := live.All(ctx, c.pve)
+func (c *VMClient) GetByID(ctx context.Context, vmid int) (*VM, error) {
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -227,10 +227,10 @@ func (c *VMClient) ByID(ctx context.Context, vmid int) (*VM, error) {
 	return nil, fmt.Errorf("proxmox: VM %d does not exist, or the token may not see it (VM.Audit): %w", vmid, ErrNotFound)
 }
 
-// Listed returns a VM of owner's from a list as it is now. It returns nil if the VM is gone, if its
+// GetFromSummary returns a VM of owner's from a list as it is now. It returns nil if the VM is gone, if its
 // VMID belongs to another VM by now, or if its configuration shows that it is a copy.
-func (c *VMClient) Listed(ctx context.Context, owner string, seen Summary) (*VM, error) {
-	vm, err := c.ByID(ctx, seen.VMID)
+func (c *VMClient) GetFromSummary(ctx context.Context, owner string, seen Summary) (*VM, error) {
+	vm, err := c.GetByID(ctx, seen.VMID)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
@@ -238,8 +238,8 @@ func (c *VMClient) Listed(ctx context.Context, owner string, seen Summary) (*VM,
 		return nil, err
 	case vm.Name != seen.Name:
 		return nil, nil
-	case !vm.Ours(owner):
-		converge.Progressf(ctx, "warning: %s %s: it is not changed", vm, vm.unlike(owner))
+	case !vm.OwnedBy(owner):
+		converge.Progressf(ctx, "warning: %s %s: it is not changed", vm, vm.foreignReason(owner))
 		return nil, nil
 	}
 	vm.Owner = owner
@@ -249,16 +249,16 @@ func (c *VMClient) Listed(ctx context.Context, owner string, seen Summary) (*VM,
 
 // rebase converts those disks of a template to base disks that are not base disks yet.
 func (c *TemplateClient) rebase(ctx context.Context, vm *VM) error {
-	off, err := c.Unbased(ctx, vm)
+	off, err := c.UnconvertedDisks(ctx, vm)
 	if err != nil {
 		return err
 	}
 	for _, slot := range off {
-		if err := c.settle(ctx, vm, "convert", func() error {
+		if err := c.retry(ctx, vm, "convert", func() error {
 			return c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "template"), api.Params{"disk": slot})
 		}, func() (bool, error) {
 			seen, err := c.read(ctx, vm.Host, vm.VMID, false)
-			return err == nil && !slices.Contains(seen.Unbased(), slot), err
+			return err == nil && !slices.Contains(seen.UnconvertedDisks(), slot), err
 		}); err != nil {
 			return err
 		}

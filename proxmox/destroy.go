@@ -25,7 +25,7 @@ func (c *VMClient) destroy(ctx context.Context, vm *VM) error {
 	c.vmids.reserve(vm.VMID)
 	converge.Progressf(ctx, "destroying %s", vm)
 	exit := ""
-	if err := c.settle(ctx, vm, "destroy", func() (err error) {
+	if err := c.retry(ctx, vm, "destroy", func() (err error) {
 		exit, err = c.pve.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
 		if errors.Is(err, ErrNotFound) {
 			return nil
@@ -53,7 +53,7 @@ const askTime = 10 * time.Second
 // error.
 func (c *VMClient) removeLeftDisks(ctx context.Context, vm *VM, exit string) error {
 	for _, storage := range vm.storagesInUse() {
-		c.pve.Forget(api.NodePath(vm.Host, "storage", storage))
+		c.pve.Invalidate(api.NodePath(vm.Host, "storage", storage))
 	}
 	limited, cancel := ctx, func() {}
 	if exit == "OK" {
@@ -104,7 +104,7 @@ func (c *VMClient) numbered(ctx context.Context, vm *VM) (named, others []string
 func (c *VMClient) removeLeft(ctx context.Context, vm *VM, left []string) error {
 	// A disk belongs to another VM if the VMID was reused. Proxmox writes a VM's configuration
 	// before it makes the first disk, so checking for a configuration now is late enough.
-	taken, err := c.Taken(ctx, vm.VMID)
+	taken, err := c.VMIDTaken(ctx, vm.VMID)
 	if taken {
 		converge.Progressf(ctx, "%s stay: a new VM has the number %d", strings.Join(left, ", "), vm.VMID)
 		return nil
@@ -122,8 +122,8 @@ func (c *VMClient) removeLeft(ctx context.Context, vm *VM, left []string) error 
 		case held:
 			converge.Progressf(ctx, "%s stays: VM %d (%s) on %s has it too", id, by.VMID, by.Name, by.Host)
 			continue
-		case len(holders.Silent) > 0:
-			silent := holders.Silent[0]
+		case len(holders.Unreadable) > 0:
+			silent := holders.Unreadable[0]
 			return fmt.Errorf("VM %d is destroyed, but its disk %s is not, since VM %d (%s) on %s may have it too: %w",
 				vm.VMID, id, silent.VMID, silent.Name, silent.Host, silent.Err)
 		}

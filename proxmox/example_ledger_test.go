@@ -31,7 +31,7 @@ func ExamplePCIClient_Ledger() {
 	for _, card := range ledger.Cards {
 		fmt.Println(card.Address, card.Model)
 		for _, claim := range card.Claims {
-			fmt.Println(" ", claim, claim.How())
+			fmt.Println(" ", claim, claim.Description())
 		}
 	}
 	for _, conflict := range ledger.Conflicts() {

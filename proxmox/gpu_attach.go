@@ -89,7 +89,7 @@ func (h HostPCI) String() string {
 // to the host, so that a balloon can no longer take any back: Shape switches the balloon off; AttachGPU
 // and DetachGPU leave it as it is.
 func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
-	c, now, err := afterEarlier(ctx, vm)
+	c, now, err := waitForEarlierTasks(ctx, vm)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	case device.PCIe && !strings.Contains(now.Machine, "q35"):
 		return fmt.Errorf("proxmox: %s is of machine type %s; PCIe wants q35: set machine=q35 while it is off", now, cmp.Or(now.Machine, "none"))
 	}
-	if err := c.PCI.unclaimed(ctx, now, device.Mapping); err != nil {
+	if err := c.PCI.checkUnclaimed(ctx, now, device.Mapping); err != nil {
 		return err
 	}
 	if device.Slot == "" {
@@ -136,18 +136,18 @@ type ClaimedError struct {
 func (e *ClaimedError) Error() string {
 	var by []string
 	for _, cl := range e.Claims {
-		by = append(by, fmt.Sprintf("%s has one %s", cl, cl.How()))
+		by = append(by, fmt.Sprintf("%s has one %s", cl, cl.Description()))
 	}
 	return fmt.Sprintf("proxmox: mapping %s has no device left on %s: %s\n  detach it there first, or name a mapping of another card", e.Mapping, e.Host, strings.Join(by, ", "))
 }
 
-// unclaimed returns a ClaimedError unless the VMs of a host leave a device of a mapping.
-func (c *PCIClient) unclaimed(ctx context.Context, vm *VM, mapping string) error {
+// checkUnclaimed returns a ClaimedError unless the VMs of a host leave a device of a mapping.
+func (c *PCIClient) checkUnclaimed(ctx context.Context, vm *VM, mapping string) error {
 	ledger, err := c.Ledger(ctx, vm.Host)
 	if err != nil {
 		return err
 	}
-	offered, claims := ledger.Offered(vm.Host, mapping)
+	offered, claims := ledger.MappingClaims(vm.Host, mapping)
 	if len(claims) < offered {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (c *PCIClient) unclaimed(ctx context.Context, vm *VM, mapping string) error
 // until the next start; [VM.Pending] shows it. Only root can add or remove a device without
 // a mapping: Proxmox refuses to remove it with a token.
 func DetachGPU(ctx context.Context, vm *VM, slot string) error {
-	c, now, err := afterEarlier(ctx, vm)
+	c, now, err := waitForEarlierTasks(ctx, vm)
 	if err != nil {
 		return err
 	}
@@ -169,15 +169,15 @@ func DetachGPU(ctx context.Context, vm *VM, slot string) error {
 	return c.VMs.renew(ctx, vm)
 }
 
-// afterEarlier reads a VM once no unwatched task of ours is running on its host. A change whose
+// waitForEarlierTasks reads a VM once no unwatched task of ours is running on its host. A change whose
 // answer was lost still runs as a task, and a configuration that is read before the task ends is
 // stale afterwards.
-func afterEarlier(ctx context.Context, v *VM) (*Client, *VM, error) {
+func waitForEarlierTasks(ctx context.Context, v *VM) (*Client, *VM, error) {
 	if v == nil || v.client == nil {
 		return nil, nil, fmt.Errorf("proxmox: %s was not read from a host: take one that Client.VMs.ByID or Client.VMs.Get returns", v)
 	}
 	c := v.client
-	if _, err := c.pve.AwaitEarlier(ctx, v.Host); err != nil {
+	if _, err := c.pve.WaitForEarlierTasks(ctx, v.Host); err != nil {
 		return nil, nil, err
 	}
 	now, err := c.VMs.Refresh(ctx, v)

@@ -50,7 +50,7 @@ func (c *PCIClient) LedgerWithout(ctx context.Context, owner string, hosts ...st
 
 // containers reads the containers of the hosts with cards, sorted by VMID.
 func (c *PCIClient) containers(ctx context.Context, hosts []string, devices map[string][]pci.Function) ([]pci.Container, error) {
-	all, err := live.All(ctx, c.pve)
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +59,10 @@ func (c *PCIClient) containers(ctx context.Context, hosts []string, devices map[
 	})
 	out := make([]pci.Container, len(all))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(live.AtOnce)
+	group.SetLimit(live.MaxConcurrent)
 	for i, r := range all {
 		group.Go(func() error {
-			config, err := api.Look[map[string]any](ctx, c.pve, api.NodePath(r.Node, "lxc", fmt.Sprint(int(r.VMID)), "config"), nil)
+			config, err := api.GetShared[map[string]any](ctx, c.pve, api.NodePath(r.Node, "lxc", fmt.Sprint(int(r.VMID)), "config"), nil)
 			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
@@ -94,7 +94,7 @@ func entries(config map[string]any) []pci.Entry {
 			out = append(out, pci.Entry{Key: fmt.Sprint(pair[0]), Value: fmt.Sprint(pair[1])})
 		}
 	}
-	out = slices.DeleteFunc(out, func(e pci.Entry) bool { return e.Key == "description" || !e.Uses() })
+	out = slices.DeleteFunc(out, func(e pci.Entry) bool { return e.Key == "description" || !e.MayNameGPU() })
 	sortBy(out, func(a, b pci.Entry) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value)) })
 	return out
 }
@@ -102,7 +102,7 @@ func entries(config map[string]any) []pci.Entry {
 // claimants reads every VM on the hosts that does not belong to owner and has a passed-through
 // device, sorted by host and VMID.
 func (c *PCIClient) claimants(ctx context.Context, owner string, hosts []string) ([]pci.Guest, error) {
-	all, err := live.All(ctx, c.pve)
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (c *PCIClient) claimants(ctx context.Context, owner string, hosts []string)
 	if err != nil {
 		return nil, err
 	}
-	sortBy(found, byPlace)
+	sortBy(found, compareByHost)
 	out := make([]pci.Guest, len(found))
 	for i, vm := range found {
 		out[i] = pci.Guest{

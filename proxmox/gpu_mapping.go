@@ -32,7 +32,7 @@ func (c *PCIClient) Devices(ctx context.Context, host string) ([]pci.Function, e
 	}
 	// By default the list leaves out devices that share groups with cards: bridges, memory
 	// controllers.
-	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
+	all, err := api.GetShared[[]entry](ctx, c.pve, api.NodePath(host, "hardware", "pci"), url.Values{"pci-class-blacklist": {""}})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *PCIClient) Mappings(ctx context.Context, host string) ([]pci.MappingSta
 	if host != "" {
 		query.Set("check-node", host)
 	}
-	all, err := api.Look[[]entry](ctx, c.pve, "/cluster/mapping/pci", query)
+	all, err := api.GetShared[[]entry](ctx, c.pve, "/cluster/mapping/pci", query)
 	if err != nil {
 		return nil, err
 	}
@@ -146,14 +146,14 @@ func (c *PCIClient) Mapping(ctx context.Context, id, host string) (*pci.MappingS
 // MappingInUseError reports a mapping that was not rewritten, because a VM uses it: the VM would get
 // other cards at its next start.
 type MappingInUseError struct {
-	ID string
-	By Summary // one of the VMs that use it
+	ID   string
+	User Summary // one of the VMs that use it
 }
 
 // Error names the VM, and says what to do.
 func (e *MappingInUseError) Error() string {
 	return fmt.Sprintf("proxmox: mapping %s differs, and VM %d (%s) on %s uses it: it is not changed, since that VM would get other cards at its next start\n"+
-		"  name another mapping, or detach this one from the VM first", e.ID, e.By.VMID, e.By.Name, e.By.Host)
+		"  name another mapping, or detach this one from the VM first", e.ID, e.User.VMID, e.User.Name, e.User.Host)
 }
 
 // EnsureMapping creates the mapping, or rewrites it if it differs or no longer fits the hardware and
@@ -166,10 +166,10 @@ func (c *PCIClient) EnsureMapping(ctx context.Context, m pci.Mapping) error {
 			return err
 		}
 		if by, held := holders.Mapping(m.ID); held {
-			return &MappingInUseError{ID: m.ID, By: by}
+			return &MappingInUseError{ID: m.ID, User: by}
 		}
-		if len(holders.Silent) > 0 {
-			silent := holders.Silent[0]
+		if len(holders.Unreadable) > 0 {
+			silent := holders.Unreadable[0]
 			return fmt.Errorf("proxmox: mapping %s differs, and is not changed, since VM %d on %s may use it: %w", m.ID, silent.VMID, silent.Host, silent.Err)
 		}
 		return nil
@@ -209,7 +209,7 @@ func (c *PCIClient) writeMapping(ctx context.Context, m pci.Mapping, allowed fun
 	if m.Description != "" {
 		p["description"] = m.Description
 	}
-	err = c.pve.Settle(ctx, host, "", func() error {
+	err = c.pve.Retry(ctx, host, "", func() error {
 		if have == nil {
 			p["id"] = m.ID
 			return c.pve.Call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)

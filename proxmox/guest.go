@@ -30,21 +30,21 @@ func (c *AgentClient) Addresses(ctx context.Context, vm *VM) ([]netip.Addr, erro
 	return c.agents.Addresses(ctx, agentOf(vm))
 }
 
-// ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its start, or
+// IsAlive reports whether a guest shows a sign of life: it has sent a packet since its start, or
 // has run for longer than that takes. It returns true if it cannot see either, so that the guest is
 // asked anyway. It makes one GET, which covers all VMs of a host and is shared.
-func (c *AgentClient) ShowsLife(ctx context.Context, vm *VM) bool {
-	return c.agents.ShowsLife(ctx, agentOf(vm))
+func (c *AgentClient) IsAlive(ctx context.Context, vm *VM) bool {
+	return c.agents.IsAlive(ctx, agentOf(vm))
 }
 
 // HasSent reports whether a guest has sent a packet since its start, or true if that cannot be seen.
-// It shares the GET of ShowsLife.
+// It shares the GET of IsAlive.
 func (c *AgentClient) HasSent(ctx context.Context, vm *VM) bool {
 	return c.agents.HasSent(ctx, agentOf(vm))
 }
 
 // Uptime returns how long a VM has been switched on, or 0 if that cannot be seen. A restart from
-// inside the guest does not reset it. It shares the GET of ShowsLife.
+// inside the guest does not reset it. It shares the GET of IsAlive.
 func (c *AgentClient) Uptime(ctx context.Context, vm *VM) time.Duration {
 	return c.agents.Uptime(ctx, agentOf(vm))
 }

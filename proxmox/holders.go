@@ -16,15 +16,15 @@ import (
 // Holders lists the VMs of any owner that use files and disks as drives, or mappings as devices.
 // Proxmox does not start a VM if one of these is gone.
 type Holders struct {
-	// Silent lists VMs whose configuration cannot be read, because a host does not answer or for
+	// Unreadable lists VMs whose configuration cannot be read, because a host does not answer or for
 	// another reason. They may use anything.
-	Silent []Unread
+	Unreadable []UnreadableVM
 
 	files, mappings map[string][]Summary // the VMs that use it
 }
 
-// Unread is a VM whose configuration could not be read.
-type Unread struct {
+// UnreadableVM is a VM whose configuration could not be read.
+type UnreadableVM struct {
 	Summary
 	Err error // why
 }
@@ -33,7 +33,7 @@ type Unread struct {
 // owner's VMs. An empty owner excludes none. A VM that only carries the owner's tag does not count
 // as the owner's. Snapshots are not read.
 func (c *VMClient) Holders(ctx context.Context, owner string) (*Holders, error) {
-	all, err := live.All(ctx, c.pve)
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func (c *VMClient) Holders(ctx context.Context, owner string) (*Holders, error) 
 	h := &Holders{files: map[string][]Summary{}, mappings: map[string][]Summary{}}
 	var answer []live.Resource
 	for _, r := range all {
-		if r.Unseen != nil {
-			h.Silent = append(h.Silent, Unread{summaryOf(r), fmt.Errorf("%s does not answer: %w", r.Node, r.Unseen)})
+		if r.HostErr != nil {
+			h.Unreadable = append(h.Unreadable, UnreadableVM{summaryOf(r), fmt.Errorf("%s does not answer: %w", r.Node, r.HostErr)})
 		} else {
 			answer = append(answer, r)
 		}
@@ -67,11 +67,11 @@ func (c *VMClient) Holders(ctx context.Context, owner string) (*Holders, error) 
 	}
 	for i, err := range failed {
 		if err != nil {
-			h.Silent = append(h.Silent, Unread{summaryOf(answer[i]), err})
+			h.Unreadable = append(h.Unreadable, UnreadableVM{summaryOf(answer[i]), err})
 		}
 	}
 	for _, vm := range vms {
-		if !ours[vm.VMID] || !vm.Ours(owner) {
+		if !ours[vm.VMID] || !vm.OwnedBy(owner) {
 			h.enter(vm)
 		}
 	}
@@ -82,11 +82,11 @@ func (c *VMClient) Holders(ctx context.Context, owner string) (*Holders, error) 
 func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
-		case holdsVolume(key):
-			name := Volume{ID: wire.Loose(line).First("file", "")}.Name()
+		case namesVolume(key):
+			name := Volume{ID: wire.ParseLenient(line).GetFirst("file", "")}.Name()
 			h.files[name] = append(h.files[name], vm.Summary())
 		case strings.HasPrefix(key, "hostpci"):
-			id := wire.Loose(line).Get("mapping")
+			id := wire.ParseLenient(line).Get("mapping")
 			h.mappings[id] = append(h.mappings[id], vm.Summary())
 		}
 	}
@@ -129,7 +129,7 @@ func (c *core) readAll(ctx context.Context, all []live.Resource) ([]*VM, error) 
 func (c *core) readEach(ctx context.Context, all []live.Resource, unread func(i int, err error) error) ([]*VM, error) {
 	found := make([]*VM, len(all))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(live.AtOnce)
+	group.SetLimit(live.MaxConcurrent)
 	for i, r := range all {
 		group.Go(func() error {
 			vm, err := c.readShared(ctx, r.Node, int(r.VMID), true)

@@ -64,7 +64,7 @@ func (c *HostClient) Status(ctx context.Context, host string) (HostStatus, error
 			Available *wire.Int `json:"available"` // newer releases only
 		} `json:"memory"`
 	}
-	a, err := api.Look[answer](ctx, c.pve, api.NodePath(host, "status"), nil)
+	a, err := api.GetShared[answer](ctx, c.pve, api.NodePath(host, "status"), nil)
 	if err != nil {
 		return HostStatus{}, err
 	}
@@ -99,7 +99,7 @@ func (c *HostClient) Quorate(ctx context.Context) (bool, error) {
 		Type    string    `json:"type"`
 		Quorate wire.Bool `json:"quorate"`
 	}
-	all, err := api.Look[[]entry](ctx, c.pve, "/cluster/status", nil)
+	all, err := api.GetShared[[]entry](ctx, c.pve, "/cluster/status", nil)
 	if err != nil {
 		return false, err
 	}
@@ -143,7 +143,7 @@ func (c *HostClient) Bridges(ctx context.Context, host string) ([]Bridge, error)
 		Gateway   string    `json:"gateway"`
 		IPAM      wire.Bool `json:"ipam"`
 	}
-	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
+	all, err := api.GetShared[[]entry](ctx, c.pve, api.NodePath(host, "network"), url.Values{"type": {"any_bridge"}})
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ type Resident struct {
 // including templates, sorted by VMID. It makes one request, and one for each host with VMs;
 // concurrent lookups of VMs share them.
 func (c *HostClient) Residents(ctx context.Context) ([]Resident, error) {
-	all, err := live.All(ctx, c.pve)
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
@@ -183,11 +183,11 @@ func (c *HostClient) Residents(ctx context.Context) ([]Resident, error) {
 	return out, nil
 }
 
-// Taken asks Proxmox whether a VMID is in use, even by a guest that the token may not see.
-func (c *VMClient) Taken(ctx context.Context, vmid int) (bool, error) {
+// VMIDTaken asks Proxmox whether a VMID is in use, even by a guest that the token may not see.
+func (c *VMClient) VMIDTaken(ctx context.Context, vmid int) (bool, error) {
 	var same wire.Int
 	err := c.pve.Get(ctx, "/cluster/nextid", url.Values{"vmid": {strconv.Itoa(vmid)}}, &same)
-	if api.SaidTaken(err) {
+	if api.IsVMIDTaken(err) {
 		return true, nil
 	}
 	return false, err

@@ -104,7 +104,7 @@ func (c *StorageClient) Fetch(ctx context.Context, host, storage string, image I
 		return "", err
 	}
 	place := host
-	shared, err := c.sharedBy(ctx, host, storage)
+	shared, err := c.otherHostsWith(ctx, host, storage)
 	if err != nil {
 		return "", err
 	}
@@ -117,7 +117,7 @@ func (c *StorageClient) Fetch(ctx context.Context, host, storage string, image I
 	}
 	defer release()
 	for _, other := range append(shared, host) {
-		if _, err := c.pve.AwaitEarlier(ctx, other); err != nil {
+		if _, err := c.pve.WaitForEarlierTasks(ctx, other); err != nil {
 			return "", err
 		}
 	}
@@ -146,12 +146,12 @@ func (c *StorageClient) download(ctx context.Context, host, storage string, imag
 		algorithm, sum = "sha512", image.SHA512
 	}
 	present := func() (bool, error) {
-		c.pve.Forget(path)
+		c.pve.Invalidate(path)
 		id, err := c.Image(ctx, host, storage, image.FileName)
 		return id != "" && !there, err
 	}
-	return c.pve.Settle(ctx, host, image.FileName, func() error {
-		return c.pve.DoShown(ctx, http.MethodPost, path, api.Params{
+	return c.pve.Retry(ctx, host, image.FileName, func() error {
+		return c.pve.DoWithProgress(ctx, http.MethodPost, path, api.Params{
 			"content": importContent, "url": image.URL, "filename": image.FileName,
 			"checksum": strings.ToLower(sum), "checksum-algorithm": algorithm,
 		}, "downloading "+image.name())
@@ -161,9 +161,9 @@ func (c *StorageClient) download(ctx context.Context, host, storage string, imag
 // name returns the file name in the URL.
 func (i Image) name() string { return i.URL[strings.LastIndexByte(i.URL, '/')+1:] }
 
-// sharedBy returns the other hosts that see a storage, sorted; none if it belongs to its host
+// otherHostsWith returns the other hosts that see a storage, sorted; none if it belongs to its host
 // alone.
-func (c *StorageClient) sharedBy(ctx context.Context, host, storage string) ([]string, error) {
+func (c *StorageClient) otherHostsWith(ctx context.Context, host, storage string) ([]string, error) {
 	storages, err := c.List(ctx, host)
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ var (
 	// Proxmox reports wget's last line, or its exit status if that line is empty (run_command in
 	// PVE::Tools): 4 network, 5 certificate, 8 an error response.
 	untrustedText   = regexp.MustCompile(`(?i)--no-check-certificate|cannot verify|exit code 5\b`)
-	refusedText     = regexp.MustCompile(`(?i)ERROR \d{3}|exit code 8\b`)
+	refusalText     = regexp.MustCompile(`(?i)ERROR \d{3}|exit code 8\b`)
 	unreachableText = regexp.MustCompile(`(?i)unable to resolve|name resolution|connection refused|timed out|no route to host|network is unreachable|giving up|exit code 4\b`)
 )
 
@@ -221,7 +221,7 @@ func (i Image) cure(exit, host, storage string) string {
 	case !strings.Contains(exit, "download failed"):
 	case untrustedText.MatchString(exit):
 		return fmt.Sprintf("%s does not trust the server's certificate: is its clock right, ca-certificates up to date, a proxy in between?\n  Else %s", host, byHand)
-	case refusedText.MatchString(exit):
+	case refusalText.MatchString(exit):
 		return "the server does not have the file, or refuses it: is image.url right? distributors remove dated images after a while"
 	case unreachableText.MatchString(exit):
 		return fmt.Sprintf("%s does not reach the server (name, route or firewall; a proxy is set under Datacenter, Options).\n  Else %s", host, byHand)

@@ -202,18 +202,18 @@ func TestHalfATemplateIsFinished(t *testing.T) {
 		"template": "1", "tags": owner, "bios": "ovmf", "scsi0": "vmdata:vm-900-disk-0,size=4G", "efidisk0": "vmdata:vm-900-disk-1,efitype=4m,size=1M",
 	}})
 	bubble(t, m, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
-		vm, err := c.VMs.ByID(t.Context(), 900)
+		vm, err := c.VMs.GetByID(t.Context(), 900)
 		require.NoError(t, err)
-		assert.Equal(t, []string{"efidisk0", "scsi0"}, vm.Unbased())
+		assert.Equal(t, []string{"efidisk0", "scsi0"}, vm.UnconvertedDisks())
 		require.NoError(t, c.Templates.Convert(t.Context(), vm))
-		vm, err = c.VMs.ByID(t.Context(), 900)
+		vm, err = c.VMs.GetByID(t.Context(), 900)
 		require.NoError(t, err)
-		assert.Empty(t, vm.Unbased())
+		assert.Empty(t, vm.UnconvertedDisks())
 		before := len(sim.Requests())
 		require.NoError(t, c.Templates.Convert(t.Context(), vm))
 		assert.Empty(t, mutations(sim, before))
 
-		_, err = c.VMs.ByID(t.Context(), 901)
+		_, err = c.VMs.GetByID(t.Context(), 901)
 		assert.ErrorIs(t, err, proxmox.ErrNotFound)
 	})
 }

@@ -48,7 +48,7 @@ type leaseVM struct {
 	host string // its host, as far as known; "" before the first lookup
 }
 
-func (l *leaseVM) at() string {
+func (l *leaseVM) place() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.host
@@ -56,7 +56,7 @@ func (l *leaseVM) at() string {
 
 // String returns, for example, VM 900000123 (homelab-a100-lease) on pve1.
 func (l *leaseVM) String() string {
-	return strings.TrimSuffix(fmt.Sprintf("VM %d (%s) on %s", l.vmid, l.name, l.at()), " on ")
+	return strings.TrimSuffix(fmt.Sprintf("VM %d (%s) on %s", l.vmid, l.name, l.place()), " on ")
 }
 
 // locate finds the host of the lease. The lease exists once in the whole Proxmox cluster. If there
@@ -110,7 +110,7 @@ func leaseAway(vmid int, host string) error {
 
 // Read returns the VM's notes. While the VM is being made it has none.
 func (l *leaseVM) Read(ctx context.Context) (converge.LeaseRecord, error) {
-	was := l.at()
+	was := l.place()
 	var s converge.LeaseRecord
 	var err error
 	if was != "" {
@@ -124,7 +124,7 @@ func (l *leaseVM) Read(ctx context.Context) (converge.LeaseRecord, error) {
 		return s, errors.Join(where, err)
 	case !there:
 		return s, converge.ErrNoLease
-	case l.at() == was && !errors.Is(err, ErrNotFound):
+	case l.place() == was && !errors.Is(err, ErrNotFound):
 		return s, err
 	}
 	if s, err = l.read(ctx); errors.Is(err, ErrNotFound) { // it is being made, removed or migrated
@@ -140,13 +140,13 @@ func (l *leaseVM) read(ctx context.Context) (converge.LeaseRecord, error) {
 		Description string `json:"description"`
 		Lock        string `json:"lock"`
 	}
-	if err := l.c.pve.Get(ctx, api.VMPath(l.at(), l.vmid, "config"), nil, &config); err != nil {
+	if err := l.c.pve.Get(ctx, api.VMPath(l.place(), l.vmid, "config"), nil, &config); err != nil {
 		return converge.LeaseRecord{}, err
 	}
 	half := config.Name == "" && config.Lock == "create"
 	if n := config.Name; !half && (!strings.HasPrefix(n, "homelab-") || !strings.HasSuffix(n, "-lease")) {
 		return converge.LeaseRecord{}, converge.Permanent(fmt.Errorf("VM %d (%s) on %s belongs to somebody else, and this cluster's lease needs its VMID: give that VM another VMID",
-			l.vmid, cmp.Or(n, "without a name"), l.at()))
+			l.vmid, cmp.Or(n, "without a name"), l.place()))
 	}
 	if config.Lock == "create" { // it is being made, or its creation never finished
 		config.Lock = ""
@@ -156,10 +156,10 @@ func (l *leaseVM) read(ctx context.Context) (converge.LeaseRecord, error) {
 
 // Create makes the VM.
 func (l *leaseVM) Create(ctx context.Context, text string) error {
-	err := l.c.pve.Do(api.Unguarded(ctx), http.MethodPost, api.NodePath(l.at(), "qemu"), api.Params{
+	err := l.c.pve.Do(api.Unguarded(ctx), http.MethodPost, api.NodePath(l.place(), "qemu"), api.Params{
 		"vmid": l.vmid, "name": l.name, "description": leaseNote + "\n\n" + text, "memory": 16, "onboot": 0, "protection": 1,
 	})
-	if api.SaidTaken(err) {
+	if api.IsVMIDTaken(err) {
 		return converge.ErrLeaseExists
 	}
 	return err
@@ -167,13 +167,13 @@ func (l *leaseVM) Create(ctx context.Context, text string) error {
 
 // Replace writes the VM's notes.
 func (l *leaseVM) Replace(ctx context.Context, over converge.LeaseRecord, text string) error {
-	err := l.c.pve.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.at(), l.vmid, "config"),
+	err := l.c.pve.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.place(), l.vmid, "config"),
 		api.Params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
 	switch {
-	case api.SaidLock(err) == "create": // Proxmox checks the digest first, so the lease is the one that was seen
+	case api.LockOf(err) == "create": // Proxmox checks the digest first, so the lease is the one that was seen
 		return converge.Permanent(fmt.Errorf("VM %d on %s, the lease of this cluster, was never completely created: on the host run qm unlock %d && qm destroy %d",
-			l.vmid, l.at(), l.vmid, l.vmid))
-	case api.SaidStale(err), api.SaidLock(err) != "":
+			l.vmid, l.place(), l.vmid, l.vmid))
+	case api.IsStaleConfig(err), api.LockOf(err) != "":
 		return converge.ErrLeaseStale
 	}
 	return err
@@ -185,16 +185,16 @@ func (l *leaseVM) Replace(ctx context.Context, over converge.LeaseRecord, text s
 // protection only over the configuration that was read.
 func (l *leaseVM) Remove(ctx context.Context, over converge.LeaseRecord) error {
 	ctx = api.Unguarded(ctx)
-	err := l.c.pve.Call(ctx, http.MethodPut, api.VMPath(l.at(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
+	err := l.c.pve.Call(ctx, http.MethodPut, api.VMPath(l.place(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
 	if err == nil {
-		err = l.c.pve.Do(ctx, http.MethodDelete, api.VMPath(l.at(), l.vmid), api.Params{"purge": 1})
+		err = l.c.pve.Do(ctx, http.MethodDelete, api.VMPath(l.place(), l.vmid), api.Params{"purge": 1})
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil
-	case api.SaidStale(err), api.SaidProtected(err):
+	case api.IsStaleConfig(err), api.IsProtected(err):
 		return converge.ErrLeaseStale
-	case api.SaidLock(err) != "":
+	case api.LockOf(err) != "":
 		return converge.Transient(err) // until a backup, a migration or another run ends
 	}
 	return err

@@ -335,7 +335,7 @@ func TestWhatIsUnderWayStopsToo(t *testing.T) {
 		require.NoError(t, err)
 		sim.AddVM(pvesim.VM{ID: 200, Node: "pve1", Name: "worker"})
 		desk.off.Store(false)
-		vm, err := lid.VMs.ByID(t.Context(), 200)
+		vm, err := lid.VMs.GetByID(t.Context(), 200)
 		require.NoError(t, err)
 		require.ErrorIs(t, lid.VMs.Remove(t.Context(), vm), converge.ErrLeaseLost)
 		require.ErrorIs(t, lid.VMs.Start(t.Context(), vm), converge.ErrLeaseLost)

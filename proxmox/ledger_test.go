@@ -54,14 +54,14 @@ func TestLedger(t *testing.T) {
 		require.True(t, ok)
 		require.Len(t, first.Claims, 1)
 		assert.Equal(t, "VM 200 (raw)", first.Claims[0].String())
-		assert.Equal(t, "by address as hostpci0, running", first.Claims[0].How())
+		assert.Equal(t, "by address as hostpci0, running", first.Claims[0].Description())
 		assert.Empty(t, first.Mappings)
 
 		second := l.Cards[1]
 		assert.Equal(t, []string{"pool"}, second.Mappings)
 		require.Len(t, second.Claims, 3)
-		assert.Equal(t, "by mapping pool as hostpci0, stopped, starts with the host", second.Claims[1].How())
-		assert.Equal(t, "by mapping pool as hostpci0, a template", second.Claims[2].How())
+		assert.Equal(t, "by mapping pool as hostpci0, stopped, starts with the host", second.Claims[1].Description())
+		assert.Equal(t, "by mapping pool as hostpci0, a template", second.Claims[2].Description())
 		assert.Empty(t, l.Cards[3].Claims)
 		assert.Equal(t, []string{"idle"}, l.Cards[7].Mappings)
 
@@ -69,7 +69,7 @@ func TestLedger(t *testing.T) {
 		conflicts := l.Conflicts()
 		require.Len(t, conflicts, 1)
 		assert.False(t, conflicts[0].Sure)
-		assert.True(t, conflicts[0].Alive())
+		assert.True(t, conflicts[0].Imminent())
 		assert.Equal(t, "0000:25:00, 0000:41:00 on pve1 can only go to the first to start of "+
 			"VM 200 (raw) by address as hostpci1, running; VM 201 (pooled) by mapping pool as hostpci0, stopped, starts with the host", conflicts[0].String())
 

@@ -16,17 +16,17 @@ import (
 )
 
 // Get returns the VM of owner's with that name, or nil if there is none. It does not return another
-// owner's VM of that name, whatever its tags; see [VMClient.Conflict].
+// owner's VM of that name, whatever its tags; see [VMClient.NameConflict].
 func (c *VMClient) Get(ctx context.Context, owner, name string) (*VM, error) {
-	found, _, err := c.named(ctx, owner, name)
+	found, _, err := c.findByName(ctx, owner, name)
 	if err != nil {
 		return nil, err
 	}
-	return only(owner, name, found)
+	return exactlyOne(owner, name, found)
 }
 
-// only returns the one VM of a name, or nil if there is none. Several are an error.
-func only(owner, name string, found []*VM) (*VM, error) {
+// exactlyOne returns the one VM of a name, or nil if there is none. Several are an error.
+func exactlyOne(owner, name string, found []*VM) (*VM, error) {
 	switch len(found) {
 	case 0:
 		return nil, nil
@@ -41,25 +41,25 @@ func only(owner, name string, found []*VM) (*VM, error) {
 	return nil, dup
 }
 
-// Conflict returns a [*ConflictError] if another owner's VM has the name.
-func (c *VMClient) Conflict(ctx context.Context, owner, name string) error {
-	found, foreign, err := c.named(ctx, owner, name)
+// NameConflict returns a [*ConflictError] if another owner's VM has the name.
+func (c *VMClient) NameConflict(ctx context.Context, owner, name string) error {
+	found, foreign, err := c.findByName(ctx, owner, name)
 	if err != nil || len(found) > 0 || len(foreign) == 0 {
 		return err
 	}
 	return conflict(owner, foreign[0])
 }
 
-// Conflicts returns a [*ConflictError] for each of the names that another owner's VM has. If there
+// NameConflicts returns a [*ConflictError] for each of the names that another owner's VM has. If there
 // is no conflict, it costs no more than the list of all VMs.
-func (c *VMClient) Conflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
-	all, err := live.All(ctx, c.pve)
+func (c *VMClient) NameConflicts(ctx context.Context, owner string, names []string) ([]*ConflictError, error) {
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
 	ours, others := map[string]bool{}, map[string]bool{}
 	for _, r := range all {
-		if r.Type == "qemu" && oursIn(r, owner) {
+		if r.Type == "qemu" && markedFor(r, owner) {
 			ours[r.Name] = true
 		} else {
 			others[r.Name] = true
@@ -70,7 +70,7 @@ func (c *VMClient) Conflicts(ctx context.Context, owner string, names []string) 
 		if !others[name] || ours[name] {
 			continue
 		}
-		err := c.Conflict(ctx, owner, name) // a half-made VM of ours has no tag yet
+		err := c.NameConflict(ctx, owner, name) // a half-made VM of ours has no tag yet
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
 			out = append(out, conflict)
@@ -85,39 +85,39 @@ func (c *VMClient) Conflicts(ctx context.Context, owner string, names []string) 
 // that becomes a template later, use [VMClient.Get]. If several hosts have a template of that name,
 // Template returns the one on host, or else the one on the host whose name sorts first.
 func (c *TemplateClient) Get(ctx context.Context, owner, host, name string) (*VM, error) {
-	found, _, err := c.client.VMs.named(ctx, owner, name)
+	found, _, err := c.client.VMs.findByName(ctx, owner, name)
 	if err != nil {
 		return nil, err
 	}
 	found = slices.DeleteFunc(found, func(vm *VM) bool { return !vm.Template })
-	sortBy(found, byPlace)
+	sortBy(found, compareByHost)
 	if len(found) == 0 {
 		return nil, nil
 	}
 	return found[max(0, slices.IndexFunc(found, func(vm *VM) bool { return vm.Host == host }))], nil
 }
 
-// byPlace orders VMs by their hosts and VMIDs.
-func byPlace(a, b *VM) int {
+// compareByHost orders VMs by their hosts and VMIDs.
+func compareByHost(a, b *VM) int {
 	return cmp.Or(strings.Compare(a.Host, b.Host), cmp.Compare(a.VMID, b.VMID))
 }
 
-// named returns all VMs called name, from any owner.
-func (c *VMClient) named(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
-	all, err := live.All(ctx, c.pve)
+// findByName returns all VMs called name, from any owner.
+func (c *VMClient) findByName(ctx context.Context, owner, name string) (ours, foreign []*VM, err error) {
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, nil, err
 	}
-	return c.namedIn(ctx, all, owner, name)
+	return c.filterByName(ctx, all, owner, name)
 }
 
-// namedIn is named for callers that already have the list of all VMs.
-func (c *VMClient) namedIn(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
+// filterByName is named for callers that already have the list of all VMs.
+func (c *VMClient) filterByName(ctx context.Context, all []live.Resource, owner, name string) (ours, foreign []*VM, err error) {
 	for _, r := range all {
-		if r.Type != "qemu" || r.Name != name && !live.Nameless(r) && (r.Unseen == nil || !maybeOursIn(r, owner)) {
+		if r.Type != "qemu" || r.Name != name && !live.IsUnnamed(r) && (r.HostErr == nil || !maybeOursIn(r, owner)) {
 			continue
 		}
-		if err := r.Certain(); err != nil && taggedIn(r, owner) && !maybeOursIn(r, owner) {
+		if err := r.CheckFresh(); err != nil && taggedIn(r, owner) && !maybeOursIn(r, owner) {
 			foreign = append(foreign, &VM{Name: r.Name, VMID: int(r.VMID), Host: r.Node, Tags: splitTags(r.Tags)})
 			continue
 		} else if err != nil && (maybeOursIn(r, owner) || r.Name == name) {
@@ -137,7 +137,7 @@ func (c *VMClient) namedIn(ctx context.Context, all []live.Resource, owner, name
 		vm.Owner = owner
 		vm.Unfinished = vm.halfMade(owner)
 		switch {
-		case vm.Ours(owner):
+		case vm.OwnedBy(owner):
 			ours = append(ours, vm)
 		default:
 			foreign = append(foreign, vm)
@@ -157,15 +157,15 @@ func (c *VMClient) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !out.sameAs(vm) {
-		return nil, otherVM(vm)
+	if !out.mayBe(vm) {
+		return nil, replacedError(vm)
 	}
 	out.Owner = vm.Owner
 	return out, nil
 }
 
-// seen records which client read a VM.
-func (c *core) seen(vm *VM) *VM {
+// record records which client read a VM.
+func (c *core) record(vm *VM) *VM {
 	vm.client = c.client
 	return vm
 }
@@ -176,16 +176,16 @@ func (c *core) read(ctx context.Context, host string, vmid int, running bool) (*
 	if err := c.pve.Get(ctx, api.VMPath(host, vmid, "pending"), nil, &entries); err != nil {
 		return nil, err
 	}
-	return c.seen(readVM(host, vmid, entries, running)), nil
+	return c.record(readVM(host, vmid, entries, running)), nil
 }
 
 // readShared is read with an answer that concurrent callers share.
 func (c *core) readShared(ctx context.Context, host string, vmid int, running bool) (*VM, error) {
-	entries, err := api.Look[[]configEntry](ctx, c.pve, api.VMPath(host, vmid, "pending"), nil)
+	entries, err := api.GetShared[[]configEntry](ctx, c.pve, api.VMPath(host, vmid, "pending"), nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.seen(readVM(host, vmid, entries, running)), nil
+	return c.record(readVM(host, vmid, entries, running)), nil
 }
 
 // status asks the host itself whether a VM runs.
@@ -206,12 +206,12 @@ const vmidTries = 6
 // handed out. It does not reuse VMIDs of VMs that this process destroyed: their cleanup may still
 // hold a lock.
 type vmids struct {
-	asking sync.Mutex // guards first
-	first  int        // nextid's answer; 0 before the first request
+	firstMu sync.Mutex
+	first   int // nextid's answer; 0 before the first request
 
-	mu   sync.Mutex
-	used map[int]bool // handed out or destroyed by this process
-	seen map[int]bool // of VMs that existed at some time
+	mu       sync.Mutex
+	used     map[int]bool // handed out or destroyed by this process
+	existing map[int]bool // of VMs that existed at some time
 }
 
 // next returns a free VMID and reserves it within this process. It asks Proxmox for the first VMID,
@@ -229,7 +229,7 @@ func (c *core) next(ctx context.Context, ask bool) (int, error) {
 		if !ask {
 			return id, nil
 		}
-		if taken, err := c.client.VMs.Taken(ctx, id); err != nil {
+		if taken, err := c.client.VMs.VMIDTaken(ctx, id); err != nil {
 			return 0, err
 		} else if !taken {
 			return id, nil
@@ -240,8 +240,8 @@ func (c *core) next(ctx context.Context, ask bool) (int, error) {
 // firstFree returns where the search for a free VMID starts, and reserves the VMIDs of existing
 // VMs.
 func (c *core) firstFree(ctx context.Context) (int, error) {
-	c.vmids.asking.Lock()
-	defer c.vmids.asking.Unlock()
+	c.vmids.firstMu.Lock()
+	defer c.vmids.firstMu.Unlock()
 	if c.vmids.first > 0 {
 		return c.vmids.first, nil
 	}
@@ -249,13 +249,13 @@ func (c *core) firstFree(ctx context.Context) (int, error) {
 	if err := c.pve.Get(ctx, "/cluster/nextid", nil, &first); err != nil {
 		return 0, err
 	}
-	all, err := live.All(ctx, c.pve)
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return 0, err
 	}
 	for _, r := range all {
 		if r.VMID >= first {
-			c.vmids.see(int(r.VMID))
+			c.vmids.markExisting(int(r.VMID))
 		}
 	}
 	c.vmids.first = int(first)
@@ -269,24 +269,24 @@ func (v *vmids) reserve(id int) bool {
 	if v.used == nil {
 		v.used = map[int]bool{}
 	}
-	if v.used[id] || v.seen[id] {
+	if v.used[id] || v.existing[id] {
 		return false
 	}
 	v.used[id] = true
 	return true
 }
 
-func (v *vmids) see(id int) {
+func (v *vmids) markExisting(id int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.seen == nil {
-		v.seen = map[int]bool{}
+	if v.existing == nil {
+		v.existing = map[int]bool{}
 	}
-	v.seen[id] = true
+	v.existing[id] = true
 }
 
-// taken reports whether this process handed out id.
-func (v *vmids) taken(id int) bool {
+// isReserved reports whether this process handed out id.
+func (v *vmids) isReserved(id int) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.used[id]
@@ -298,10 +298,10 @@ func sortBy[T any](all []T, compare func(a, b T) int) {
 	sort.Slice(all, func(i, j int) bool { return compare(all[i], all[j]) < 0 })
 }
 
-// Namesake returns the one VM with that name that does not belong to owner, or nil if there is
+// GetForeign returns the one VM with that name that does not belong to owner, or nil if there is
 // none. Several are an error, because the name is ambiguous.
-func (c *VMClient) Namesake(ctx context.Context, owner, name string) (*VM, error) {
-	_, foreign, err := c.named(ctx, owner, name)
+func (c *VMClient) GetForeign(ctx context.Context, owner, name string) (*VM, error) {
+	_, foreign, err := c.findByName(ctx, owner, name)
 	if err != nil || len(foreign) == 0 {
 		return nil, err
 	}
@@ -317,18 +317,18 @@ func (c *VMClient) Namesake(ctx context.Context, owner, name string) (*VM, error
 }
 
 // taggedIn reports whether a VM in a list carries the tag owner, or a mark of owner's.
-func taggedIn(r live.Resource, owner string) bool { return Tagged(owner, splitTags(r.Tags)) }
+func taggedIn(r live.Resource, owner string) bool { return HasOwnerTag(owner, splitTags(r.Tags)) }
 
-// oursIn reports whether a VM in a list is marked with its VMID as owner's. Only its configuration
+// markedFor reports whether a VM in a list is marked with its VMID as owner's. Only its configuration
 // shows whether its UUID is the marked one. A half-made VM may be ours without a mark.
-func oursIn(r live.Resource, owner string) bool {
+func markedFor(r live.Resource, owner string) bool {
 	return slices.Contains(marksOf(owner, splitTags(r.Tags)), int(r.VMID))
 }
 
 // maybeOursIn reports whether a VM may be owner's although the list does not prove it: its notes
 // may say so.
 func maybeOursIn(r live.Resource, owner string) bool {
-	return oursIn(r, owner) || taggedIn(r, owner) && len(marksOf(owner, splitTags(r.Tags))) == 0
+	return markedFor(r, owner) || taggedIn(r, owner) && len(marksOf(owner, splitTags(r.Tags))) == 0
 }
 
 // summaryOf returns the VM in a list, without whether it runs.

@@ -62,37 +62,37 @@ func newUUID() string {
 }
 
 // uuid returns the VM's SMBIOS UUID, or "" if it has none or its configuration was not read.
-func (v *VM) uuid() string { return wire.Loose(v.config["smbios1"]).Get("uuid") }
+func (v *VM) uuid() string { return wire.ParseLenient(v.config["smbios1"]).Get("uuid") }
 
-// sameAs reports whether v, as it is now, may be the machine that was seen before.
-func (v *VM) sameAs(seen *VM) bool {
+// mayBe reports whether v, as it is now, may be the machine that was seen before.
+func (v *VM) mayBe(seen *VM) bool {
 	return seen.uuid() == "" || strings.EqualFold(v.uuid(), seen.uuid())
 }
 
-// otherVM returns the error for a VM for which VM.sameAs is false.
-func otherVM(seen *VM) error {
+// replacedError returns the error for a VM for which VM.mayBe is false.
+func replacedError(seen *VM) error {
 	return fmt.Errorf("proxmox: VM %d on %s is no longer the machine %s: it has another UUID and is not changed",
 		seen.VMID, seen.Host, seen.Name)
 }
 
-// Tagged reports whether the VM carries the tag owner, or a mark of owner's. Copies of our VMs do,
+// HasOwnerTag reports whether the VM carries the tag owner, or a mark of owner's. Copies of our VMs do,
 // too.
-func (v *VM) Tagged(owner string) bool { return Tagged(owner, v.Tags) }
+func (v *VM) HasOwnerTag(owner string) bool { return HasOwnerTag(owner, v.Tags) }
 
-// Tagged reports whether owner's tag or a mark of owner's is among tags.
-func Tagged(owner string, tags []string) bool {
+// HasOwnerTag reports whether owner's tag or a mark of owner's is among tags.
+func HasOwnerTag(owner string, tags []string) bool {
 	return slices.Contains(tags, strings.ToLower(owner)) || len(marksOf(owner, tags)) > 0
 }
 
-// Ours reports whether the VM belongs to owner, by its mark or because it is half-made. The mark is
+// OwnedBy reports whether the VM belongs to owner, by its mark or because it is half-made. The mark is
 // a tag, and is repeated in the notes: the VM stays owner's if somebody removes the tags, unless
 // another owner has taken it over since.
-func (v *VM) Ours(owner string) bool {
+func (v *VM) OwnedBy(owner string) bool {
 	if v.halfMade(owner) {
 		return true
 	}
 	mark := markFor(owner, v.VMID, v.uuid())
-	return v.uuid() != "" && (slices.Contains(v.Tags, mark) || v.notedAs(owner, mark))
+	return v.uuid() != "" && (slices.Contains(v.Tags, mark) || v.noteHasMark(owner, mark))
 }
 
 // halfMade reports whether the VM is a clone of ours that is not configured yet. During the
@@ -103,11 +103,11 @@ func (v *VM) halfMade(owner string) bool {
 	return v.Description == text || v.notes == text
 }
 
-// unlike says why a VM is not ours although it resembles one of ours.
-func (v *VM) unlike(owner string) string {
+// foreignReason says why a VM is not ours although it resembles one of ours.
+func (v *VM) foreignReason(owner string) string {
 	named := marksOf(owner, v.Tags)
 	switch {
-	case !v.Tagged(owner):
+	case !v.HasOwnerTag(owner):
 		return "does not carry the tag " + owner
 	case slices.Contains(named, v.VMID):
 		return "is marked as a VM with another UUID"

@@ -50,19 +50,19 @@ func TestTheMarkFitsNoCopy(t *testing.T) {
 		require.Len(t, strays, 3)
 		for i, s := range strays {
 			assert.Equal(t, []any{900 + i, "cp1"}, []any{s.VMID, s.Name})
-			assert.Equal(t, fmt.Sprintf("is marked as VM %d, so it is a copy: a clone, or a backup restored to another VMID", vm.VMID), s.Why)
-			assert.Equal(t, fmt.Sprintf("qm set %d --delete tags", s.VMID), s.Untag(owner))
+			assert.Equal(t, fmt.Sprintf("is marked as VM %d, so it is a copy: a clone, or a backup restored to another VMID", vm.VMID), s.Reason)
+			assert.Equal(t, fmt.Sprintf("qm set %d --delete tags", s.VMID), s.UntagCommand(owner))
 		}
 		same, err := c.VMs.Get(ctx, owner, "cp1")
 		require.NoError(t, err)
 		assert.Equal(t, vm.Identity(), same.Identity())
 		before := len(sim.Requests())
 		for id := 900; id < 903; id++ {
-			other, err := c.VMs.ByID(ctx, id)
+			other, err := c.VMs.GetByID(ctx, id)
 			require.NoError(t, err)
 			other.Owner = owner
 			require.ErrorContains(t, c.VMs.Remove(ctx, other), "not removed")
-			gone, err := c.VMs.Listed(ctx, owner, proxmox.Summary{Name: "cp1", VMID: id})
+			gone, err := c.VMs.GetFromSummary(ctx, owner, proxmox.Summary{Name: "cp1", VMID: id})
 			require.NoError(t, err)
 			assert.Nil(t, gone)
 		}
@@ -73,7 +73,7 @@ func TestTheMarkFitsNoCopy(t *testing.T) {
 		sim.Restore(backup, vm.VMID, true)
 		time.Sleep(time.Minute)
 		var conflict *proxmox.ConflictError
-		require.ErrorAs(t, c.VMs.Conflict(ctx, owner, "cp1"), &conflict)
+		require.ErrorAs(t, c.VMs.NameConflict(ctx, owner, "cp1"), &conflict)
 		assert.True(t, conflict.Tagged)
 		require.ErrorContains(t, c.VMs.Remove(ctx, vm), "not removed")
 		unmade := vm
@@ -125,6 +125,6 @@ func TestUntag(t *testing.T) {
 		"qm set 900 --tags mine":   {owner, "mine"},
 		"qm set 900 --tags 'homelab-a100-2_104_0a0b0c0d;homelab-a100_x_0a0b0c0d'": {owner, "homelab-a100-2_104_0a0b0c0d", "homelab-a100_x_0a0b0c0d"},
 	} {
-		assert.Equal(t, want, proxmox.Stray{Summary: proxmox.Summary{VMID: 900, Tags: tags}}.Untag(owner))
+		assert.Equal(t, want, proxmox.Stray{Summary: proxmox.Summary{VMID: 900, Tags: tags}}.UntagCommand(owner))
 	}
 }

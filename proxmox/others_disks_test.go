@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// byHand does what somebody else does to Proxmox.
-func byHand(t *testing.T, sim *pvesim.Sim, method, path string, form url.Values) {
+// rootCommand does what somebody else does to Proxmox.
+func rootCommand(t *testing.T, sim *pvesim.Sim, method, path string, form url.Values) {
 	t.Helper()
 	id, value := sim.Token()
 	req, err := http.NewRequestWithContext(t.Context(), method, "https://pve1:8006/api2/json"+path, strings.NewReader(form.Encode()))
@@ -42,9 +42,9 @@ func TestDisksThatAreNotOfTheVM(t *testing.T) {
 				require.NoError(t, err)
 				hung, orphan := fmt.Sprintf("vm-%d-disk-7", vm.VMID), fmt.Sprintf("vm-%d-disk-8", vm.VMID)
 				for _, volume := range []string{hung, orphan} {
-					byHand(t, sim, http.MethodPost, "/nodes/pve1/storage/vmdata/content", url.Values{"vmid": {fmt.Sprint(vm.VMID)}, "filename": {volume}, "size": {"1G"}})
+					rootCommand(t, sim, http.MethodPost, "/nodes/pve1/storage/vmdata/content", url.Values{"vmid": {fmt.Sprint(vm.VMID)}, "filename": {volume}, "size": {"1G"}})
 				}
-				byHand(t, sim, http.MethodPut, "/nodes/pve1/qemu/100/config", url.Values{"scsi9": {"vmdata:" + hung}})
+				rootCommand(t, sim, http.MethodPut, "/nodes/pve1/qemu/100/config", url.Values{"scsi9": {"vmdata:" + hung}})
 				if warnings > 0 {
 					sim.Fail(pvesim.Rule{Method: http.MethodDelete, Path: ".*/qemu/.*", TaskWarnings: warnings})
 				}

@@ -39,7 +39,7 @@ func randomACLs(r *rand.Rand, separated bool) pvesim.Model {
 	return m
 }
 
-// What a proxmox.Tree says of any path is what Proxmox says when it is asked for that
+// What a proxmox.PermissionTree says of any path is what Proxmox says when it is asked for that
 // path: always where the path was named before; otherwise unless something removes all
 // of it again (NoAccess, or a separated token and its user that meet nowhere).
 func TestPermissionsAreProxmoxs(t *testing.T) {
@@ -74,7 +74,7 @@ func TestPermissionsAreProxmoxs(t *testing.T) {
 func TestEveryRefusalNamesItsCure(t *testing.T) {
 	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 		all := []string{"VM.Allocate", "VM.Config.CPU", "VM.Config.Disk"}
-		c.Expect(proxmox.Cure("homelab-a100", c.TokenID(), []proxmox.Grant{
+		c.SetGrantCommands(proxmox.MissingGrantCommands("homelab-a100", c.TokenID(), []proxmox.Grant{
 			{Path: "/vms", Privileges: all, Propagate: true}, {Path: "/storage/local", Privileges: []string{"Datastore.AllocateTemplate"}},
 			{Path: "/nodes/pve1", Privileges: []string{"Sys.AccessNetwork"}},
 		}))

@@ -18,10 +18,10 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// Started reports whether Proxmox has started vm at any time since the VM was made, as far as its
+// EverStarted reports whether Proxmox has started vm at any time since the VM was made, as far as its
 // list of tasks goes back. A token sees its own tasks, and with Sys.Audit on /nodes/NAME those of
 // others. A clone counts as made when its source was made.
-func (c *VMClient) Started(ctx context.Context, vm *VM) (bool, error) {
+func (c *VMClient) EverStarted(ctx context.Context, vm *VM) (bool, error) {
 	q := url.Values{"vmid": {strconv.Itoa(vm.VMID)}, "typefilter": {"qmstart"}, "source": {"all"}, "limit": {strconv.Itoa(api.MaxTasks)}}
 	if _, made, found := strings.Cut(vm.Config()["meta"], "ctime="); found { // skip tasks of an earlier VM with the same VMID
 		made, _, _ = strings.Cut(made, ",")
@@ -41,9 +41,9 @@ func (c *VMClient) Started(ctx context.Context, vm *VM) (bool, error) {
 func (c *VMClient) Start(ctx context.Context, vm *VM) error {
 	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	converge.Progressf(ctx, "starting %s, up to %s", vm, limit)
-	if err := c.settle(ctx, vm, "start", func() error {
+	if err := c.retry(ctx, vm, "start", func() error {
 		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
-		if api.SaidOn(err) {
+		if api.IsAlreadyRunning(err) {
 			return nil
 		}
 		return err
@@ -82,9 +82,9 @@ func (c *VMClient) down(ctx context.Context, vm *VM, verb string, p api.Params) 
 		}
 		return !running, err
 	}
-	if err := c.settle(ctx, vm, verb, func() error {
+	if err := c.retry(ctx, vm, verb, func() error {
 		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
-		if api.SaidOff(err) || errors.Is(err, ErrNotFound) {
+		if api.IsNotRunning(err) || errors.Is(err, ErrNotFound) {
 			return nil
 		}
 		return err
@@ -103,7 +103,7 @@ func (c *VMClient) Remove(ctx context.Context, vm *VM) error {
 	if err != nil || now == nil {
 		return err
 	}
-	if err := moreDisks(vm, now); err != nil {
+	if err := newDisksError(vm, now); err != nil {
 		return err
 	}
 	if now.Running {
@@ -113,12 +113,12 @@ func (c *VMClient) Remove(ctx context.Context, vm *VM) error {
 		if now, err = c.current(ctx, vm); err != nil || now == nil { // that took a while
 			return err
 		}
-		if err := moreDisks(vm, now); err != nil {
+		if err := newDisksError(vm, now); err != nil {
 			return err
 		}
 	}
 	err = c.destroy(ctx, now)
-	if api.SaidRuns(err) { // it was started meanwhile
+	if api.IsRunning(err) { // it was started meanwhile
 		if err := c.Stop(ctx, now); err != nil {
 			return err
 		}
@@ -127,8 +127,8 @@ func (c *VMClient) Remove(ctx context.Context, vm *VM) error {
 	return err
 }
 
-// moreDisks is the error of a VM that has disks which it did not have when it was read.
-func moreDisks(was, now *VM) error {
+// newDisksError is the error of a VM that has disks which it did not have when it was read.
+func newDisksError(was, now *VM) error {
 	had := was.Volumes()
 	more := slices.DeleteFunc(now.Volumes(), func(id string) bool { return slices.Contains(had, id) })
 	if was.Config() == nil || len(more) == 0 {
@@ -140,16 +140,17 @@ func moreDisks(was, now *VM) error {
 // current returns vm as it is now, unlocked, or nil if it is gone. It always reads the
 // configuration, because the list of all VMs does not show the UUID.
 func (c *VMClient) current(ctx context.Context, vm *VM) (*VM, error) {
-	waited, err := c.pve.AwaitEarlier(ctx, vm.Host)
+	waited, err := c.pve.WaitForEarlierTasks(ctx, vm.Host)
 	if err != nil {
 		return nil, err
 	}
-	all, err := live.All(ctx, c.pve)
+	all, err := live.List(ctx, c.pve)
 	if err != nil {
 		return nil, err
 	}
 	listed := slices.IndexFunc(all, func(r live.Resource) bool {
-		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.Unseen == nil && r.Name == vm.Name && r.Lock == "" && r.Status != ""
+		return r.Type == "qemu" && int(r.VMID) == vm.VMID && r.Node == vm.Host && r.HostErr == nil && r.Name == vm.Name &&
+			r.Lock == "" && r.Status != ""
 	})
 	var now *VM
 	if listed >= 0 && !waited && vm.Locked == "" {
@@ -157,21 +158,21 @@ func (c *VMClient) current(ctx context.Context, vm *VM) (*VM, error) {
 			return nil, nil
 		}
 	} else {
-		now, err = c.Idle(ctx, vm) // a start may still be running
+		now, err = c.WaitIdle(ctx, vm) // a start may still be running
 	}
 	switch {
 	case err != nil || now == nil:
 		return nil, err
 	case now.Name != vm.Name:
 		return nil, fmt.Errorf("proxmox: VM %d on %s is now called %s, not %s: not removed", vm.VMID, vm.Host, now.Name, vm.Name)
-	case vm.Owner != "" && !now.Ours(vm.Owner):
-		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.unlike(vm.Owner))
-	case !now.sameAs(vm):
-		return nil, fmt.Errorf("not removed: %w", otherVM(vm))
+	case vm.Owner != "" && !now.OwnedBy(vm.Owner):
+		return nil, fmt.Errorf("proxmox: %s %s: not removed", now, now.foreignReason(vm.Owner))
+	case !now.mayBe(vm):
+		return nil, fmt.Errorf("not removed: %w", replacedError(vm))
 	}
 	now.Owner = vm.Owner
 	if now.Locked != "" {
-		return c.unlocked(ctx, now)
+		return c.waitUnlocked(ctx, now)
 	}
 	return now, nil
 }
@@ -180,11 +181,11 @@ func (c *VMClient) current(ctx context.Context, vm *VM) (*VM, error) {
 // that ends removes its lock a moment later.
 const maxUnheld = 2
 
-// unlocked waits until nothing holds vm's lock, and returns the VM as it is then, or nil if it is
+// waitUnlocked waits until nothing holds vm's lock, and returns the VM as it is then, or nil if it is
 // gone.
-func (c *core) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
-	var away api.Unheard
-	defer away.Over()
+func (c *core) waitUnlocked(ctx context.Context, vm *VM) (now *VM, err error) {
+	var away api.OutageTimer
+	defer away.Reset()
 	lock, unheld := vm.Locked, 0
 	var ended error // an error that ends the loop
 	rule := converge.WaitRule{What: "waiting for " + vm.String(), Poll: c.pve.Poll(), Strict: true}
@@ -193,13 +194,13 @@ func (c *core) unlocked(ctx context.Context, vm *VM) (now *VM, err error) {
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return "", nil
-		case converge.IsTransient(err) && away.Lasts(ctx):
+		case converge.IsTransient(err) && away.Expired(ctx):
 			ended = fmt.Errorf("%s is locked (%s), and its current state is unknown: %w", vm, lock, err)
 			return "", nil
 		case err != nil:
 			return "", err
 		}
-		away.Over()
+		away.Reset()
 		if lock = seen.Locked; lock == "" {
 			now, seen.Owner = seen, vm.Owner
 			return "", nil
@@ -229,18 +230,18 @@ func (c *core) lockHolders(ctx context.Context, vm *VM) (*VM, []api.Task, error)
 		return nil, nil, err
 	}
 	now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
-	return now, slices.DeleteFunc(tasks, func(l api.Task) bool { return !holds(l, vm) }), err
+	return now, slices.DeleteFunc(tasks, func(l api.Task) bool { return !mayHoldLock(l, vm) }), err
 }
 
-// holds reports whether a running task may hold vm's lock. A clone's task is named after the VM
+// mayHoldLock reports whether a running task may hold vm's lock. A clone's task is named after the VM
 // that it copies.
-func holds(l api.Task, vm *VM) bool {
+func mayHoldLock(l api.Task, vm *VM) bool {
 	return l.ID == strconv.Itoa(vm.VMID) || vm.Locked == "clone" && l.Type == "qmclone"
 }
 
-// settle does work on a VM until it succeeds, see [api.Client.Settle]; an error says what failed.
-func (c *core) settle(ctx context.Context, vm *VM, verb string, work func() error, done func() (bool, error)) error {
-	if err := c.pve.Settle(ctx, vm.Host, strconv.Itoa(vm.VMID), work, done); err != nil {
+// retry does work on a VM until it succeeds, see [api.Client.Retry]; an error says what failed.
+func (c *core) retry(ctx context.Context, vm *VM, verb string, work func() error, done func() (bool, error)) error {
+	if err := c.pve.Retry(ctx, vm.Host, strconv.Itoa(vm.VMID), work, done); err != nil {
 		return c.explain(ctx, vm, verb, err)
 	}
 	return nil
@@ -248,9 +249,9 @@ func (c *core) settle(ctx context.Context, vm *VM, verb string, work func() erro
 
 // explain adds to an error which VM failed, and turns the error of a stale lock into a clear one.
 func (c *core) explain(ctx context.Context, vm *VM, verb string, err error) error {
-	if ctx.Err() == nil && api.SaidLock(err) != "" {
+	if ctx.Err() == nil && api.LockOf(err) != "" {
 		var dead *LockedError
-		if _, locked := c.unlocked(ctx, vm); errors.As(locked, &dead) {
+		if _, locked := c.waitUnlocked(ctx, vm); errors.As(locked, &dead) {
 			err = locked
 		} else if locked != nil {
 			err = fmt.Errorf("%w; %w", err, locked)
@@ -273,7 +274,7 @@ func (c *core) isRunning(ctx context.Context, r live.Resource) bool {
 // device, because all memory is pinned first; at least 150 s with huge pages; and 5 s per
 // interface.
 func StartTimeout(memory Size, devices, nics int, hugepages bool) time.Duration {
-	seconds := max(30, wire.InMiB(memory)/1024)
+	seconds := max(30, wire.RoundMiB(memory)/1024)
 	if devices > 0 {
 		seconds *= 4
 	}

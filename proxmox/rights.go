@@ -13,24 +13,24 @@ import (
 
 // Grant is privileges on a path of Proxmox's tree of access control: all of them.
 type Grant struct {
-	Path       string   // /vms, /storage/local, /mapping/pci, …
-	Privileges []string // VM.Allocate, Datastore.Audit, …
-	Propagate  bool     // wanted on what lies below the path as well: a VM has no path of its own before it is made
-	Why        string   // what needs it, for a person to judge
-	Or         []Grant  // any of which Proxmox takes instead; they are not asked for, but a token that has one does well
+	Path         string   // /vms, /storage/local, /mapping/pci, …
+	Privileges   []string // VM.Allocate, Datastore.Audit, …
+	Propagate    bool     // wanted on what lies below the path as well: a VM has no path of its own before it is made
+	Reason       string   // what needs it, for a person to judge
+	Alternatives []Grant  // any of which Proxmox takes instead; they are not asked for, but a token that has one does well
 }
 
-// Tree is what a token may do, as Proxmox says: path → privilege → whether
+// PermissionTree is what a token may do, as Proxmox says: path → privilege → whether
 // the privilege reaches what lies below. One that does not is granted nevertheless.
-type Tree map[string]map[string]bool
+type PermissionTree map[string]map[string]bool
 
 // rootPaths are those that Proxmox always answers for. Of others it names only
 // those that something is granted on (PVE/RPCEnvironment.pm, get_effective_permissions).
 var rootPaths = []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
 
-// knows reports whether what is granted on a path can be read off p exactly: Proxmox has
+// isExact reports whether what is granted on a path can be read off p exactly: Proxmox has
 // answered for it.
-func (p Tree) knows(where string) bool {
+func (p PermissionTree) isExact(where string) bool {
 	_, named := p[where]
 	return named || slices.Contains(rootPaths, where)
 }
@@ -38,7 +38,7 @@ func (p Tree) knows(where string) bool {
 // Has reports whether a privilege is granted on a path; below asks for what lies
 // below it too. A path that Proxmox does not mention inherits what propagates from
 // the nearest one above; entries that do not propagate replace nothing below them.
-func (p Tree) Has(where, privilege string, below bool) bool {
+func (p PermissionTree) Has(where, privilege string, below bool) bool {
 	for at := where; ; at = path.Dir(at) {
 		privileges, known := p[at]
 		propagates, granted := privileges[privilege]
@@ -55,13 +55,13 @@ func (p Tree) Has(where, privilege string, below bool) bool {
 
 // Missing returns what of need is not granted, nor anything that does instead, each
 // with the privileges that lack.
-func (p Tree) Missing(need []Grant) []Grant {
+func (p PermissionTree) Missing(need []Grant) []Grant {
 	var out []Grant
 	for _, g := range need {
 		lacks := slices.DeleteFunc(slices.Clone(g.Privileges), func(privilege string) bool {
 			return p.Has(g.Path, privilege, g.Propagate)
 		})
-		instead := slices.ContainsFunc(g.Or, func(other Grant) bool { return len(p.Missing([]Grant{other})) == 0 })
+		instead := slices.ContainsFunc(g.Alternatives, func(other Grant) bool { return len(p.Missing([]Grant{other})) == 0 })
 		if len(lacks) > 0 && !instead {
 			g.Privileges = lacks
 			out = append(out, g)
@@ -82,12 +82,12 @@ func GrantPaths(need []Grant) []string {
 }
 
 // UnmarshalJSON reads flags as Proxmox writes them, 0 and 1.
-func (p *Tree) UnmarshalJSON(b []byte) error {
+func (p *PermissionTree) UnmarshalJSON(b []byte) error {
 	var flags map[string]map[string]wire.Bool
 	if err := json.Unmarshal(b, &flags); err != nil {
 		return err
 	}
-	*p = Tree{}
+	*p = PermissionTree{}
 	for where, privileges := range flags {
 		(*p)[where] = map[string]bool{}
 		for name, propagates := range privileges {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPermissionsThatReachBelow(t *testing.T) {
-	p := proxmox.Tree{
+	p := proxmox.PermissionTree{
 		"/":            {"Sys.Audit": false, "VM.Audit": true},
 		"/vms":         {"VM.Audit": true, "VM.Clone": false},
 		"/storage":     {"Datastore.Audit": false},
@@ -36,14 +36,14 @@ func TestPermissionsThatReachBelow(t *testing.T) {
 		assert.Equal(t, x.below, p.Has(x.where, x.privilege, true), "%+v", x)
 	}
 	missing := p.Missing([]proxmox.Grant{
-		{Path: "/vms", Privileges: []string{"VM.Audit", "VM.Clone"}, Propagate: true, Why: "see"},
+		{Path: "/vms", Privileges: []string{"VM.Audit", "VM.Clone"}, Propagate: true, Reason: "see"},
 		{Path: "/", Privileges: []string{"Sys.Audit"}},
 	})
-	assert.Equal(t, []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone"}, Propagate: true, Why: "see"}}, missing)
+	assert.Equal(t, []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone"}, Propagate: true, Reason: "see"}}, missing)
 	assert.Equal(t, "VM.Clone on /vms and what lies below", missing[0].String())
 
 	modify := []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}
-	need := []proxmox.Grant{{Path: "/nodes/pve1", Privileges: []string{"Sys.AccessNetwork"}, Or: modify}}
+	need := []proxmox.Grant{{Path: "/nodes/pve1", Privileges: []string{"Sys.AccessNetwork"}, Alternatives: modify}}
 	assert.Len(t, p.Missing(need), 1, "half of what does instead is not enough")
 	p["/"]["Sys.Modify"] = false
 	assert.Empty(t, p.Missing(need))
@@ -54,7 +54,7 @@ func FuzzTree(f *testing.F) {
 	f.Add(`{"/":{"a":"1","b":true,"c":null}}`)
 	f.Add(`[]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		var p proxmox.Tree
+		var p proxmox.PermissionTree
 		if json.Unmarshal([]byte(text), &p) != nil {
 			return
 		}
@@ -83,15 +83,15 @@ func TestCommandsOfRoot(t *testing.T) {
 	}, commands)
 }
 
-func ExampleTree_Missing() {
-	have := proxmox.Tree{"/": {"VM.Audit": true}, "/storage/local": {"Datastore.Audit": false}}
+func ExamplePermissionTree_Missing() {
+	have := proxmox.PermissionTree{"/": {"VM.Audit": true}, "/storage/local": {"Datastore.Audit": false}}
 	need := []proxmox.Grant{
-		{Path: "/vms", Privileges: []string{"VM.Audit", "VM.Clone"}, Propagate: true, Why: "clone machines"},
-		{Path: "/storage/local", Privileges: []string{"Datastore.Audit"}, Why: "see what is there"},
+		{Path: "/vms", Privileges: []string{"VM.Audit", "VM.Clone"}, Propagate: true, Reason: "clone machines"},
+		{Path: "/storage/local", Privileges: []string{"Datastore.Audit"}, Reason: "see what is there"},
 	}
 	have["/vms"] = map[string]bool{"VM.Audit": true}
 	for _, g := range have.Missing(need) {
-		fmt.Printf("%s: %s\n", g, g.Why)
+		fmt.Printf("%s: %s\n", g, g.Reason)
 	}
 	// Output: VM.Clone on /vms and what lies below: clone machines
 }

@@ -15,7 +15,7 @@ type Role struct {
 	Path       string
 	Propagate  bool
 	Privileges []string // sorted
-	Why        []string // what needs it, one reason a grant
+	Reasons    []string // what needs it, one reason a grant
 }
 
 // Roles turns grants into one role for each path: an entry of Proxmox's tree of
@@ -35,8 +35,8 @@ func Roles(prefix string, need []Grant) []Role {
 		r.Privileges = append(r.Privileges, g.Privileges...)
 		slices.Sort(r.Privileges)
 		r.Privileges = slices.Compact(r.Privileges)
-		if g.Why != "" {
-			r.Why = append(r.Why, g.Why)
+		if g.Reason != "" {
+			r.Reasons = append(r.Reasons, g.Reason)
 		}
 	}
 	return out
@@ -110,9 +110,9 @@ func GrantCommands(prefix, tokenID string, need []Grant, path string) []string {
 	return out
 }
 
-// Cure returns, for [Client.Expect], the commands that grant what a token lacks of need, by
+// MissingGrantCommands returns, for [Client.SetGrantCommands], the commands that grant what a token lacks of need, by
 // roles that are named as in [Roles] with prefix.
-func Cure(prefix, tokenID string, need []Grant) func(path string, privileges []string) []string {
+func MissingGrantCommands(prefix, tokenID string, need []Grant) func(path string, privileges []string) []string {
 	return func(path string, privileges []string) []string {
 		i := slices.IndexFunc(need, func(g Grant) bool {
 			reaches := g.Path == path || g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")

@@ -27,7 +27,7 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	}
 	diff := spec.Diff(vm)
 	restart, off := vm.Running && diff.Effect() == converge.Restart, false
-	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return ch.whileOff() }) {
+	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return ch.needsStop() }) {
 		off = true
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 		return err
 	}
 	vm = shaped
-	if vm.Running && (restart || len(spec.waiting(vm)) > 0) {
+	if vm.Running && (restart || len(spec.pendingChanges(vm)) > 0) {
 		if err := c.Shutdown(ctx, vm); err != nil {
 			return err
 		}
@@ -98,27 +98,27 @@ func (c *VMClient) ensureCloned(ctx context.Context, spec VMSpec, vm *VM) (*VM, 
 // find returns the VM of that name, unlocked, even if an earlier run left it half-made. It returns
 // nil if there is none, and a [*ConflictError] if it belongs to another owner.
 func (c *VMClient) find(ctx context.Context, host, owner, name string) (*VM, error) {
-	if _, err := c.pve.AwaitEarlier(ctx, host); err != nil {
+	if _, err := c.pve.WaitForEarlierTasks(ctx, host); err != nil {
 		return nil, err
 	}
 	for {
-		all, err := live.All(ctx, c.pve)
+		all, err := live.List(ctx, c.pve)
 		if err != nil {
 			return nil, err
 		}
-		found, foreign, err := c.namedIn(ctx, all, owner, name)
+		found, foreign, err := c.filterByName(ctx, all, owner, name)
 		if err != nil {
 			return nil, err
 		}
-		vm, err := only(owner, name, found)
+		vm, err := exactlyOne(owner, name, found)
 		switch {
 		case err != nil:
 			return nil, err
 		case vm != nil && vm.Locked != "":
-			if vm, err = c.unlocked(ctx, vm); err != nil || vm != nil {
+			if vm, err = c.waitUnlocked(ctx, vm); err != nil || vm != nil {
 				return vm, err
 			}
-			c.pve.Forget("/qemu") // it is gone, or a complete clone that has moved to its own host
+			c.pve.Invalidate("/qemu") // it is gone, or a complete clone that has moved to its own host
 			continue
 		case vm != nil:
 			return vm, nil
@@ -128,7 +128,7 @@ func (c *VMClient) find(ctx context.Context, host, owner, name string) (*VM, err
 		case err != nil:
 			return nil, err
 		case waited:
-			c.pve.Forget("/qemu")
+			c.pve.Invalidate("/qemu")
 		case len(foreign) > 0:
 			return nil, conflict(owner, foreign[0])
 		default:
@@ -141,7 +141,7 @@ func (c *VMClient) find(ctx context.Context, host, owner, name string) (*VM, err
 // process can be working on: a change carries the digest of the configuration that was read, and
 // Proxmox refuses it if the configuration is another by now.
 func (c *VMClient) refreshIdle(ctx context.Context, vm *VM) (*VM, error) {
-	waited, err := c.pve.AwaitEarlier(ctx, vm.Host)
+	waited, err := c.pve.WaitForEarlierTasks(ctx, vm.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -149,17 +149,17 @@ func (c *VMClient) refreshIdle(ctx context.Context, vm *VM) (*VM, error) {
 		return vm, nil
 	}
 	if vm.Locked != "" {
-		if vm, err = c.unlocked(ctx, vm); err != nil || vm == nil {
+		if vm, err = c.waitUnlocked(ctx, vm); err != nil || vm == nil {
 			return nil, err
 		}
 	}
-	return c.Idle(ctx, vm)
+	return c.WaitIdle(ctx, vm)
 }
 
-// Idle waits until no task works on a VM and returns the VM as it is then, or nil if it is gone. A
+// WaitIdle waits until no task works on a VM and returns the VM as it is then, or nil if it is gone. A
 // task continues even if the process that started it was killed.
-func (c *VMClient) Idle(ctx context.Context, vm *VM) (*VM, error) {
-	if err := c.pve.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
+func (c *VMClient) WaitIdle(ctx context.Context, vm *VM) (*VM, error) {
+	if err := c.pve.WaitIdle(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 		return nil, err
 	}
 	now, err := c.Refresh(ctx, vm)
@@ -173,13 +173,13 @@ func (c *VMClient) Idle(ctx context.Context, vm *VM) (*VM, error) {
 // make and that have no name yet. It reports whether there were any.
 func (c *VMClient) waitForCreates(ctx context.Context, all []live.Resource) (waited bool, err error) {
 	for _, r := range all {
-		if r.Type != "qemu" || !live.Nameless(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.taken(int(r.VMID)) {
+		if r.Type != "qemu" || !live.IsUnnamed(r) || r.Lock != "clone" && r.Lock != "create" || c.vmids.isReserved(int(r.VMID)) {
 			continue
 		}
 		waited = true
 		vm := &VM{Name: "a VM without a name yet", Host: r.Node, VMID: int(r.VMID), Locked: r.Lock}
 		var dead *LockedError
-		if _, err := c.unlocked(ctx, vm); err != nil && !errors.As(err, &dead) {
+		if _, err := c.waitUnlocked(ctx, vm); err != nil && !errors.As(err, &dead) {
 			return waited, err
 		} else if err != nil {
 			c.vmids.reserve(vm.VMID) // it will never be finished

@@ -33,15 +33,15 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 			return nil, c.explain(ctx, vm, "configure", failure)
 		}
 		if failure != nil {
-			converge.Progressf(ctx, "%s: %s; checking, then retrying", vm, api.Brief(failure))
+			converge.Progressf(ctx, "%s: %s; checking, then retrying", vm, api.ShortMessage(failure))
 			if pause.Pause(ctx) != nil {
 				return nil, ctx.Err()
 			}
-			if err := c.pve.Quiet(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
+			if err := c.pve.WaitIdle(ctx, vm.Host, strconv.Itoa(vm.VMID)); err != nil {
 				return nil, err
 			}
 		} else if !vm.Running && vm.Digest == "" {
-			return vm.with(all), nil // a new clone: nobody else has changed it
+			return vm.withChanges(all), nil // a new clone: nobody else has changed it
 		}
 		now, err := c.read(ctx, vm.Host, vm.VMID, vm.Running)
 		if err != nil {
@@ -181,7 +181,7 @@ func (c *VMClient) setAsRoot(ctx context.Context, vm *VM, p api.Params) error {
 	}
 	err := c.pve.PutAsRoot(ctx, api.VMPath(vm.Host, vm.VMID, "config"), form)
 	if errors.Is(err, api.ErrSecondFactor) {
-		_, command := byHand(vm, p)
+		_, command := rootCommand(vm, p)
 		return fmt.Errorf("%w\n  run on %s: %s; or leave the option out", err, vm.Host, command)
 	}
 	return err
@@ -189,14 +189,14 @@ func (c *VMClient) setAsRoot(ctx context.Context, vm *VM, p api.Params) error {
 
 // rootError says what a token cannot do, and gives two ways to do it.
 func rootError(vm *VM, p api.Params) error {
-	keys, command := byHand(vm, p)
+	keys, command := rootCommand(vm, p)
 	return fmt.Errorf("proxmox: %s of %s: only root@pam itself may set this, not a token\n"+
 		"  write user: root@pam below proxmox: in the file, with password: or without it to be asked; or run on %s: %s",
 		strings.Join(keys, " and "), vm, vm.Host, command)
 }
 
-// byHand returns the keys to set, and the command that root types to set them on a VM.
-func byHand(vm *VM, p api.Params) (keys []string, command string) {
+// rootCommand returns the keys to set, and the command that root types to set them on a VM.
+func rootCommand(vm *VM, p api.Params) (keys []string, command string) {
 	var options []string
 	for k, v := range p {
 		switch {

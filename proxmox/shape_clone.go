@@ -23,9 +23,9 @@ func (c *TemplateClient) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 	if err := spec.refuseSource(source); err != nil {
 		return nil, err
 	}
-	from := SourceOf(source, nil)
+	from := NewCloneSource(source, nil)
 	storage := cmp.Or(spec.Storage, from.boot().Storage())
-	if from.To(spec.Host, nil, storage).Way == WholeClone {
+	if from.CloneTo(spec.Host, nil, storage).Mode == FullClone {
 		spec.Full = true
 	}
 	spec.Storage = storage
@@ -51,7 +51,7 @@ func (c *TemplateClient) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		switch {
 		case err == nil:
 			return vm, nil
-		case !api.SaidTaken(err) || spec.VMID != 0:
+		case !api.IsVMIDTaken(err) || spec.VMID != 0:
 			return nil, fmt.Errorf("clone %s from %s: %w", spec.Name, source, err)
 		}
 		converge.Progressf(ctx, "VMID %d was taken by somebody else in the meantime", vmid)
@@ -64,11 +64,11 @@ func (c *TemplateClient) findSource(ctx context.Context, spec VMSpec) (*VM, erro
 	if spec.TemplateID == 0 {
 		vm, err := c.Get(ctx, spec.Owner, spec.Host, spec.Template)
 		if err == nil && vm == nil {
-			err = c.noTemplate(ctx, spec)
+			err = c.missingTemplateError(ctx, spec)
 		}
 		return vm, err
 	}
-	vm, err := c.client.VMs.ByID(ctx, spec.TemplateID)
+	vm, err := c.client.VMs.GetByID(ctx, spec.TemplateID)
 	if err != nil {
 		return nil, err
 	}
@@ -86,17 +86,17 @@ func (c *TemplateClient) source(ctx context.Context, spec VMSpec) (*VM, error) {
 	c.sources.Lock()
 	defer c.sources.Unlock()
 	id := fmt.Sprint(spec.Owner, "/", spec.Host, "/", spec.Template, spec.TemplateID)
-	if known := c.known[id]; known.vm != nil && time.Since(known.at) < sourceAge {
+	if known := c.recorded[id]; known.vm != nil && time.Since(known.at) < sourceAge {
 		return known.vm, nil
 	}
 	vm, err := c.findSource(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	if c.known == nil {
-		c.known = map[string]template{}
+	if c.recorded == nil {
+		c.recorded = map[string]template{}
 	}
-	c.known[id] = template{vm, time.Now()}
+	c.recorded[id] = template{vm, time.Now()}
 	return vm, nil
 }
 
@@ -106,9 +106,9 @@ type template struct {
 	at time.Time
 }
 
-// noTemplate returns the error for a missing template, and says what has its name instead.
-func (c *TemplateClient) noTemplate(ctx context.Context, spec VMSpec) error {
-	found, foreign, err := c.client.VMs.named(ctx, spec.Owner, spec.Template)
+// missingTemplateError returns the error for a missing template, and says what has its name instead.
+func (c *TemplateClient) missingTemplateError(ctx context.Context, spec VMSpec) error {
+	found, foreign, err := c.client.VMs.findByName(ctx, spec.Owner, spec.Template)
 	if err != nil {
 		return err
 	}
@@ -116,10 +116,10 @@ func (c *TemplateClient) noTemplate(ctx context.Context, spec VMSpec) error {
 		return fmt.Errorf("proxmox: %s is not a template: VMs are cloned from templates only, because a clone of a running VM can have inconsistent disks", found[0])
 	}
 	if len(foreign) > 0 {
-		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].unlike(spec.Owner))
+		return fmt.Errorf("proxmox: %s is not a template of %s: it %s", foreign[0], spec.Owner, foreign[0].foreignReason(spec.Owner))
 	}
 	err = fmt.Errorf("proxmox: no template of %s is called %s: %w", spec.Owner, spec.Template, ErrNotFound)
-	if all, lookErr := live.All(ctx, c.pve); lookErr == nil && len(all) == 0 {
+	if all, lookErr := live.List(ctx, c.pve); lookErr == nil && len(all) == 0 {
 		err = fmt.Errorf("%w; the token sees no VMs: it may lack VM.Audit on /vms", err)
 	}
 	return err
@@ -141,14 +141,14 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 		converge.Progressf(ctx, "cloning %s from %s as VM %d", spec.Name, source.Name, vmid)
 	}
 	var found *VM
-	err := c.pve.Settle(ctx, source.Host, strconv.Itoa(vmid), func() error {
+	err := c.pve.Retry(ctx, source.Host, strconv.Itoa(vmid), func() error {
 		return c.pve.Do(ctx, http.MethodPost, api.VMPath(source.Host, source.VMID, "clone"), p)
 	}, func() (bool, error) {
 		var err error
 		found, err = c.halfMade(ctx, spec, source.Host, vmid)
 		return found != nil, err
 	})
-	if err != nil && api.SaidTaken(err) {
+	if err != nil && api.IsVMIDTaken(err) {
 		// An earlier request of ours may have succeeded after all.
 		if found, lookErr := c.halfMade(ctx, spec, source.Host, vmid); lookErr == nil && found != nil {
 			return found, nil
@@ -160,7 +160,7 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 	if found != nil {
 		return found, nil
 	}
-	if vm := spec.cloneOf(source, vmid); !needsReading(spec.changes(vm)) {
+	if vm := spec.cloneOf(source, vmid); !needsRead(spec.changes(vm)) {
 		return vm, nil
 	}
 	return c.read(ctx, spec.Host, vmid, false)
@@ -188,7 +188,7 @@ func (c *TemplateClient) complete(ctx context.Context, host string, vmid int, wa
 	case err != nil:
 		return nil, err
 	case vm.Locked != "" && (vm.Name == "" || wanted(vm)):
-		if vm, err = c.unlocked(ctx, vm); err != nil {
+		if vm, err = c.waitUnlocked(ctx, vm); err != nil {
 			return nil, err
 		}
 	}

@@ -229,12 +229,12 @@ func TestAttachGPU(t *testing.T) {
 		assert.Equal(t, vm.VMID, claimed.Claims[0].VMID)
 		var used *proxmox.MappingInUseError
 		require.ErrorAs(t, c.PCI.EnsureMapping(ctx, pci.MapGPUs("gpu0", "", "pve1", gpus[6:]...)), &used, "cp1 would get another card")
-		assert.Equal(t, vm.VMID, used.By.VMID)
+		assert.Equal(t, vm.VMID, used.User.VMID)
 		assert.Empty(t, mutations(sim, before))
 		require.NoError(t, c.PCI.RewriteMapping(ctx, pci.MapGPUs("gpu0", "", "pve1", gpus[6:]...)))
 		require.NoError(t, proxmox.AttachGPU(ctx, second, device), "now there is one for each")
 
-		win, err := c.VMs.ByID(ctx, 100)
+		win, err := c.VMs.GetByID(ctx, 100)
 		require.NoError(t, err)
 		require.ErrorContains(t, proxmox.AttachGPU(ctx, win, device), "PCIe wants q35")
 		require.EqualError(t, proxmox.AttachGPU(ctx, &proxmox.VM{Host: "pve1", VMID: 100, Name: "nas"}, device),

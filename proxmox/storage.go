@@ -50,7 +50,7 @@ func (c *StorageClient) Volumes(ctx context.Context, host, storage, content stri
 		VMID    wire.Text `json:"vmid"`
 		Parent  string    `json:"parent"`
 	}
-	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "storage", storage, "content"), query)
+	all, err := api.GetShared[[]entry](ctx, c.pve, api.NodePath(host, "storage", storage, "content"), query)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,8 @@ func (c *TemplateClient) LinkedClones(ctx context.Context, template *Summary) ([
 		if !slices.ContainsFunc(all, func(v Volume) bool { return v.VMID == template.VMID }) {
 			// The template's own disks exist, so a token that cannot see them cannot see its
 			// clones' either.
-			return nil, c.pve.Unseen("/storage/"+storage, "Datastore.Audit", fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
+			return nil, c.pve.IncompleteListError("/storage/"+storage, "Datastore.Audit",
+				fmt.Sprintf("%s shows no disk of %s on %s", template.Host, vm, storage))
 		}
 		for _, v := range all {
 			// On file storages the volume's id shows the link, by its path; other storages report
@@ -121,7 +122,7 @@ func (c *StorageClient) List(ctx context.Context, host string) ([]Storage, error
 		Total   wire.Int  `json:"total"`
 		Avail   wire.Int  `json:"avail"`
 	}
-	all, err := api.Look[[]entry](ctx, c.pve, api.NodePath(host, "storage"), nil)
+	all, err := api.GetShared[[]entry](ctx, c.pve, api.NodePath(host, "storage"), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (c *StorageClient) Delete(ctx context.Context, host, id string) error {
 	if err != nil {
 		return err
 	}
-	defer c.pve.Forget(path)
+	defer c.pve.Invalidate(path)
 	return c.pve.Wait(ctx, upid)
 }
 
@@ -189,14 +190,14 @@ func (c *StorageClient) Upload(ctx context.Context, host, storage, fileName stri
 	converge.Progressf(ctx, "uploading %s to %s on %s", fileName, storage, host)
 	path := api.NodePath(host, "storage", storage, "upload")
 	// An upload overwrites the file, so a retry is safe.
-	err := c.pve.Settle(ctx, host, "", func() error {
+	err := c.pve.Retry(ctx, host, "", func() error {
 		upid, err := c.pve.SendFile(ctx, path, fileName, data)
 		if err != nil {
 			return err
 		}
 		return c.pve.Wait(ctx, upid)
 	}, func() (bool, error) { return false, nil })
-	c.pve.Forget(path)
+	c.pve.Invalidate(path)
 	if err != nil {
 		return "", c.explainStorage(ctx, host, storage, "iso", fmt.Errorf("upload %s: %w", fileName, err))
 	}

@@ -18,10 +18,10 @@ type TagAccess struct {
 	Allowed    []string // what the token may set that is on List, or on a VM that it sees
 }
 
-// Mark reports whether the machines of owner's can be marked: each needs a tag of its own,
+// CanMark reports whether the machines of owner's can be marked: each needs a tag of its own,
 // which no list can have. sure is false where that is guessed from tags, those of the VMs
 // that the token sees.
-func (a TagAccess) Mark(owner string, tags []string) (can, sure bool) {
+func (a TagAccess) CanMark(owner string, tags []string) (can, sure bool) {
 	owner = strings.ToLower(owner)
 	may := func(tag string) bool { return slices.Contains(a.Allowed, tag) }
 	switch {
@@ -35,13 +35,13 @@ func (a TagAccess) Mark(owner string, tags []string) (can, sure bool) {
 	return len(tags) == 0 || slices.ContainsFunc(tags, may), false
 }
 
-// Free returns the command that lets every token set the tags of its machines. It sets the
-// whole option again; see [TagAccess.Lost].
-func (a TagAccess) Free() string { return api.FreeTags(a.List) }
+// AllowCommand returns the command that lets every token set the tags of its machines. It sets the
+// whole option again; see [TagAccess.AllowCommandLoses].
+func (a TagAccess) AllowCommand() string { return api.FreeTags(a.List) }
 
-// Lost says what the command of Free would lose that the token may not see, "" where it
+// AllowCommandLoses says what the command of Free would lose that the token may not see, "" where it
 // sees it.
-func (a TagAccess) Lost() string {
+func (a TagAccess) AllowCommandLoses() string {
 	if a.Allow != "" {
 		return ""
 	}

@@ -24,7 +24,7 @@ func TestWhoMayMark(t *testing.T) {
 		{"others' are allowed", proxmox.TagAccess{Allowed: []string{"b"}}, []string{"a", "b"}, true, false},
 		{"others' are not", proxmox.TagAccess{Allowed: []string{"c"}}, []string{"a", "b"}, false, false},
 	} {
-		can, sure := tt.access.Mark("Homelab-X", tt.tags)
+		can, sure := tt.access.CanMark("Homelab-X", tt.tags)
 		assert.Equal(t, []bool{tt.can, tt.sure}, []bool{can, sure}, tt.name)
 	}
 }

@@ -12,16 +12,16 @@ import (
 // Permissions returns what the client's own token may do. It makes one request, and one more
 // for each of paths that is missing from Proxmox's answer: that list leaves out a deeper entry
 // that removes everything (NoAccess).
-func (c *Client) Permissions(ctx context.Context, paths ...string) (Tree, error) {
-	all := Tree{}
+func (c *Client) Permissions(ctx context.Context, paths ...string) (PermissionTree, error) {
+	all := PermissionTree{}
 	if err := c.Get(ctx, "/access/permissions", nil, &all); err != nil {
 		return nil, err
 	}
 	for _, p := range paths {
-		if all.knows(p) {
+		if all.isExact(p) {
 			continue
 		}
-		one := Tree{}
+		one := PermissionTree{}
 		if err := c.Get(ctx, "/access/permissions", url.Values{"path": {p}}, &one); err != nil {
 			return nil, err
 		}

@@ -124,8 +124,8 @@ func (v *VM) read() {
 	v.Locked = c["lock"]
 	v.Tags = splitTags(c["tags"])
 	v.Cores = wire.Number(c["cores"], 1) * wire.Number(c["sockets"], 1)
-	v.Memory = Size(wire.Number(wire.Loose(c["memory"]).First("current", ""), 512)) * MiB
-	v.CPUType = wire.Loose(c["cpu"]).First("cputype", "")
+	v.Memory = Size(wire.Number(wire.ParseLenient(c["memory"]).GetFirst("current", ""), 512)) * MiB
+	v.CPUType = wire.ParseLenient(c["cpu"]).GetFirst("cputype", "")
 	v.NUMA = c["numa"] == "1"
 	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
 	v.CPUUnits = wire.Number(c["cpuunits"], 100)
@@ -135,33 +135,33 @@ func (v *VM) read() {
 			if v.NUMANodes == nil {
 				v.NUMANodes = map[string]NUMANode{}
 			}
-			v.NUMANodes[k] = seenNUMANode(wire.Loose(line))
+			v.NUMANodes[k] = parseNUMANode(wire.ParseLenient(line))
 		}
 	}
 	v.OnBoot = c["onboot"] == "1"
 	v.Startup = c["startup"]
 	v.Description = strings.TrimSpace(c["description"])
-	v.Machine = wire.Loose(c["machine"]).First("type", "")
+	v.Machine = wire.ParseLenient(c["machine"]).GetFirst("type", "")
 	v.BIOS = c["bios"]
-	efi := wire.Loose(c["efidisk0"])
+	efi := wire.ParseLenient(c["efidisk0"])
 	v.EFIDisk, v.SecureBoot = len(efi) > 0, efi.Bool("pre-enrolled-keys")
 	v.TPM, v.SerialConsole = c["tpmstate0"] != "", c["serial0"] != ""
-	agent := wire.Loose(c["agent"])
-	v.Agent = agent.First("", "enabled") == "1"
+	agent := wire.ParseLenient(c["agent"])
+	v.Agent = agent.GetFirst("", "enabled") == "1"
 	v.Balloon = c["balloon"] != "0"
 	v.Digest = c["digest"]
 	for i := range 32 {
 		if line, ok := c[fmt.Sprintf("net%d", i)]; ok {
-			v.NICs = append(v.NICs, seenNIC(wire.Loose(line)))
+			v.NICs = append(v.NICs, parseNIC(wire.ParseLenient(line)))
 		}
 	}
 	for _, slot := range diskSlots(c) {
-		v.Disks = append(v.Disks, seenDisk(slot, wire.Loose(c[slot])))
+		v.Disks = append(v.Disks, parseDiskProperties(slot, wire.ParseLenient(c[slot])))
 	}
 	for i := range 16 {
 		slot := fmt.Sprintf("hostpci%d", i)
 		if line, ok := c[slot]; ok {
-			p := wire.Loose(line)
+			p := wire.ParseLenient(line)
 			v.GPUs = append(v.GPUs, HostPCI{Slot: slot, Mapping: p.Get("mapping"), PCIe: p.Bool("pcie"), ROMBar: p.Get("rombar") == "" || p.Bool("rombar")})
 		}
 	}
@@ -170,14 +170,14 @@ func (v *VM) read() {
 			v.Unused = append(v.Unused, c[k])
 		}
 	}
-	if p := wire.Loose(c[seedSlot]); p.Get("media") == "cdrom" {
-		if volume := p.First("file", ""); volume != "none" {
+	if p := wire.ParseLenient(c[seedSlot]); p.Get("media") == "cdrom" {
+		if volume := p.GetFirst("file", ""); volume != "none" {
 			v.Seed = volume
 		}
 	}
 }
 
-func seenNIC(p wire.Properties) NIC {
+func parseNIC(p wire.Properties) NIC {
 	_, mac := model(p)
 	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: wire.Number(p.Get("tag"), 0), MTU: wire.Number(p.Get("mtu"), 0), Queues: wire.Number(p.Get("queues"), 0)}
 }
@@ -185,7 +185,7 @@ func seenNIC(p wire.Properties) NIC {
 // nic returns the i-th interface.
 func (v *VM) nic(i int) (NIC, bool) {
 	if line, ok := v.config[fmt.Sprintf("net%d", i)]; ok {
-		return seenNIC(wire.Loose(line)), true
+		return parseNIC(wire.ParseLenient(line)), true
 	}
 	if v.config == nil && i < len(v.NICs) {
 		return v.NICs[i], true
@@ -193,8 +193,8 @@ func (v *VM) nic(i int) (NIC, bool) {
 	return NIC{}, false
 }
 
-// with returns the VM as it is after changes to one that is off.
-func (v *VM) with(all []change) *VM {
+// withChanges returns the VM as it is after changes to one that is off.
+func (v *VM) withChanges(all []change) *VM {
 	entries := make([]configEntry, 0, len(v.config))
 	config := maps.Clone(v.config)
 	for _, ch := range all {

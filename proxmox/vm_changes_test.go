@@ -272,12 +272,12 @@ func TestPendingOfAConfiguration(t *testing.T) {
 	assert.Equal(t, []PendingKey{{"agent", "1", ""}, {"cores", "", "4"}, {"description", " old\n", "new"}, {"memory", "1024", "2048"}}, v.Pending)
 	assert.Equal(t, map[string]string{"name": "a", "memory": "2048", "cores": "4", "description": "new", "cpu": "host", "empty": ""}, v.config)
 	assert.Equal(t, "old", v.notes)
-	now := v.now()
+	now := v.inEffect()
 	assert.Equal(t, map[string]string{"name": "a", "memory": "1024", "agent": "1", "description": " old\n", "cpu": "host", "empty": ""}, now.config)
 	assert.Equal(t, GiB, now.Memory)
-	assert.True(t, v.waits("memory"))
-	assert.False(t, v.waits("name"))
-	assert.False(t, v.waits(""))
+	assert.True(t, v.isPending("memory"))
+	assert.False(t, v.isPending("name"))
+	assert.False(t, v.isPending(""))
 	assert.Empty(t, readVM("pve1", 100, entries, false).Pending)
 }
 
@@ -285,7 +285,7 @@ func TestPendingOfAConfiguration(t *testing.T) {
 func TestWithChanges(t *testing.T) {
 	v := vmOf(map[string]string{"name": "a", "memory": "1024", "cores": "2"}, false)
 	v.Owner = "o"
-	out := v.with([]change{{Key: "memory", Value: "2048"}, {Key: "cores"}, {Disk: "scsi0", Size: GiB}, {Key: "cpu", Value: "host"}})
+	out := v.withChanges([]change{{Key: "memory", Value: "2048"}, {Key: "cores"}, {Disk: "scsi0", Size: GiB}, {Key: "cpu", Value: "host"}})
 	assert.Equal(t, map[string]string{"name": "a", "memory": "2048", "cpu": "host"}, out.config)
 	assert.Equal(t, []any{2 * GiB, "o", "pve1", 100}, []any{out.Memory, out.Owner, out.Host, out.VMID})
 	assert.Equal(t, map[string]string{"name": "a", "memory": "1024", "cores": "2"}, v.config)
@@ -316,7 +316,7 @@ func TestThingsThatAreDoneWhileOff(t *testing.T) {
 		all := spec.changes(vmOf(asItIs(), true))
 		require.Len(t, all, 1)
 		assert.Equal(t, want, all[0].thing)
-		assert.Equal(t, want == theDiskSerial || want == theNICDevice, all[0].whileOff())
+		assert.Equal(t, want == theDiskSerial || want == theNICDevice, all[0].needsStop())
 	}
 	for want, s := range map[string]VMSpec{
 		"1 core, 1GiB": {Cores: 1, Memory: GiB, Disks: []Disk{{}}}, "2 cores, 1GiB, 1 GPU": {Cores: 2, Memory: GiB, GPUs: many(1)}, "2 cores, 1GiB, disk 1GiB, 2 GPUs": {Cores: 2, Memory: GiB, Disks: []Disk{{Size: GiB}}, GPUs: many(2)},
@@ -348,7 +348,7 @@ func TestExtraDisks(t *testing.T) {
 		vm := &VM{config: x.config}
 		vm.read()
 		var slots []string
-		for _, d := range vm.Extra() {
+		for _, d := range vm.ExtraDisks() {
 			slots = append(slots, d.Slot)
 		}
 		assert.Equal(t, x.want, strings.Join(slots, " "), what)

@@ -19,11 +19,11 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 	}
 	config["name"], config["description"] = s.Name, halfMadeNotes(s.Owner, vmid)
 	// Proxmox generates another UUID. Setting it again saves a read.
-	if config["smbios1"] = wire.Loose(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
+	if config["smbios1"] = wire.ParseLenient(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
 		delete(config, "smbios1")
 	}
 	for k, line := range config {
-		switch p := wire.Loose(line); {
+		switch p := wire.ParseLenient(line); {
 		case strings.HasPrefix(k, "unused"):
 			delete(config, k)
 		case strings.HasPrefix(k, "net"):
@@ -32,15 +32,15 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 		}
 	}
 	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
-	clone := source.with(nil)
+	clone := source.withChanges(nil)
 	clone.Unfinished = true
 	return clone
 }
 
-// needsReading reports whether the changes of a clone need facts that are known only after reading
+// needsRead reports whether the changes of a clone need facts that are known only after reading
 // the clone: the volume's name for an existing disk, or the digest for a new one, so that a late
 // request does not make a second disk.
-func needsReading(wanted []change) bool {
+func needsRead(wanted []change) bool {
 	return slices.ContainsFunc(wanted, func(ch change) bool { return ch.Key != seedSlot && isVolume(ch.Key) })
 }
 

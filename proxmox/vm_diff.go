@@ -87,9 +87,9 @@ func (d *differ) add(ch change) {
 	ch.Field.Effect = ruleOf(ch.thing).Effect
 	switch ch.thing {
 	case theNIC:
-		ch.Field.Effect = d.plugged("network")
+		ch.Field.Effect = d.plugEffect("network")
 	case theDisk, theDiskGone:
-		ch.Field.Effect = d.plugged("disk")
+		ch.Field.Effect = d.plugEffect("disk")
 	}
 	if ch.Field.Effect == converge.Restart && (!d.running || d.undoes(ch)) {
 		ch.Field.Effect = converge.Update
@@ -103,8 +103,8 @@ func (d *differ) undoes(ch change) bool {
 	return ch.Key != "" && slices.ContainsFunc(d.vm.Pending, func(p PendingKey) bool { return p.Key == ch.Key && p.Have == ch.Value })
 }
 
-// plugged returns the effect of adding or removing a device.
-func (d *differ) plugged(kind string) converge.Effect {
+// plugEffect returns the effect of adding or removing a device.
+func (d *differ) plugEffect(kind string) converge.Effect {
 	if d.vm.hotplugs(kind) {
 		return converge.Update
 	}
@@ -112,7 +112,7 @@ func (d *differ) plugged(kind string) converge.Effect {
 }
 
 func (d *differ) replace(thing, path, have, want string) {
-	d.add(change{thing: thing, Field: converge.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Why}})
+	d.add(change{thing: thing, Field: converge.Field{Path: path, Have: have, Want: want, Note: ruleOf(thing).Reason}})
 }
 
 // orNone prints a value, or a word for an empty one.
@@ -135,7 +135,7 @@ func (s VMSpec) diffIdentity(d *differ, vm *VM) {
 	}
 	if vm.config != nil { // nil for a VM that was not read
 		if vm.uuid() == "" {
-			d.set(theUUID, "uuid", "", "one of its own", "smbios1", wire.Loose(vm.config["smbios1"]).With("uuid", uuid).String())
+			d.set(theUUID, "uuid", "", "one of its own", "smbios1", wire.ParseLenient(vm.config["smbios1"]).With("uuid", uuid).String())
 		}
 		want = append(want, markFor(s.Owner, vm.VMID, uuid))
 	}
@@ -160,7 +160,7 @@ func (s VMSpec) diffNICs(d *differ, vm *VM) {
 			thing = theNICDevice
 		}
 		if have != want {
-			d.set(thing, key, have.String(), want.String(), key, want.line(wire.Loose(vm.config[key])))
+			d.set(thing, key, have.String(), want.String(), key, want.line(wire.ParseLenient(vm.config[key])))
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 			case have.device() == want.device():
 				thing = theDiskBackups
 			}
-			d.set(thing, path+"/options", have.options(), want.options(), want.Slot, want.line(wire.Loose(vm.config[want.Slot])))
+			d.set(thing, path+"/options", have.options(), want.options(), want.Slot, want.line(wire.ParseLenient(vm.config[want.Slot])))
 		}
 		switch {
 		case want.Size == 0 || want.Size == have.Size:

@@ -15,7 +15,7 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 	if vm.config["sockets"] != "" && vm.config["sockets"] != "1" {
 		d.set(theSockets, "sockets", vm.config["sockets"], "1", "sockets", "1")
 	}
-	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(wire.InMiB(s.Memory)))
+	d.set(theMemory, "memory", vm.Memory, s.Memory, "memory", fmt.Sprint(wire.RoundMiB(s.Memory)))
 	have, want := vm.CPUType, s.cpuType()
 	if typed := cpuLine(want); strings.Contains(typed, ",") { // options that others set stay if the spec has none
 		have, want = cpuLine(vm.config["cpu"]), typed
@@ -44,8 +44,8 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 // cpuLine is a CPU type with its options in one order, whichever way they are written:
 // host,hidden=1 is hidden=1,cputype=host.
 func cpuLine(text string) string {
-	p := wire.Loose(text)
-	options := []string{p.First("cputype", "")}
+	p := wire.ParseLenient(text)
+	options := []string{p.GetFirst("cputype", "")}
 	for _, o := range p {
 		if o.Key != "" && o.Key != "cputype" {
 			options = append(options, o.Key+"="+o.Value)
@@ -137,9 +137,10 @@ func (n NUMANode) line() string {
 	if n == (NUMANode{}) {
 		return ""
 	}
-	return wire.Properties{}.With("cpus", n.CPUs).With("hostnodes", n.HostNodes).With("memory", wire.Positive(int(wire.InMiB(n.Memory)))).With("policy", n.Policy).String()
+	return wire.Properties{}.With("cpus", n.CPUs).With("hostnodes", n.HostNodes).With("memory",
+		wire.Positive(int(wire.RoundMiB(n.Memory)))).With("policy", n.Policy).String()
 }
 
-func seenNUMANode(p wire.Properties) NUMANode {
+func parseNUMANode(p wire.Properties) NUMANode {
 	return NUMANode{CPUs: p.Get("cpus"), HostNodes: p.Get("hostnodes"), Policy: p.Get("policy"), Memory: Size(wire.Number(p.Get("memory"), 0)) * MiB}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// now returns a running VM with the values in effect, without pending ones.
-func (v *VM) now() *VM {
+// inEffect returns a running VM with the values in effect, without pending ones.
+func (v *VM) inEffect() *VM {
 	out := &VM{Host: v.Host, VMID: v.VMID, Owner: v.Owner, Running: v.Running, Unfinished: v.Unfinished, config: maps.Clone(v.config)}
 	for _, p := range v.Pending {
 		if p.Have == "" {
@@ -23,20 +23,20 @@ func (v *VM) now() *VM {
 	return out
 }
 
-// waits reports whether a value of a key is pending until the VM's next start.
-func (v *VM) waits(key string) bool {
+// isPending reports whether a value of a key is pending until the VM's next start.
+func (v *VM) isPending(key string) bool {
 	return slices.ContainsFunc(v.Pending, func(p PendingKey) bool { return key != "" && p.Key == key })
 }
 
-// waiting returns the changes that s wants and that are set but pending until the VM's next start.
+// pendingChanges returns the changes that s wants and that are set but pending until the VM's next start.
 // Other pending changes belong to another owner and are not a reason for a restart.
-func (s VMSpec) waiting(vm *VM) []change {
+func (s VMSpec) pendingChanges(vm *VM) []change {
 	if len(vm.Pending) == 0 || vm.config == nil { // nil for a VM that was not read
 		return nil
 	}
 	wrong := s.changes(vm)
-	return slices.DeleteFunc(s.changes(vm.now()), func(ch change) bool {
-		return !vm.waits(ch.Key) || slices.ContainsFunc(wrong, func(w change) bool { return w.Field.Path == ch.Field.Path })
+	return slices.DeleteFunc(s.changes(vm.inEffect()), func(ch change) bool {
+		return !vm.isPending(ch.Key) || slices.ContainsFunc(wrong, func(w change) bool { return w.Field.Path == ch.Field.Path })
 	})
 }
 
@@ -49,11 +49,11 @@ func (s VMSpec) fields(vm *VM) converge.Diff {
 		return out
 	}
 	var now []change
-	if slices.ContainsFunc(wrong, func(ch change) bool { return vm.waits(ch.Key) }) {
-		now = s.changes(vm.now())
+	if slices.ContainsFunc(wrong, func(ch change) bool { return vm.isPending(ch.Key) }) {
+		now = s.changes(vm.inEffect())
 	}
 	for i, ch := range wrong {
-		if !vm.waits(ch.Key) {
+		if !vm.isPending(ch.Key) {
 			continue
 		}
 		const whose = "was set by somebody else, or for an earlier file, and counts from the VM's next start"
@@ -66,21 +66,21 @@ func (s VMSpec) fields(vm *VM) converge.Diff {
 			f.Have += ", pending"
 		}
 	}
-	for _, ch := range s.waiting(vm) {
+	for _, ch := range s.pendingChanges(vm) {
 		ch.Field.Effect, ch.Field.Note = converge.Restart, "set already; it counts from the VM's next start"
 		out = append(out, ch.Field)
 	}
-	return s.besides(vm, out)
+	return s.withPending(vm, out)
 }
 
-// besides adds to the diff of a VM that is to be restarted what else the restart brings into
+// withPending adds to the diff of a VM that is to be restarted what else the restart brings into
 // effect.
-func (s VMSpec) besides(vm *VM, d converge.Diff) converge.Diff {
+func (s VMSpec) withPending(vm *VM, d converge.Diff) converge.Diff {
 	i := slices.IndexFunc(d, func(f converge.Field) bool { return f.Effect == converge.Restart })
 	if i < 0 {
 		return d
 	}
-	managed := append(s.changes(vm), s.waiting(vm)...)
+	managed := append(s.changes(vm), s.pendingChanges(vm)...)
 	var others []string
 	for _, p := range vm.Pending {
 		if !slices.ContainsFunc(managed, func(ch change) bool { return ch.Key == p.Key }) {

@@ -30,8 +30,8 @@ func (d Drive) Storage() string {
 	return storage
 }
 
-// Base reports whether the volume is a base disk, from which linked clones are made.
-func (d Drive) Base() bool {
+// isBase reports whether the volume is a base disk, from which linked clones are made.
+func (d Drive) isBase() bool {
 	return strings.HasPrefix(d.Volume[strings.LastIndexAny(d.Volume, ":/")+1:], "base-")
 }
 
@@ -43,25 +43,25 @@ func (d Drive) planned() bool { return strings.HasSuffix(d.Volume, ":") }
 func (v *VM) Drives() []Drive {
 	var out []Drive
 	for _, slot := range slices.Sorted(maps.Keys(v.config)) {
-		p := wire.Loose(v.config[slot])
-		if volume := p.First("file", ""); isVolume(slot) && strings.Contains(volume, ":") {
+		p := wire.ParseLenient(v.config[slot])
+		if volume := p.GetFirst("file", ""); isVolume(slot) && strings.Contains(volume, ":") {
 			out = append(out, Drive{Slot: slot, Volume: volume, Size: wire.ParseDiskSize(p.Get("size")), Disc: p.Get("media") == "cdrom" && !strings.Contains(volume, "-cloudinit")})
 		}
 	}
 	return out
 }
 
-// Unbased returns the disks of a template that are not base disks, which linked clones need.
+// UnconvertedDisks returns the disks of a template that are not base disks, which linked clones need.
 // Proxmox first marks a VM as a template and then converts its disks, one by one (template_create
 // in qemu-server). A host that crashes in between leaves a template that looks complete. On LVM
 // without thin provisioning it converts none, and says nothing.
-func (v *VM) Unbased() []string {
+func (v *VM) UnconvertedDisks() []string {
 	if !v.Template {
 		return nil
 	}
 	var out []string
 	for _, d := range v.Drives() {
-		if !d.Disc && d.Slot != tpmSlot && !d.Base() && !strings.Contains(d.Volume, "-cloudinit") {
+		if !d.Disc && d.Slot != tpmSlot && !d.isBase() && !strings.Contains(d.Volume, "-cloudinit") {
 			out = append(out, d.Slot)
 		}
 	}
@@ -86,7 +86,7 @@ func (v *VM) CloudInitDrives() []string {
 func diskSlots(config map[string]string) []string {
 	var out []string
 	for k, line := range config {
-		if slotted.MatchString(k) && wire.Loose(line).Get("media") != "cdrom" && !strings.HasPrefix(line, "none") {
+		if slotted.MatchString(k) && wire.ParseLenient(line).Get("media") != "cdrom" && !strings.HasPrefix(line, "none") {
 			out = append(out, k)
 		}
 	}
@@ -108,8 +108,8 @@ func compareSlots(a, b string) int {
 	return ai - bi
 }
 
-func seenDisk(slot string, p wire.Properties) Disk {
-	volume := p.First("file", "")
+func parseDiskProperties(slot string, p wire.Properties) Disk {
+	volume := p.GetFirst("file", "")
 	storage, _, _ := strings.Cut(volume, ":")
 	size := wire.ParseDiskSize(p.Get("size"))
 	return Disk{
@@ -135,11 +135,11 @@ func (v *VM) Disk(slot string) (Disk, bool) {
 	return Disk{}, false
 }
 
-// Extra returns all disks except the one that the VM boots from. It includes disks without a
+// ExtraDisks returns all disks except the one that the VM boots from. It includes disks without a
 // serial, which are not ours. If the VM may boot from several disks, the first that exists counts
 // as the boot disk.
-func (v *VM) Extra() []Disk {
-	order := strings.Split(wire.Loose(v.config["boot"]).Get("order"), ";")
+func (v *VM) ExtraDisks() []Disk {
+	order := strings.Split(wire.ParseLenient(v.config["boot"]).Get("order"), ";")
 	order = append(order, v.config["bootdisk"], "scsi0", "virtio0", "sata0", "ide0")
 	for _, slot := range order {
 		if _, found := v.Disk(slot); found {
@@ -154,10 +154,10 @@ func (v *VM) Extra() []Disk {
 func (v *VM) Volumes() []string {
 	var out []string
 	note := func(key, line string) {
-		p := wire.Loose(line)
-		id := p.First("file", "")
+		p := wire.ParseLenient(line)
+		id := p.GetFirst("file", "")
 		disc := p.Get("media") == "cdrom" && !strings.Contains(id, "-cloudinit")
-		if holdsVolume(key) && strings.Contains(id, ":") && !disc {
+		if namesVolume(key) && strings.Contains(id, ":") && !disc {
 			out = append(out, id)
 		}
 	}
@@ -171,8 +171,8 @@ func (v *VM) Volumes() []string {
 	return slices.Compact(out)
 }
 
-// holdsVolume reports whether a key of a configuration names a volume.
-func holdsVolume(key string) bool {
+// namesVolume reports whether a key of a configuration names a volume.
+func namesVolume(key string) bool {
 	return isVolume(key) || strings.HasPrefix(key, "unused") || key == "vmstate"
 }
 

@@ -12,8 +12,8 @@ import (
 func TestNICLineKeepsWhatItDoesNotKnow(t *testing.T) {
 	n := NIC{Bridge: "vmbr1", VLAN: 7, Queues: 16}
 	assert.Equal(t, "virtio=BC:24:11:00:00:01,bridge=vmbr1,tag=7,queues=16,firewall=1",
-		n.line(wire.Loose("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=9000")))
-	assert.Equal(t, "virtio=BC:24:11:00:00:02,bridge=vmbr0", NIC{Bridge: "vmbr0", MAC: "BC:24:11:00:00:02"}.line(wire.Loose("e1000=BC:24:11:00:00:01,bridge=vmbr0")))
+		n.line(wire.ParseLenient("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=9000")))
+	assert.Equal(t, "virtio=BC:24:11:00:00:02,bridge=vmbr0", NIC{Bridge: "vmbr0", MAC: "BC:24:11:00:00:02"}.line(wire.ParseLenient("e1000=BC:24:11:00:00:01,bridge=vmbr0")))
 	assert.Equal(t, "virtio,bridge=vmbr0", NIC{Bridge: "vmbr0"}.line(nil))
 }
 
@@ -21,7 +21,7 @@ func TestDiskLine(t *testing.T) {
 	d := Disk{Slot: "scsi1", Storage: "vmdata", Size: 1 * TiB, Serial: "scratch", SSD: true, Discard: true, IOThread: true}
 	assert.Equal(t, "vmdata:1024,serial=scratch,ssd=1,discard=on,iothread=1", d.line(nil))
 	assert.Equal(t, "vmdata:vm-100-disk-1,size=1T,cache=none,serial=scratch,ssd=1,discard=on,iothread=1",
-		d.line(wire.Loose("vmdata:vm-100-disk-1,size=1T,cache=none")))
+		d.line(wire.ParseLenient("vmdata:vm-100-disk-1,size=1T,cache=none")))
 	assert.Equal(t, "vmdata:0.5", Disk{Storage: "vmdata", Size: 512 * MiB}.line(nil))
 }
 

@@ -62,26 +62,26 @@ func (v *VM) splitNotes() (text, line string) {
 	return strings.TrimSpace(strings.Join(slices.Delete(slices.Clone(all), i, i+1), "\n")), strings.TrimSpace(all[i])
 }
 
-// noted returns the words of our line in a VM's notes, the mark first. They are empty without such
+// noteWords returns the words of our line in a VM's notes, the mark first. They are empty without such
 // a line.
-func (v *VM) noted() []string {
+func (v *VM) noteWords() []string {
 	_, line := v.splitNotes()
 	return strings.Fields(strings.TrimPrefix(line, notePrefix))
 }
 
-// notedAs reports whether the notes have a mark, and no tag names another owner.
-func (v *VM) notedAs(owner, mark string) bool {
-	words := v.noted()
+// noteHasMark reports whether the notes have a mark, and no tag names another owner.
+func (v *VM) noteHasMark(owner, mark string) bool {
+	words := v.noteWords()
 	return len(words) > 0 && words[0] == mark && !slices.ContainsFunc(v.Tags, func(t string) bool {
-		return strings.HasPrefix(t, ownerPrefix) && !Tagged(owner, []string{t})
+		return strings.HasPrefix(t, ownerPrefix) && !HasOwnerTag(owner, []string{t})
 	})
 }
 
-// Claims returns the addresses that the VM's cluster takes beside those of its machines, as its
+// claimedRanges returns the addresses that the VM's cluster takes beside those of its machines, as its
 // notes say.
-func (v *VM) Claims() []Range {
+func (v *VM) claimedRanges() []Range {
 	var out []Range
-	words := v.noted()
+	words := v.noteWords()
 	for _, w := range words[min(1, len(words)):] {
 		if r, err := ParseRange(w); err == nil {
 			out = append(out, r)
@@ -107,7 +107,7 @@ func (v *VM) Addresses() []netip.Addr {
 func addressesIn(line string) []netip.Addr {
 	var out []netip.Addr
 	for _, key := range []string{"ip", "ip6"} {
-		if p, err := netip.ParsePrefix(wire.Loose(line).Get(key)); err == nil {
+		if p, err := netip.ParsePrefix(wire.ParseLenient(line).Get(key)); err == nil {
 			out = append(out, p.Addr())
 		}
 	}

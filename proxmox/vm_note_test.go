@@ -42,21 +42,21 @@ func TestNote(t *testing.T) {
 	}
 
 	vm := noted(map[string]string{"smbios1": "uuid=" + uuid, "description": "A server.\n\n" + line})
-	assert.True(t, vm.Ours("homelab-a100"))
-	assert.False(t, vm.Ours("homelab-a10"))
+	assert.True(t, vm.OwnedBy("homelab-a100"))
+	assert.False(t, vm.OwnedBy("homelab-a10"))
 	var claims []string
-	for _, r := range vm.Claims() {
+	for _, r := range vm.claimedRanges() {
 		claims = append(claims, r.String())
 	}
 	assert.Equal(t, spec.Claims, claims)
 	vm.Tags = []string{"gpu"}
-	assert.True(t, vm.Ours("homelab-a100"))
+	assert.True(t, vm.OwnedBy("homelab-a100"))
 	vm.Tags = []string{"homelab-b"}
-	assert.False(t, vm.Ours("homelab-a100"), "another cluster has taken it over")
+	assert.False(t, vm.OwnedBy("homelab-a100"), "another cluster has taken it over")
 	copied := noted(map[string]string{"smbios1": "uuid=" + strings.Replace(uuid, "1b", "2b", 1), "description": line})
-	assert.False(t, copied.Ours("homelab-a100"), "a copy has another UUID, or another VMID")
+	assert.False(t, copied.OwnedBy("homelab-a100"), "a copy has another UUID, or another VMID")
 	copied = readVM("pve1", 105, []configEntry{{Key: "description", Value: (*wire.Text)(&vm.Description)}, {Key: "smbios1", Value: new(wire.Text("uuid=" + uuid))}}, true)
-	assert.False(t, copied.Ours("homelab-a100"))
+	assert.False(t, copied.OwnedBy("homelab-a100"))
 
 	spec.Claims = []string{strings.Repeat("1", 500), "10.0.0.10"}
 	assert.Less(t, len(notes("")[0].Value), 200, "Proxmox takes 8192 characters, and the file may have 8000")

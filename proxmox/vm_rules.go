@@ -13,7 +13,7 @@ type rule struct {
 	Thing  string          // what differs: "memory", "interface: bridge, VLAN"
 	Key    string          // its config key in Proxmox: memory, netN
 	Effect converge.Effect // Update: while it runs; Restart: stopped and started; Replace: replaced by another VM
-	Why    string          // what Proxmox does, or why we do not do it
+	Reason string          // what Proxmox does, or why we do not do it
 }
 
 // The things in which a VM may differ; the rows of rules.
@@ -120,9 +120,9 @@ func ruleOf(thing string) rule {
 	return rule{Thing: thing, Effect: converge.Restart}
 }
 
-// whileOff reports whether the change is made while its VM is off, because Proxmox would otherwise
+// needsStop reports whether the change is made while its VM is off, because Proxmox would otherwise
 // make it in the running guest.
-func (ch change) whileOff() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
+func (ch change) needsStop() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
 
 // hotplugs reports whether a kind of device (network, disk) can be added to a VM while it runs
 // (parse_hotplug_features in qemu-server).

@@ -21,7 +21,7 @@ func TestRulesAreInTheDocs(t *testing.T) {
 	b.WriteString("| what differs | Proxmox's key | takes | why |\n|---|---|---|---|\n")
 	for _, r := range proxmox.Rules() {
 		takes := map[converge.Effect]string{converge.Update: "nothing: live", converge.Restart: "a restart", converge.Replace: "a replacement"}[r.Effect]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Thing, r.Key, takes, r.Why)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Thing, r.Key, takes, r.Reason)
 	}
 	assert.True(t, strings.Contains(string(page), b.String()), "testdata/effects.md wants this table:\n%s", b.String())
 }

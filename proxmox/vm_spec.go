@@ -235,7 +235,7 @@ func model(p wire.Properties) (name, mac string) {
 func (d Disk) line(old wire.Properties) string {
 	p := old
 	if len(p) == 0 {
-		p = wire.Properties{{Key: "", Value: d.Storage + ":" + wire.InGiB(d.Size)}}
+		p = wire.Properties{{Key: "", Value: d.Storage + ":" + wire.FormatGiB(d.Size)}}
 	}
 	discard := ""
 	if d.Discard {

@@ -72,12 +72,12 @@ func TestAGuestThatShowsNoLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu": {tt.list}, info: {says(500, "QEMU guest agent is not running")}}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				assert.Equal(t, tt.life, c.Agents.ShowsLife(t.Context(), vm))
+				assert.Equal(t, tt.life, c.Agents.IsAlive(t.Context(), vm))
 				_, err := c.Agents.ReadFile(t.Context(), vm, "/x")
 				require.ErrorIs(t, err, proxmox.ErrAgentNotRunning)
 				assert.Equal(t, tt.life, !strings.Contains(err.Error(), "has not sent anything") || name == "old", err)
 				assert.Equal(t, tt.asked, w.asked(info))
-				assert.True(t, c.Agents.ShowsLife(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}), "nobody knows of one without an interface")
+				assert.True(t, c.Agents.IsAlive(t.Context(), &proxmox.VM{Host: "pve1", VMID: 100}), "nobody knows of one without an interface")
 			})
 		})
 	}

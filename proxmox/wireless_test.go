@@ -264,18 +264,18 @@ func TestStarted(t *testing.T) {
 		list := func(w http.ResponseWriter, r *http.Request) { query = r.URL.Query(); taskEnd(upid, status)(w, r) }
 		off(t, vmsOf(map[int]map[string]string{100: {"name": "a", "meta": "creation-qemu=9.2,ctime=1700000000,x=1"}, 101: {"name": "b"}}, map[string][]http.HandlerFunc{"GET /nodes/pve1/tasks": {list}}),
 			func(t *testing.T, c *proxmox.Client, _ *wireless) {
-				vm, err := c.VMs.ByID(t.Context(), 100)
+				vm, err := c.VMs.GetByID(t.Context(), 100)
 				require.NoError(t, err)
-				got, err := c.VMs.Started(t.Context(), vm)
+				got, err := c.VMs.EverStarted(t.Context(), vm)
 				require.NoError(t, err)
 				assert.Equal(t, want, got, status)
 				assert.Equal(t, "limit=500&since=1700000000&source=all&typefilter=qmstart&vmid=100", query.Encode())
-				vm, err = c.VMs.ByID(t.Context(), 101)
+				vm, err = c.VMs.GetByID(t.Context(), 101)
 				require.NoError(t, err)
-				_, err = c.VMs.Started(t.Context(), vm)
+				_, err = c.VMs.EverStarted(t.Context(), vm)
 				require.NoError(t, err)
 				assert.False(t, query.Has("since"))
-				_, err = c.VMs.Started(t.Context(), &proxmox.VM{Host: "pve2"})
+				_, err = c.VMs.EverStarted(t.Context(), &proxmox.VM{Host: "pve2"})
 				assert.Error(t, err)
 			})
 	}
@@ -330,7 +330,7 @@ func TestRemoveLooksFirst(t *testing.T) {
 			now := vmsOf(map[int]map[string]string{100: tt.config}, answers)
 			now["GET /nodes/pve1/qemu/100/pending"] = append(seen["GET /nodes/pve1/qemu/100/pending"], now["GET /nodes/pve1/qemu/100/pending"]...)
 			off(t, now, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.VMs.ByID(t.Context(), 100)
+				vm, err := c.VMs.GetByID(t.Context(), 100)
 				require.NoError(t, err)
 				vm.Owner, vm.Locked = owner, tt.locked
 				err = c.VMs.Remove(t.Context(), vm)
@@ -382,7 +382,7 @@ func TestDisksThatADestroyLeft(t *testing.T) {
 				"DELETE /nodes/pve1/qemu/100": {data(upid)}, "GET /nodes/pve1/storage/thin/content": {tt.content}, "GET /cluster/nextid": {tt.nextid}, del: {tt.del},
 				"GET /nodes/pve1/tasks": {taskEnd(upid, tt.exit)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.VMs.ByID(t.Context(), 100)
+				vm, err := c.VMs.GetByID(t.Context(), 100)
 				require.NoError(t, err)
 				if err = c.VMs.Remove(t.Context(), vm); tt.want == "" {
 					require.NoError(t, err)
@@ -429,7 +429,7 @@ func TestALockIsWaitedFor(t *testing.T) {
 				"GET /nodes/pve1/tasks": {data([]any{}), data([]any{}), tasks}, "GET /nodes/pve1/qemu/100/pending": append(first, tt.looks...),
 				"DELETE /nodes/pve1/qemu/100": {says(500, "VM is not there: "+goneText)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.VMs.ByID(t.Context(), 100)
+				vm, err := c.VMs.GetByID(t.Context(), 100)
 				require.NoError(t, err)
 				vm.Owner = owner
 				err = c.VMs.Remove(t.Context(), vm)
@@ -460,7 +460,7 @@ func TestTasksOfAnEarlierRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			off(t, map[string][]http.HandlerFunc{"GET /nodes/pve1/tasks": {data(tt.active), taskEnd(ours, "it failed")}}, func(t *testing.T, c *proxmox.Client, w *wireless) {
 				for range 2 {
-					waited, err := c.AwaitEarlier(t.Context(), "pve1")
+					waited, err := c.WaitForEarlierTasks(t.Context(), "pve1")
 					require.NoError(t, err)
 					assert.Equal(t, tt.want, waited)
 				}
@@ -469,7 +469,7 @@ func TestTasksOfAnEarlierRun(t *testing.T) {
 		})
 	}
 	off(t, map[string][]http.HandlerFunc{"GET /nodes/pve1/tasks": {says(403, "no")}}, func(t *testing.T, c *proxmox.Client, _ *wireless) {
-		_, err := c.AwaitEarlier(t.Context(), "pve1")
+		_, err := c.WaitForEarlierTasks(t.Context(), "pve1")
 		assert.Error(t, err)
 	})
 }
@@ -514,15 +514,15 @@ func TestWhoHasAName(t *testing.T) {
 		}{
 			"ours": {}, "none": {}, "theirs": {conflict: 101, namesake: 101}, "both": {namesake: 103}, "two": {conflict: -1, err: "proxmox: VMs 104 and 105 are all called two and do not belong to the cluster: rename all but the one to adopt"},
 		} {
-			all, err := c.VMs.Conflicts(t.Context(), owner, []string{"ours", name, "none"})
+			all, err := c.VMs.NameConflicts(t.Context(), owner, []string{"ours", name, "none"})
 			require.NoError(t, err)
 			assert.Equal(t, tt.conflict != 0, len(all) == 1, name)
-			conflict := c.VMs.Conflict(t.Context(), owner, name)
+			conflict := c.VMs.NameConflict(t.Context(), owner, name)
 			assert.Equal(t, tt.conflict != 0, conflict != nil, name)
 			if tt.conflict > 0 {
-				assert.Equal(t, &proxmox.ConflictError{Name: name, Owner: owner, Host: "pve1", VMID: tt.conflict, Why: "does not carry the tag " + owner}, all[0])
+				assert.Equal(t, &proxmox.ConflictError{Name: name, Owner: owner, Host: "pve1", VMID: tt.conflict, Reason: "does not carry the tag " + owner}, all[0])
 			}
-			other, err := c.VMs.Namesake(t.Context(), owner, name)
+			other, err := c.VMs.GetForeign(t.Context(), owner, name)
 			if tt.err != "" {
 				require.EqualError(t, err, tt.err)
 				continue
@@ -537,11 +537,11 @@ func TestWhoHasAName(t *testing.T) {
 	vms[101]["name"] = "theirs"
 	answers := vmsOf(vms, map[string][]http.HandlerFunc{"GET /nodes/pve1/qemu/101/pending": {says(500, "broken")}})
 	off(t, answers, func(t *testing.T, c *proxmox.Client, _ *wireless) {
-		_, err := c.VMs.Conflicts(t.Context(), owner, []string{"theirs"})
+		_, err := c.VMs.NameConflicts(t.Context(), owner, []string{"theirs"})
 		require.ErrorContains(t, err, "broken")
 		_, err = c.Templates.Get(t.Context(), owner, "", "theirs")
 		require.ErrorContains(t, err, "broken")
-		_, err = c.VMs.Namesake(t.Context(), owner, "theirs")
+		_, err = c.VMs.GetForeign(t.Context(), owner, "theirs")
 		assert.ErrorContains(t, err, "broken")
 	})
 }
@@ -641,7 +641,7 @@ func TestAttachChecks(t *testing.T) {
 				"GET /nodes/pve1/hardware/pci": {data([]any{entry{"id": "0000:41:00.0", "class": "0x030200", "vendor": "0x10de", "device": "0x20f1", "iommugroup": 25}})},
 				"GET /cluster/mapping/pci":     {tt.mapping}, "PUT /nodes/pve1/qemu/100/config": {data(nil)},
 			}), func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.VMs.ByID(t.Context(), 100)
+				vm, err := c.VMs.GetByID(t.Context(), 100)
 				require.NoError(t, err)
 				err = proxmox.AttachGPU(t.Context(), vm, tt.device)
 				if tt.want == "" {
@@ -695,7 +695,7 @@ func TestLogins(t *testing.T) {
 				}},
 				"GET /nodes/pve1/qemu/100/pending": {pending(config), pending(marked(100, "name", "wk1", "digest", "e", "serial0", "socket", "agent", "1", "balloon", "0", "cpu", "host", "cores", "1", "hugepages", "1024"))},
 			}), proxmox.Config{RootUser: "root@pam", RootPassword: ask}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.VMs.ByID(t.Context(), 100)
+				vm, err := c.VMs.GetByID(t.Context(), 100)
 				require.NoError(t, err)
 				err = c.VMs.Shape(t.Context(), proxmox.VMSpec{Name: "wk1", Host: "pve1", Owner: owner, Cores: 1, Memory: 2 * proxmox.GiB, Hugepages: "1024"}, vm)
 				if tt.want == "" {
@@ -747,7 +747,7 @@ func TestWhatIsRemovedIsReadOnce(t *testing.T) {
 				"GET /nodes/pve1/qemu/100/pending": {pending(config)}, "GET /nodes/pve1/qemu/100/status/current": {data(entry{"status": "stopped"})},
 				"DELETE /nodes/pve1/qemu/100": {data(upid)}, "GET /nodes/pve1/tasks": {data([]any{}), taskEnd(upid, "OK")},
 			}, func(t *testing.T, c *proxmox.Client, w *wireless) {
-				vm, err := c.VMs.ByID(t.Context(), 100)
+				vm, err := c.VMs.GetByID(t.Context(), 100)
 				require.NoError(t, err)
 				vm.Owner, vm.Locked = owner, tt.locked
 				time.Sleep(time.Minute)
@@ -859,7 +859,7 @@ func TestAnEarlierRunOutlastsTheContext(t *testing.T) {
 	off(t, map[string][]http.HandlerFunc{"GET /nodes/pve1/tasks": {running}}, func(t *testing.T, c *proxmox.Client, _ *wireless) {
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, err := c.AwaitEarlier(ctx, "pve1")
+			_, err := c.WaitForEarlierTasks(ctx, "pve1")
 			cancel()
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
@@ -868,7 +868,7 @@ func TestAnEarlierRunOutlastsTheContext(t *testing.T) {
 	off(t, vmsOf(map[int]map[string]string{100: locked}, map[string][]http.HandlerFunc{
 		"GET /nodes/pve1/tasks": {data([]any{}), data([]any{}), data([]any{taskEntry(workerOf("vzdump", "100"), "")})}, "GET /nodes/pve1/qemu/100/pending": {pending(locked)},
 	}), func(t *testing.T, c *proxmox.Client, _ *wireless) {
-		vm, err := c.VMs.ByID(t.Context(), 100)
+		vm, err := c.VMs.GetByID(t.Context(), 100)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -920,8 +920,8 @@ func TestNamesThatAreNotYet(t *testing.T) {
 		vm, err := c.VMs.Get(t.Context(), owner, "wk1")
 		require.NoError(t, err)
 		require.NotNil(t, vm)
-		require.NoError(t, c.VMs.Conflict(t.Context(), owner, "none"))
-		other, err := c.VMs.Namesake(t.Context(), owner, "none")
+		require.NoError(t, c.VMs.NameConflict(t.Context(), owner, "none"))
+		other, err := c.VMs.GetForeign(t.Context(), owner, "none")
 		require.NoError(t, err)
 		assert.Nil(t, other)
 	})

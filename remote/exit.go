@@ -24,7 +24,7 @@ func (e *ExitError) Error() string {
 		how = "ended by signal " + e.Signal
 	}
 	text := how + ": " + Cmd{Args: e.Args}.String()
-	if said := Telling(e.Stderr); said != "" {
+	if said := FailureText(e.Stderr); said != "" {
 		text += ": " + said
 	}
 	return text
@@ -32,18 +32,18 @@ func (e *ExitError) Error() string {
 
 // How many lines Telling returns: with lines that name an error, and without.
 const (
-	tellingErrors = 5
-	tellingLines  = 3
+	failureErrors = 5
+	failureLines  = 3
 )
 
 // naming matches the start of lines that name an error: apt (E:, and W: for what it could not
 // fetch), dpkg, modprobe and insmod, curl, cloud-init, shells.
 var naming = regexp.MustCompile(`^(E: |W: Failed |Err:|[A-Za-z0-9_./-]+: (\([0-9]+\) |.*\b(error|ERROR|FATAL|WARNING|fatal|cannot|not found)\b)|(error|ERROR|FATAL|fatal)\b)`)
 
-// Telling returns, as one line, the part of a program's output that says why it failed: the
+// FailureText returns, as one line, the part of a program's output that says why it failed: the
 // last lines that name an error, and the last line. If no line names an error, it returns the
 // last three. Repeated lines appear once.
-func Telling(output string) string {
+func FailureText(output string) string {
 	var all, errs []string
 	for line := range strings.SplitSeq(output, "\n") {
 		line = strings.Map(printable, strings.TrimSpace(line))
@@ -56,9 +56,9 @@ func Telling(output string) string {
 		}
 	}
 	if len(errs) == 0 {
-		return strings.Join(all[max(0, len(all)-tellingLines):], " | ")
+		return strings.Join(all[max(0, len(all)-failureLines):], " | ")
 	}
-	errs = errs[max(0, len(errs)-tellingErrors):]
+	errs = errs[max(0, len(errs)-failureErrors):]
 	if last := all[len(all)-1]; !slices.Contains(errs, last) {
 		errs = append(errs, last)
 	}
@@ -84,12 +84,12 @@ const maxShown = 60
 func (c Cmd) String() string {
 	words := make([]string, len(c.Args))
 	for i, arg := range c.Args {
-		words[i] = shown(arg)
+		words[i] = quotedArg(arg)
 	}
 	return strings.Join(words, " ")
 }
 
-func shown(arg string) string {
+func quotedArg(arg string) string {
 	first, _, cut := strings.Cut(arg, "\n")
 	if runes := []rune(first); len(runes) > maxShown {
 		first, cut = string(runes[:maxShown]), true

@@ -20,14 +20,14 @@ var writeScript string
 func ReadFile(ctx context.Context, r Runner, path string) ([]byte, error) {
 	b, err := Output(ctx, r, "cat", "--", path)
 	if err != nil {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: missing(err)}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: asNotExist(err)}
 	}
 	return b, nil
 }
 
-// missing adds [fs.ErrNotExist] to the error of a cat that reports it, with the text of
+// asNotExist adds [fs.ErrNotExist] to the error of a cat that reports it, with the text of
 // strerror(3). With another locale the plain error is returned.
-func missing(err error) error {
+func asNotExist(err error) error {
 	var exit *ExitError
 	if !errors.As(err, &exit) {
 		return err

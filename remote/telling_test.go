@@ -22,6 +22,6 @@ func TestTelling(t *testing.T) {
 		"b | c | d": "a\nb\n\nc\nd\n",
 		"":          "\n \n",
 	} {
-		assert.Equal(t, want, remote.Telling(output))
+		assert.Equal(t, want, remote.FailureText(output))
 	}
 }

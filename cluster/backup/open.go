@@ -102,7 +102,7 @@ func (b *Reader) head() error {
 	if err != nil || len(proof) == 0 {
 		return err
 	}
-	if b.Maker, err = ssh.SignedBy(namespace, b.sums, proof); err != nil {
+	if b.Maker, err = ssh.VerifySignature(namespace, b.sums, proof); err != nil {
 		return fmt.Errorf("open the backup: %w", err)
 	}
 	return nil

@@ -117,7 +117,8 @@ func (r capacitySection) coresFit(n plannedNode) {
 
 func (r capacitySection) fits(h *spec.Host, l *demand) {
 	if r.IsSet(&h.Memory) && l.memory > h.Memory {
-		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", h.Name, l.memory.About(), h.Memory.About()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
+		r.Wrong(&h.Memory, fmt.Sprintf("machines on %s need %s of memory and it has %s", h.Name, l.memory.Approximate(),
+			h.Memory.Approximate()), "give them less, or put some on another host; passed-through GPUs pin all of a VM's memory")
 	}
 	if r.IsSet(&h.GPUs) && l.gpus > h.GPUs {
 		r.Wrong(&h.GPUs, fmt.Sprintf("nodes on %s need %d GPUs and it has %d", h.Name, l.gpus, h.GPUs), "ask for fewer, or put some nodes on another host")
@@ -127,7 +128,8 @@ func (r capacitySection) fits(h *spec.Host, l *demand) {
 	}
 	for _, name := range sortedNames(h.Storage) {
 		if need := l.storage[name]; need > h.Storage[name] {
-			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, h.Name, need.About(), h.Storage[name].About()),
+			r.Warn(r.MemberAt(&h.Storage, name), fmt.Sprintf("disks on storage %s of %s may grow to %s and it has %s", name, h.Name,
+				need.Approximate(), h.Storage[name].Approximate()),
 				"thin disks allow that until they are full, and then all VMs on it stop: watch it")
 		}
 	}

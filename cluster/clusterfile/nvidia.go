@@ -80,10 +80,10 @@ func (r nvidiaSection) driverBranch() {
 	}
 	if refused := r.driverRefuses(anyCards()); refused != nil {
 		at := &raw.Branch
-		if n.Branch == "auto" || strings.Contains(refused.Why, "open kernel modules") && r.IsSet(&raw.Flavour) {
+		if n.Branch == "auto" || strings.Contains(refused.Reason, "open kernel modules") && r.IsSet(&raw.Flavour) {
 			at = &raw.Flavour
 		}
-		r.Wrong(at, fmt.Sprintf("driver %s cannot be used: %s", refused.Asked, refused.Why), refused.Do)
+		r.Wrong(at, fmt.Sprintf("driver %s cannot be used: %s", refused.Branch, refused.Reason), refused.Do)
 	}
 }
 
@@ -121,14 +121,14 @@ func (r nvidiaSection) modelFits(raw *spec.GPURequest) {
 	if raw.Model == "" {
 		return
 	}
-	cards := nvidia.OfModel(raw.Model)
+	cards := nvidia.GPUsOfModel(raw.Model)
 	divisible := slices.ContainsFunc(cards, func(g nvidia.GPU) bool { return g.MIGInstances > 0 })
 	if len(cards) == 0 {
 		r.Warn(&raw.Model, fmt.Sprintf("no card that NVIDIA lists is called %q", raw.Model), "write whole words of the name that lspci shows, e.g. A100 or RTX 4090")
 		return
 	}
 	if refused := r.driverRefuses(cards); refused != nil {
-		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Why), refused.Do)
+		r.Wrong(&raw.Model, fmt.Sprintf("no driver fits the %s: %s", raw.Model, refused.Reason), refused.Do)
 	}
 	if what, do := nvidia.CheckMPS(raw.Model, cards, sharing.Replicas); what != "" && sharing.Strategy == spec.SharingMPS {
 		r.Wrong(&raw.Model, what, do)
@@ -138,7 +138,7 @@ func (r nvidiaSection) modelFits(raw *spec.GPURequest) {
 		return
 	}
 	for _, l := range sharing.Layouts {
-		sure, why := mig.FitsAny(cards, l.Profiles)
+		sure, why := mig.CheckFitAny(cards, l.Profiles)
 		r.misfit(&raw.Model, sure, why, fmt.Sprintf("the %s cannot be divided into %s: ", raw.Model, l))
 	}
 }
@@ -199,7 +199,7 @@ func (r nvidiaSection) layout(raw *spec.MIGLayout, seen map[int]bool, layouts in
 		sound = false
 	}
 	if sound {
-		sure, why := mig.FitsSome(raw.Profiles)
+		sure, why := mig.CheckFitSome(raw.Profiles)
 		r.misfit(&raw.Profiles, sure, why, "no GPU whose profiles NVIDIA documents can be divided so: ")
 	}
 }
@@ -215,7 +215,7 @@ func (r nvidiaSection) misfit(at any, sure bool, why error, what string) {
 	if !sure {
 		say = r.Warn
 	}
-	say(at, fmt.Sprintf("%s%s: %s", what, no.Chip, no.Why), no.Do)
+	say(at, fmt.Sprintf("%s%s: %s", what, no.Chip, no.Reason), no.Do)
 }
 
 const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE

@@ -70,7 +70,7 @@ func (r operatorSection) operatorDriver() {
 	}
 	var branch *nvidia.BranchError
 	if _, err := nvidia.OperatorDriver(n.Branch); errors.As(err, &branch) && (nvidiaSection(r)).driverRefuses(anyCards()) == nil {
-		r.Wrong(&raw.Branch, fmt.Sprintf("driver %s cannot be used: %s", branch.Asked, branch.Why), branch.Do)
+		r.Wrong(&raw.Branch, fmt.Sprintf("driver %s cannot be used: %s", branch.Branch, branch.Reason), branch.Do)
 	}
 }
 

@@ -46,7 +46,7 @@ func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
 		for _, l := range offer.Layouts(m.Node) {
 			d.fits(m, l, &f, &wrong)
 		}
-		f.Evidence = m.MIG.Said
+		f.Evidence = m.MIG.Messages
 	} else {
 		for _, g := range s.GPUs() {
 			if g.MIG {
@@ -69,8 +69,8 @@ func (d *diagnosis) fits(m Machine, l mig.Layout, f *Finding, wrong *[]string) {
 	}
 	for _, g := range m.MIG.GPUs {
 		var no *mig.LayoutError
-		if g.Index == l.Index && len(l.Profiles) > 0 && errors.As(mig.Fits(g.Kind, l.Profiles), &no) {
-			*wrong = append(*wrong, fmt.Sprintf("GPU %d cannot be divided into %s: %s: %s", l.Index, l, no.Chip, no.Why))
+		if g.Index == l.Index && len(l.Profiles) > 0 && errors.As(mig.CheckFit(g.Kind, l.Profiles), &no) {
+			*wrong = append(*wrong, fmt.Sprintf("GPU %d cannot be divided into %s: %s: %s", l.Index, l, no.Chip, no.Reason))
 			f.Do = no.Do
 			return
 		}

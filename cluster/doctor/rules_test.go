@@ -100,7 +100,7 @@ func TestInstances(t *testing.T) {
 		e := healthy()
 		e.Machines[1].GPUs.Sharing = spec.Sharing{Strategy: spec.SharingMIG, Layouts: []spec.MIGLayout{{Profiles: map[string]int{profile: 2}}}}
 		e.Spec.Nodes[1] = e.Machines[1].Node
-		e.Machines[1].MIG = &mig.State{GPUs: []mig.GPU{{Kind: a100, Capable: true, Pending: true}}, Said: []string{"In use by another client"}}
+		e.Machines[1].MIG = &mig.State{GPUs: []mig.GPU{{Kind: a100, Capable: true, Pending: true}}, Messages: []string{"In use by another client"}}
 		e.Nodes[1].Allocatable = nil
 		got := told(e)
 		require.Len(t, got, 2)

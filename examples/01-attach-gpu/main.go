@@ -40,7 +40,7 @@ func attach(ctx context.Context, vmid int, card, mapping string) error {
 	if err != nil {
 		return err
 	}
-	vm, err := pve.VMs.ByID(ctx, vmid)
+	vm, err := pve.VMs.GetByID(ctx, vmid)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func install(ctx context.Context, on string, recipe nvidia.Recipe) {
 	root := remote.Sudo(machine)
 	state, err := nvidia.ObserveDriver(ctx, root)
 	check(err)
-	recipe = recipe.For(state) // its kernel, and switches between its GPUs
+	recipe = recipe.ForMachine(state) // its kernel, and switches between its GPUs
 	check(nvidia.InstallDriver(ctx, root, recipe))
 	state, err = nvidia.ObserveDriver(ctx, root)
 	check(err)

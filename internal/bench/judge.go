@@ -184,7 +184,7 @@ func (m Machine) floor(a, b string) minimum {
 	other, j := gpu(m.Before, b)
 	link := nvidia.Link("")
 	if i >= 0 && j >= 0 {
-		link = m.Topology.Between(fmt.Sprintf("GPU%d", one.Index), fmt.Sprintf("GPU%d", other.Index))
+		link = m.Topology.Link(fmt.Sprintf("GPU%d", one.Index), fmt.Sprintf("GPU%d", other.Index))
 	}
 	return peerFloor(link, one.Link, other.Link)
 }

@@ -130,7 +130,7 @@ const madeFor = "made by homelab for cluster "
 func taken(card pci.Card, ledger *pci.Ledger) string {
 	for _, cl := range card.Claims {
 		if !cl.Template {
-			return fmt.Sprintf("%s has it, %s", cl, cl.How())
+			return fmt.Sprintf("%s has it, %s", cl, cl.Description())
 		}
 	}
 	for _, m := range ledger.Mappings {

@@ -17,8 +17,8 @@ func access() hostprep.Access {
 	return hostprep.Access{
 		Owner: "a test", Prefix: "homelab-test", TokenID: "homelab@pve!cluster",
 		Grants: []proxmox.Grant{
-			{Path: "/vms", Privileges: []string{"VM.Allocate", "VM.Audit"}, Propagate: true, Why: "make machines"},
-			{Path: "/storage/local", Privileges: []string{"Datastore.Audit"}, Why: "see it"},
+			{Path: "/vms", Privileges: []string{"VM.Allocate", "VM.Audit"}, Propagate: true, Reason: "make machines"},
+			{Path: "/storage/local", Privileges: []string{"Datastore.Audit"}, Reason: "see it"},
 		},
 		Storages: []hostprep.Storage{{Name: "local", Content: []string{"iso", "import"}, Why: []string{"first-boot ISOs", "the cloud image"}}},
 	}

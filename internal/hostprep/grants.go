@@ -130,7 +130,7 @@ func (a Access) roles(s AccessState) *Change {
 			c.Undo = append(c.Undo, "pveum role delete "+r.Name)
 		}
 		c.Commands = append(c.Commands, []string{"pveum", "role", verb, r.Name, "--privs", strings.Join(r.Privileges, ",")})
-		c.Why = append(c.Why, fmt.Sprintf("On %s: %s.", r.Path, strings.Join(r.Why, "; ")))
+		c.Why = append(c.Why, fmt.Sprintf("On %s: %s.", r.Path, strings.Join(r.Reasons, "; ")))
 	}
 	return c
 }

@@ -35,7 +35,7 @@ func LookGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	for _, host := range Hosts(s) {
 		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},
-			Why: "let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it"})
+			Reason: "let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it"})
 	}
 	return all
 }
@@ -66,7 +66,7 @@ func Hosts(s *spec.Spec) []string {
 func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	var all []proxmox.Grant
 	on := func(why string, privileges ...string) {
-		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Why: why})
+		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Reason: why})
 	}
 	on("see the machines and their settings; without it Proxmox answers with empty lists", "VM.Audit")
 	on("create and destroy machines, and turn one into the template", "VM.Allocate")
@@ -101,7 +101,7 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 	for _, storage := range slices.Sorted(maps.Keys(holds)) {
 		h := holds[storage]
 		on := func(why string, privileges ...string) {
-			all = append(all, proxmox.Grant{Path: "/storage/" + storage, Privileges: privileges, Why: why})
+			all = append(all, proxmox.Grant{Path: "/storage/" + storage, Privileges: privileges, Reason: why})
 		}
 		if h["images"] {
 			on("create disks of machines and templates, and grow them", "Datastore.AllocateSpace")
@@ -148,7 +148,8 @@ func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	for _, bridge := range slices.Compact(bridges) {
 		// A bridge of the host belongs to the zone localnetwork; a VLAN on it is a path below.
-		all = append(all, proxmox.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true, Why: "plug machines into it, with or without a VLAN"})
+		all = append(all, proxmox.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true,
+			Reason: "plug machines into it, with or without a VLAN"})
 	}
 	return all
 }
@@ -158,8 +159,9 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	if s.Image.Template == "" {
 		for _, host := range Hosts(s) {
-			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"}, Why: "let the host download the cloud image",
-				Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
+			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"},
+				Reason:       "let the host download the cloud image",
+				Alternatives: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
 		}
 	}
 	switch {
@@ -168,10 +170,10 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 		if wantsGPUs(s) {
 			why += "; it is also enough to read which PCI devices the hosts have"
 		}
-		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Why: why})
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Reason: why})
 	case wantsGPUs(s):
-		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Why: "read which PCI devices the hosts have",
-			Or: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Reason: "read which PCI devices the hosts have",
+			Alternatives: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
 	}
 	return all
 }
@@ -195,11 +197,12 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	}
 	if made {
 		all = append(all, proxmox.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
-			Why: "create a mapping for the cards of each node, and give machines the cards in it"})
+			Reason: "create a mapping for the cards of each node, and give machines the cards in it"})
 	}
 	slices.Sort(named)
 	for _, id := range slices.Compact(named) {
-		all = append(all, proxmox.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"}, Why: fmt.Sprintf("give machines the cards in the mapping %s", id)})
+		all = append(all, proxmox.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"},
+			Reason: fmt.Sprintf("give machines the cards in the mapping %s", id)})
 	}
 	return all
 }

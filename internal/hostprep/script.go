@@ -42,7 +42,7 @@ func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 		say("On %s%s:", r.Path, map[bool]string{true: " and the paths below", false: " alone"}[r.Propagate])
 		for _, g := range need {
 			if g.Path == r.Path {
-				say("  %s: %s", strings.Join(g.Privileges, ", "), g.Why)
+				say("  %s: %s", strings.Join(g.Privileges, ", "), g.Reason)
 			}
 		}
 		run(proxmox.GrantCommands(RolePrefix(s), tokenID, need, r.Path))

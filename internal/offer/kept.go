@@ -56,7 +56,7 @@ func Overdrawn(s *spec.Spec, n spec.Node) string {
 	switch {
 	case n.External: // its size is not in the file
 	case k.Memory > 0 && k.Memory > n.Memory-evictionHard:
-		return fmt.Sprintf("%s of memory, and %s has %s", k.Memory.About(), n.Name, n.Memory.About())
+		return fmt.Sprintf("%s of memory, and %s has %s", k.Memory.Approximate(), n.Name, n.Memory.Approximate())
 	case k.CPU > 0 && k.CPU > float64(n.Cores):
 		return fmt.Sprintf("%g CPUs, and %s has %d", k.CPU, n.Name, n.Cores)
 	}

@@ -102,7 +102,7 @@ func Share(n spec.Node) spec.Size {
 		return 0
 	}
 	var most spec.Size
-	for _, g := range nvidia.OfModel(n.GPUs.Model) {
+	for _, g := range nvidia.GPUsOfModel(n.GPUs.Model) {
 		if g.Memory() == 0 {
 			return 0
 		}

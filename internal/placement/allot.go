@@ -110,7 +110,8 @@ func (b *book) enterForeign() {
 				continue
 			}
 			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
-				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.How()), claim.Release() + ", or give the node another card", claim.Container}
+				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.Description()),
+					claim.ReleaseCommand() + ", or give the node another card", claim.Container}
 			}
 		}
 	}
@@ -147,7 +148,7 @@ func (b *book) enterPromises(nodes []spec.Node) {
 			b.promised[a.Whole()] = n.Name
 		}
 		for _, id := range n.GPUs.Mapping {
-			for _, choice := range b.ledger.Offers(b.host, id) {
+			for _, choice := range b.ledger.MappingChoices(b.host, id) {
 				for _, at := range choice {
 					b.promised[at.Whole()] = n.Name
 				}
@@ -251,7 +252,7 @@ func (b *book) keptTwice(n spec.Node, cards []pci.GPU) error {
 // cards in another way, must be able to run at the same time.
 func (b *book) drawn(n spec.Node) error {
 	for _, id := range n.GPUs.Mapping {
-		if why := b.ledger.Unfit(b.host, id); why != "" {
+		if why := b.ledger.MappingProblem(b.host, id); why != "" {
 			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s: %s\n  name mappings of NVIDIA cards, or write gpus: %d to have homelab choose them", n.Name, id, why, n.GPUs.Count))
 		}
 	}
@@ -275,9 +276,9 @@ func (b *book) drawn(n spec.Node) error {
 // mates refuses mappings whose cards share groups with cards that another VM has.
 func (b *book) mates(n spec.Node) error {
 	for _, id := range n.GPUs.Mapping {
-		for _, choice := range b.ledger.Offers(b.host, id) {
+		for _, choice := range b.ledger.MappingChoices(b.host, id) {
 			card, _ := b.ledger.Card(b.host, choice[0])
-			for _, mate := range card.Mates {
+			for _, mate := range card.GroupMembers {
 				if who := b.holder(n, mate.Address); strings.HasPrefix(who, "belongs") {
 					return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s: %s shares IOMMU group %d with %s, which %s\n  %s",
 						n.Name, id, card.Address, card.IOMMUGroup, mate.Address, who, cureOfGroup))
@@ -292,7 +293,8 @@ func (b *book) mates(n spec.Node) error {
 func (b *book) claims(n spec.Node) []pci.Claim {
 	var out []pci.Claim
 	for i, id := range n.GPUs.Mapping {
-		out = append(out, pci.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Mapping: id, Choices: b.ledger.Offers(b.host, id)})
+		out = append(out, pci.Claim{Host: b.host, Name: n.Name, Slot: fmt.Sprintf("hostpci%d", i), Mapping: id,
+			Choices: b.ledger.MappingChoices(b.host, id)})
 	}
 	for i, a := range n.GPUs.PCI {
 		if card, ok := b.ledger.Card(b.host, a); ok {
@@ -307,7 +309,7 @@ func (b *book) claims(n spec.Node) []pci.Claim {
 func ConflictText(c pci.Conflict) string {
 	var who []string
 	for _, cl := range c.Claims {
-		text := fmt.Sprintf("%s %s", cl, cl.How())
+		text := fmt.Sprintf("%s %s", cl, cl.Description())
 		if cl.VMID == 0 {
 			text = fmt.Sprintf("node %s", cl.Name)
 		}

@@ -15,7 +15,7 @@ import (
 // Candidate reports whether a card matches the node's request.
 func Candidate(n spec.Node, g pci.GPU) bool {
 	if len(n.GPUs.PCI) > 0 {
-		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() && !g.Splits(a) })
+		return slices.ContainsFunc(n.GPUs.PCI, func(a spec.PCIAddress) bool { return a.Whole() == g.Address.Whole() && !g.HasVirtualFunction(a) })
 	}
 	id, err := nvidia.ParsePCIID(g.ID())
 	return nvidia.IsModel(n.GPUs.Model, id, g.Name) && (err == nil || n.GPUs.Model == "")
@@ -122,7 +122,7 @@ func (b *book) tooFew(n spec.Node, free []seat, why []string, split bool) error 
 		asked = fmt.Sprintf("the GPUs at %v", n.GPUs.PCI)
 	}
 	for _, a := range n.GPUs.PCI {
-		if card, there := b.ledger.Card(b.host, a); there && (card.Splits(a) || card.Address.Whole() != a.Whole()) {
+		if card, there := b.ledger.Card(b.host, a); there && (card.HasVirtualFunction(a) || card.Address.Whole() != a.Whole()) {
 			why = append(why, fmt.Sprintf("%s is a part of the card at %s (%s): name that", a, card.Address, card.Model))
 		}
 	}

@@ -23,12 +23,12 @@ func whole(free []seat, belongs func(proxmox.PCIAddress) string) (out []seat, wh
 		at[s.Address] = true
 	}
 	for _, s := range free {
-		missing := slices.IndexFunc(s.Mates, func(m pci.Function) bool { return !at[m.Address] })
+		missing := slices.IndexFunc(s.GroupMembers, func(m pci.Function) bool { return !at[m.Address] })
 		if missing < 0 {
 			out = append(out, s)
 			continue
 		}
-		mate := s.Mates[missing]
+		mate := s.GroupMembers[missing]
 		why = append(why, fmt.Sprintf("%s shares IOMMU group %d with %s, which %s", s.Address, s.IOMMUGroup, mate.Address, belongs(mate.Address)))
 	}
 	return out, why
@@ -37,12 +37,12 @@ func whole(free []seat, belongs func(proxmox.PCIAddress) string) (out []seat, wh
 // allot picks count of the seats, groups undivided: none if that cannot be. It takes cards without
 // a group of several first, unless the node has others.
 func allot(free []seat, count, all int) []pci.GPU {
-	single := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return len(s.Mates) > 0 })
+	single := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return len(s.GroupMembers) > 0 })
 	var groups [][]seat
 	for _, s := range free {
 		i := slices.IndexFunc(groups, func(g []seat) bool { return g[0].IOMMUGroup == s.IOMMUGroup })
 		switch {
-		case len(s.Mates) == 0:
+		case len(s.GroupMembers) == 0:
 		case i < 0:
 			groups = append(groups, []seat{s})
 		default:
@@ -100,12 +100,12 @@ func undivided(free []seat) string {
 	var out []string
 	seen := map[int]bool{}
 	for _, s := range free {
-		if len(s.Mates) == 0 || seen[s.IOMMUGroup] {
+		if len(s.GroupMembers) == 0 || seen[s.IOMMUGroup] {
 			continue
 		}
 		seen[s.IOMMUGroup] = true
 		at := []string{s.Address.Whole().String()}
-		for _, m := range s.Mates {
+		for _, m := range s.GroupMembers {
 			at = append(at, m.Address.Whole().String())
 		}
 		slices.Sort(at)

@@ -22,7 +22,7 @@ func grouped(groups ...int) []pci.GPU {
 	for i := range out {
 		for k := range out {
 			if k != i && groups[k] == groups[i] {
-				out[i].Mates = append(out[i].Mates, out[k].Function)
+				out[i].GroupMembers = append(out[i].GroupMembers, out[k].Function)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func TestGroupsAreNotDivided(t *testing.T) {
 			}
 			require.Len(t, got, count)
 			for _, g := range got {
-				for _, m := range g.Mates {
+				for _, m := range g.GroupMembers {
 					require.True(t, slices.ContainsFunc(got, func(o pci.GPU) bool { return o.Address == m.Address }), "%d of %v", count, groups)
 				}
 			}

@@ -86,7 +86,7 @@ type room struct {
 
 // look reads the hosts, and assigns the nodes that already have a host to it.
 func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
-	pve.VMs.ExpectNames(names.Tag(p.spec), func(name string) bool { return names.MayHave(p.spec, name) })
+	pve.VMs.RegisterNames(names.Tag(p.spec), func(name string) bool { return names.MayHave(p.spec, name) })
 	vms, err := pve.VMs.List(ctx, names.Tag(p.spec))
 	if err != nil {
 		return err

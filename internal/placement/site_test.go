@@ -267,7 +267,7 @@ func sound(t *testing.T, want *spec.Spec, s *site, a *Allotment) {
 		}
 	}
 	for _, card := range l.Cards {
-		for _, m := range card.Mates {
+		for _, m := range card.GroupMembers {
 			mine, its := owner[int(card.Address.Bus)], owner[int(m.Address.Bus)]
 			require.True(t, mine == its || mine == "" || its == "", "group %d is divided between %s and %s", m.IOMMUGroup, mine, its)
 			mate, _ := l.Card("pve1", m.Address)
@@ -290,7 +290,7 @@ func possible(n spec.Node, l *pci.Ledger) bool {
 		for _, card := range l.Cards {
 			if in(card.Address) {
 				size++
-				fit = fit && Candidate(n, card.GPU) && card.Problem() == "" && !foreign(card, l) && !slices.ContainsFunc(card.Mates, func(m pci.Function) bool { return !in(m.Address) })
+				fit = fit && Candidate(n, card.GPU) && card.Problem() == "" && !foreign(card, l) && !slices.ContainsFunc(card.GroupMembers, func(m pci.Function) bool { return !in(m.Address) })
 			}
 		}
 		if fit && size == n.GPUs.Count {

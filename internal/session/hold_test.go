@@ -52,7 +52,7 @@ func (w *site) stop(name string) {
 	require.NoError(w.t, err)
 	for _, vm := range w.sim.VMs() {
 		if vm.Name == name {
-			found, err := pve.VMs.ByID(w.t.Context(), vm.ID)
+			found, err := pve.VMs.GetByID(w.t.Context(), vm.ID)
 			require.NoError(w.t, err)
 			require.NoError(w.t, pve.VMs.Stop(w.t.Context(), found))
 		}
@@ -152,7 +152,7 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 				return
 			}
 			for _, vm := range sim.VMs() {
-				theirs, err := pve.VMs.ByID(t.Context(), vm.ID)
+				theirs, err := pve.VMs.GetByID(t.Context(), vm.ID)
 				assert.NoError(t, err)
 				assert.ErrorContains(t, pve.VMs.Remove(t.Context(), theirs), "protection mode enabled", "not by accident")
 			}

@@ -61,9 +61,9 @@ func hostCheck(s *Session, ctx context.Context, f HostFlags) error {
 	}
 	switch report.Worst() {
 	case preflight.Error:
-		return failedf(hopeless, "%s: homelab cluster:up would refuse", printable.Count(len(report.Of(preflight.Error)), "error"))
+		return failedf(hopeless, "%s: homelab cluster:up would refuse", printable.Count(len(report.WithVerdict(preflight.Error)), "error"))
 	case preflight.Warning:
-		return failedf(warned, "%s", printable.Count(len(report.Of(preflight.Warning)), "warning"))
+		return failedf(warned, "%s", printable.Count(len(report.WithVerdict(preflight.Warning)), "warning"))
 	}
 	return nil
 }
@@ -90,7 +90,8 @@ func printCheck(s *Session, r *preflight.Report) error {
 	}
 	what := "nothing wrong"
 	if len(problems) > 0 {
-		what = fmt.Sprintf("%s, %s", printable.Count(len(r.Of(preflight.Error)), "error"), printable.Count(len(r.Of(preflight.Warning)), "warning"))
+		what = fmt.Sprintf("%s, %s", printable.Count(len(r.WithVerdict(preflight.Error)), "error"),
+			printable.Count(len(r.WithVerdict(preflight.Warning)), "warning"))
 	}
 	if len(unseen) > 0 {
 		what += fmt.Sprintf(", %d not checked", blindChecks(unseen))

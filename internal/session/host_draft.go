@@ -36,9 +36,9 @@ func hostPrepFirst(s *Session, ctx context.Context, f HostPrepFlags) error {
 	name := s.Spec.Proxmox.Host
 	f.Host = ""
 	s.prepGrants = []proxmox.Grant{
-		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Why: "let cluster:init see the number of CPUs and the memory"},
-		{Path: "/storage", Privileges: []string{"Datastore.Audit"}, Propagate: true, Why: "let cluster:init see the storages"},
-		{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Audit"}, Propagate: true, Why: "let cluster:init see the bridges"},
+		{Path: "/nodes/" + name, Privileges: []string{"Sys.Audit"}, Reason: "let cluster:init see the number of CPUs and the memory"},
+		{Path: "/storage", Privileges: []string{"Datastore.Audit"}, Propagate: true, Reason: "let cluster:init see the storages"},
+		{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Audit"}, Propagate: true, Reason: "let cluster:init see the bridges"},
 	}
 	ref := s.Spec.Proxmox.TokenSecret.String()
 	if f.Out != "" {

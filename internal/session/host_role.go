@@ -112,7 +112,8 @@ func rolesFor(s *Session, v proxmox.Version, id string) []role {
 	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.LookGrants(s.Spec))
 	var out []role
 	for _, r := range proxmox.Roles(hostprep.RolePrefix(s.Spec), need) {
-		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Why, proxmox.GrantCommands(hostprep.RolePrefix(s.Spec), id, need, r.Path)})
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Reasons,
+			proxmox.GrantCommands(hostprep.RolePrefix(s.Spec), id, need, r.Path)})
 	}
 	return out
 }

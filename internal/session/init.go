@@ -251,7 +251,7 @@ func sayFound(s *Session, f draft.Found) {
 		if len(order) > 0 {
 			cards = fmt.Sprintf("%s (%d free)", strings.Join(order, ", "), len(h.Free()))
 		}
-		s.Say("  %s: %d CPUs, %s, %s", h.Name, h.CPUs, h.Memory.About(), cards)
+		s.Say("  %s: %d CPUs, %s, %s", h.Name, h.CPUs, h.Memory.Approximate(), cards)
 	}
 }
 

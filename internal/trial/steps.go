@@ -109,7 +109,7 @@ func check(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d checks, %d warnings", report.Checks, len(report.Of(preflight.Warning))), report.Err()
+	return fmt.Sprintf("%d checks, %d warnings", report.Checks, len(report.WithVerdict(preflight.Warning))), report.Err()
 }
 
 func run(ctx context.Context, w World, c *cluster.Cluster) (string, error) {

@@ -51,16 +51,16 @@ func (c Check) Subject() string {
 
 // Names of checks.
 const (
-	PCIe    = "pcie"    // the link has the width that the card can use
-	ECC     = "ecc"     // no uncorrectable memory errors, no rows that wait for repair
-	Clocks  = "clocks"  // the hardware does not slow the card
-	Xid     = "xid"     // no Xid errors of the driver since the node has booted
-	Report  = "report"  // nvidia-smi answers on the node
-	Refuse  = "refuse"  // one GPU more than the node offers is refused
-	Keep    = "keep"    // a container keeps its GPU when systemd reloads its units
-	Compute = "compute" // a CUDA program computes correctly
-	Scratch = "scratch" // a file on a scratch volume of the node is read as it was written
-	Home    = "home"    // and on a volume like the home of a user of the hub
+	PCIe        = "pcie"    // the link has the width that the card can use
+	ECC         = "ecc"     // no uncorrectable memory errors, no rows that wait for repair
+	Clocks      = "clocks"  // the hardware does not slow the card
+	Xid         = "xid"     // no Xid errors of the driver since the node has booted
+	Report      = "report"  // nvidia-smi answers on the node
+	OverRequest = "refuse"  // one GPU more than the node offers is refused
+	Reload      = "keep"    // a container keeps its GPU when systemd reloads its units
+	Compute     = "compute" // a CUDA program computes correctly
+	Scratch     = "scratch" // a file on a scratch volume of the node is read as it was written
+	Home        = "home"    // and on a volume like the home of a user of the hub
 )
 
 // Facts judges what nvidia-smi and the kernel's log say on a node.

@@ -66,11 +66,11 @@ func TestParseKept(t *testing.T) {
 		"failed|No devices were found":                             check.Failed,
 		"":                                                         check.Failed,
 	} {
-		c := check.ParseKept("gpu1", words)
+		c := check.ParseReload("gpu1", words)
 		assert.Equal(t, want, c.Verdict, words)
 		assert.NotEmpty(t, c.Detail)
 	}
-	assert.Contains(t, check.ParseKept("gpu1", "lost|after 3 s: Failed to initialize NVML: Unknown Error").Detail, "Unknown Error: the container runtime must inject devices by CDI")
+	assert.Contains(t, check.ParseReload("gpu1", "lost|after 3 s: Failed to initialize NVML: Unknown Error").Detail, "Unknown Error: the container runtime must inject devices by CDI")
 }
 
 // The Job that must be refused asks for one more than there are, and the one that holds a GPU for
@@ -78,12 +78,12 @@ func TestParseKept(t *testing.T) {
 func TestJobs(t *testing.T) {
 	o := check.VerifyOptions{RunID: "r1"}
 	for asks, objects := range map[int64][]int{3: {2}} {
-		j := check.Refused("gpu1", objects[0], o)[1].(*batchv1.Job)
+		j := check.OverRequestObjects("gpu1", objects[0], o)[1].(*batchv1.Job)
 		limit := j.Spec.Template.Spec.Containers[0].Resources.Limits[nvidia.Resource]
 		assert.Equal(t, asks, limit.Value())
 		assert.Equal(t, check.Name("gpu1", "refuse", "r1"), j.Name)
 	}
-	j := check.Kept("gpu1", o)[1].(*batchv1.Job)
+	j := check.ReloadObjects("gpu1", o)[1].(*batchv1.Job)
 	assert.Equal(t, []string{"sh", "/check/keep.sh", "20"}, j.Spec.Template.Spec.Containers[0].Command)
 	assert.NotEqual(t, check.Name("gpu1", "keep", "r1"), check.Name("gpu1", "refuse", "r1"))
 }

@@ -16,26 +16,26 @@ import (
 )
 
 //go:embed keep.sh
-var keepScript string
+var reloadScript string
 
 const scripts = "gpu-check-scripts" // the ConfigMap, the same for every run and node
 
-// KeepTime is how long the Job of [Kept] holds its GPU.
-const KeepTime = 20 * time.Second
+// ReloadTime is how long the Job of [ReloadObjects] holds its GPU.
+const ReloadTime = 20 * time.Second
 
-// Kept returns a Job that holds one GPU of a node for KeepTime and notices if it loses it.
+// ReloadObjects returns a Job that holds one GPU of a node for ReloadTime and notices if it loses it.
 // While it runs, the caller has systemd reload its units on the node ("systemctl daemon-reload").
-// Its last words are for [ParseKept].
-func Kept(node string, o VerifyOptions) []runtime.Object {
+// Its last words are for [ParseReload].
+func ReloadObjects(node string, o VerifyOptions) []runtime.Object {
 	objects := job(node, "keep", 1, o)
 	pod := &objects[1].(*batchv1.Job).Spec.Template.Spec
-	pod.Containers[0].Command = []string{"sh", "/check/keep.sh", fmt.Sprint(int(KeepTime / time.Second))}
+	pod.Containers[0].Command = []string{"sh", "/check/keep.sh", fmt.Sprint(int(ReloadTime / time.Second))}
 	return objects
 }
 
-// Refused returns a Job that asks for more GPUs than a node offers. It must stay pending; one that
+// OverRequestObjects returns a Job that asks for more GPUs than a node offers. It must stay pending; one that
 // starts proves that the node's limits are not enforced.
-func Refused(node string, offers int, o VerifyOptions) []runtime.Object {
+func OverRequestObjects(node string, offers int, o VerifyOptions) []runtime.Object {
 	objects := job(node, "refuse", offers+1, o)
 	objects[1].(*batchv1.Job).Spec.Template.Spec.Containers[0].Command = []string{"nvidia-smi", "-L"}
 	return objects
@@ -58,13 +58,13 @@ func job(node, check string, gpus int, o VerifyOptions) []runtime.Object {
 	return []runtime.Object{&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: scripts, Namespace: j.Namespace, Labels: map[string]string{"app.kubernetes.io/name": "gpu-check"}},
-		Data:       map[string]string{"keep.sh": keepScript},
+		Data:       map[string]string{"keep.sh": reloadScript},
 	}, j}
 }
 
-// ParseKept reads the last words of the Job of [Kept].
-func ParseKept(node, words string) Check {
-	c := Check{Node: node, GPU: WholeNode, Name: Keep}
+// ParseReload reads the last words of the Job of [ReloadObjects].
+func ParseReload(node, words string) Check {
+	c := Check{Node: node, GPU: WholeNode, Name: Reload}
 	kind, detail, _ := strings.Cut(strings.TrimSpace(words), "|")
 	switch kind {
 	case "kept":

@@ -44,7 +44,7 @@ func (g GPU) diff(l Layout) (converge.Field, bool) {
 	if g.Mode == divided && g.Pending == divided && (!divided || maps.Equal(g.Instances, l.Profiles)) {
 		return converge.Field{}, false
 	}
-	f := converge.Field{Path: path(g.Index), Have: words(g.Instances), Want: l.String(), Effect: converge.Restart}
+	f := converge.Field{Path: path(g.Index), Have: profilesText(g.Instances), Want: l.String(), Effect: converge.Restart}
 	switch {
 	case divided && !g.Capable:
 		f.Note = g.Kind.Name + " cannot be divided"
@@ -111,11 +111,11 @@ func (s State) instancesOf(l Layout) (string, error) {
 	if !there {
 		return "", errors.New("the driver sees no such GPU")
 	}
-	if err := Fits(g.Kind, l.Profiles); err != nil {
+	if err := CheckFit(g.Kind, l.Profiles); err != nil {
 		return "", err
 	}
 	var out []string
-	if chip, known := Of(g.Kind); known {
+	if chip, known := ChipOf(g.Kind); known {
 		places, err := chip.Place(l.Profiles)
 		if err != nil {
 			return "", err

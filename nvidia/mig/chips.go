@@ -24,7 +24,7 @@ type Profile struct {
 	Name    string // as nvidia-smi prints it, e.g. "3g.20gb" or "1g.5gb+me"
 	Compute int    // slices of compute
 	Memory  int    // slices of memory
-	Most    int    // how many fit on one GPU
+	Max     int    // how many fit on one GPU
 	Starts  []int  // slices of memory at which an instance may begin
 
 	engines int  // media engines that it takes
@@ -58,9 +58,9 @@ func Chips() []Chip {
 	}
 }
 
-// Of finds a GPU's chip. A GPU that can be divided but is not found has profiles that NVIDIA
+// ChipOf finds a GPU's chip. A GPU that can be divided but is not found has profiles that NVIDIA
 // documents nowhere: only its driver knows them.
-func Of(g nvidia.GPU) (Chip, bool) {
+func ChipOf(g nvidia.GPU) (Chip, bool) {
 	if g.ID.Vendor != nvidia.Vendor {
 		return Chip{}, false
 	}
@@ -91,41 +91,41 @@ func sevenths(name string, gb [6]string, devices ...uint16) Chip {
 	every := []int{0, 1, 2, 3, 4, 5, 6}
 	size := func(compute, memory string) string { return compute + "g." + memory + "gb" }
 	return Chip{Name: name, Memory: 8, Compute: 7, devices: devices, Profiles: []Profile{
-		{Name: size("1", gb[0]), Compute: 1, Memory: 1, Most: 7, Starts: every},
-		{Name: size("1", gb[0]) + "+me", Compute: 1, Memory: 1, Most: 1, Starts: every, only: true},
-		{Name: size("1", gb[1]), Compute: 1, Memory: 2, Most: 4, Starts: []int{0, 2, 4, 6}},
-		{Name: size("2", gb[2]), Compute: 2, Memory: 2, Most: 3, Starts: []int{0, 2, 4}},
-		{Name: size("3", gb[3]), Compute: 3, Memory: 4, Most: 2, Starts: []int{0, 4}},
-		{Name: size("4", gb[4]), Compute: 4, Memory: 4, Most: 1, Starts: []int{0}},
-		{Name: size("7", gb[5]), Compute: 7, Memory: 8, Most: 1, Starts: []int{0}, only: true},
+		{Name: size("1", gb[0]), Compute: 1, Memory: 1, Max: 7, Starts: every},
+		{Name: size("1", gb[0]) + "+me", Compute: 1, Memory: 1, Max: 1, Starts: every, only: true},
+		{Name: size("1", gb[1]), Compute: 1, Memory: 2, Max: 4, Starts: []int{0, 2, 4, 6}},
+		{Name: size("2", gb[2]), Compute: 2, Memory: 2, Max: 3, Starts: []int{0, 2, 4}},
+		{Name: size("3", gb[3]), Compute: 3, Memory: 4, Max: 2, Starts: []int{0, 4}},
+		{Name: size("4", gb[4]), Compute: 4, Memory: 4, Max: 1, Starts: []int{0}},
+		{Name: size("7", gb[5]), Compute: 7, Memory: 8, Max: 1, Starts: []int{0}, only: true},
 	}}
 }
 
 // a30 has four slices, and one engine for JPEG and one for optical flow.
 func a30() Chip {
 	return Chip{Name: "A30 24GB", Memory: 4, Compute: 4, devices: []uint16{0x20b7, 0x20b9}, Profiles: []Profile{
-		{Name: "1g.6gb", Compute: 1, Memory: 1, Most: 4, Starts: []int{0, 1, 2, 3}},
-		{Name: "1g.6gb+me", Compute: 1, Memory: 1, Most: 1, Starts: []int{0, 1, 2, 3}, only: true},
-		{Name: "2g.12gb", Compute: 2, Memory: 2, Most: 2, Starts: []int{0, 2}},
-		{Name: "2g.12gb+me", Compute: 2, Memory: 2, Most: 1, Starts: []int{0, 2}, only: true},
-		{Name: "4g.24gb", Compute: 4, Memory: 4, Most: 1, Starts: []int{0}, only: true},
+		{Name: "1g.6gb", Compute: 1, Memory: 1, Max: 4, Starts: []int{0, 1, 2, 3}},
+		{Name: "1g.6gb+me", Compute: 1, Memory: 1, Max: 1, Starts: []int{0, 1, 2, 3}, only: true},
+		{Name: "2g.12gb", Compute: 2, Memory: 2, Max: 2, Starts: []int{0, 2}},
+		{Name: "2g.12gb+me", Compute: 2, Memory: 2, Max: 1, Starts: []int{0, 2}, only: true},
+		{Name: "4g.24gb", Compute: 4, Memory: 4, Max: 1, Starts: []int{0}, only: true},
 	}}
 }
 
 func rtxPro6000() Chip {
 	one, two := []int{0, 1, 2, 3}, []int{0, 2}
 	return Chip{Name: "RTX PRO 6000 96GB", Memory: 4, Compute: 4, Engines: 4, devices: []uint16{0x2bb1, 0x2bb4, 0x2bb5}, Profiles: []Profile{
-		{Name: "1g.24gb", Compute: 1, Memory: 1, Most: 4, Starts: one, engines: 1},
-		{Name: "1g.24gb+me", Compute: 1, Memory: 1, Most: 1, Starts: one, engines: 1, only: true},
-		{Name: "1g.24gb+gfx", Compute: 1, Memory: 1, Most: 4, Starts: one, engines: 1},
-		{Name: "1g.24gb+me.all", Compute: 1, Memory: 1, Most: 1, Starts: one, engines: 4, only: true},
-		{Name: "1g.24gb-me", Compute: 1, Memory: 1, Most: 4, Starts: one},
-		{Name: "2g.48gb", Compute: 2, Memory: 2, Most: 2, Starts: two, engines: 2},
-		{Name: "2g.48gb+gfx", Compute: 2, Memory: 2, Most: 2, Starts: two, engines: 2},
-		{Name: "2g.48gb+me.all", Compute: 2, Memory: 2, Most: 1, Starts: two, engines: 4, only: true},
-		{Name: "2g.48gb-me", Compute: 2, Memory: 2, Most: 2, Starts: two},
-		{Name: "4g.96gb", Compute: 4, Memory: 4, Most: 1, Starts: []int{0}, engines: 4, only: true},
-		{Name: "4g.96gb+gfx", Compute: 4, Memory: 4, Most: 1, Starts: []int{0}, engines: 4, only: true},
+		{Name: "1g.24gb", Compute: 1, Memory: 1, Max: 4, Starts: one, engines: 1},
+		{Name: "1g.24gb+me", Compute: 1, Memory: 1, Max: 1, Starts: one, engines: 1, only: true},
+		{Name: "1g.24gb+gfx", Compute: 1, Memory: 1, Max: 4, Starts: one, engines: 1},
+		{Name: "1g.24gb+me.all", Compute: 1, Memory: 1, Max: 1, Starts: one, engines: 4, only: true},
+		{Name: "1g.24gb-me", Compute: 1, Memory: 1, Max: 4, Starts: one},
+		{Name: "2g.48gb", Compute: 2, Memory: 2, Max: 2, Starts: two, engines: 2},
+		{Name: "2g.48gb+gfx", Compute: 2, Memory: 2, Max: 2, Starts: two, engines: 2},
+		{Name: "2g.48gb+me.all", Compute: 2, Memory: 2, Max: 1, Starts: two, engines: 4, only: true},
+		{Name: "2g.48gb-me", Compute: 2, Memory: 2, Max: 2, Starts: two},
+		{Name: "4g.96gb", Compute: 4, Memory: 4, Max: 1, Starts: []int{0}, engines: 4, only: true},
+		{Name: "4g.96gb+gfx", Compute: 4, Memory: 4, Max: 1, Starts: []int{0}, engines: 4, only: true},
 	}}
 }
 
@@ -136,24 +136,24 @@ const twoSizes = 0x2bb3
 func rtxPro5000() Chip {
 	one := []int{0, 1}
 	return Chip{Name: "RTX PRO 5000 48GB", Memory: 2, Compute: 2, Engines: 3, devices: []uint16{twoSizes}, Profiles: []Profile{
-		{Name: "1g.24gb", Compute: 1, Memory: 1, Most: 2, Starts: one, engines: 1},
-		{Name: "1g.24gb+me", Compute: 1, Memory: 1, Most: 1, Starts: one, engines: 1, only: true},
-		{Name: "1g.24gb+gfx", Compute: 1, Memory: 1, Most: 2, Starts: one, engines: 1},
-		{Name: "1g.24gb+me.all", Compute: 1, Memory: 1, Most: 1, Starts: one, engines: 3, only: true},
-		{Name: "1g.24gb-me", Compute: 1, Memory: 1, Most: 2, Starts: one},
-		{Name: "2g.48gb", Compute: 2, Memory: 2, Most: 1, Starts: []int{0}, engines: 3, only: true},
-		{Name: "2g.48gb+gfx", Compute: 2, Memory: 2, Most: 1, Starts: []int{0}, engines: 3, only: true},
+		{Name: "1g.24gb", Compute: 1, Memory: 1, Max: 2, Starts: one, engines: 1},
+		{Name: "1g.24gb+me", Compute: 1, Memory: 1, Max: 1, Starts: one, engines: 1, only: true},
+		{Name: "1g.24gb+gfx", Compute: 1, Memory: 1, Max: 2, Starts: one, engines: 1},
+		{Name: "1g.24gb+me.all", Compute: 1, Memory: 1, Max: 1, Starts: one, engines: 3, only: true},
+		{Name: "1g.24gb-me", Compute: 1, Memory: 1, Max: 2, Starts: one},
+		{Name: "2g.48gb", Compute: 2, Memory: 2, Max: 1, Starts: []int{0}, engines: 3, only: true},
+		{Name: "2g.48gb+gfx", Compute: 2, Memory: 2, Max: 1, Starts: []int{0}, engines: 3, only: true},
 	}}
 }
 
 func rtxPro4500() Chip {
 	one := []int{0, 1}
 	return Chip{Name: "RTX PRO 4500 32GB", Memory: 2, Compute: 2, Engines: 3, devices: []uint16{0x2c31, 0x2c3a}, Profiles: []Profile{
-		{Name: "1g.16gb", Compute: 1, Memory: 1, Most: 2, Starts: one, engines: 1},
-		{Name: "1g.16gb+gfx", Compute: 1, Memory: 1, Most: 2, Starts: one, engines: 1},
-		{Name: "1g.16gb+me.all", Compute: 1, Memory: 1, Most: 1, Starts: one, engines: 3, only: true},
-		{Name: "1g.16gb-me", Compute: 1, Memory: 1, Most: 2, Starts: one},
-		{Name: "2g.32gb", Compute: 2, Memory: 2, Most: 1, Starts: []int{0}, engines: 3, only: true},
-		{Name: "2g.32gb+gfx", Compute: 2, Memory: 2, Most: 1, Starts: []int{0}, engines: 3, only: true},
+		{Name: "1g.16gb", Compute: 1, Memory: 1, Max: 2, Starts: one, engines: 1},
+		{Name: "1g.16gb+gfx", Compute: 1, Memory: 1, Max: 2, Starts: one, engines: 1},
+		{Name: "1g.16gb+me.all", Compute: 1, Memory: 1, Max: 1, Starts: one, engines: 3, only: true},
+		{Name: "1g.16gb-me", Compute: 1, Memory: 1, Max: 2, Starts: one},
+		{Name: "2g.32gb", Compute: 2, Memory: 2, Max: 1, Starts: []int{0}, engines: 3, only: true},
+		{Name: "2g.32gb+gfx", Compute: 2, Memory: 2, Max: 1, Starts: []int{0}, engines: 3, only: true},
 	}}
 }

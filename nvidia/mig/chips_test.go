@@ -68,9 +68,9 @@ func TestGeometries(t *testing.T) {
 			}
 		}
 		for _, p := range c.Profiles { // as many as documented, and not one more
-			_, err := c.Place(map[string]int{p.Name: p.Most})
+			_, err := c.Place(map[string]int{p.Name: p.Max})
 			assert.NoError(t, err, "%s %s", c.Name, p.Name)
-			_, err = c.Place(map[string]int{p.Name: p.Most + 1})
+			_, err = c.Place(map[string]int{p.Name: p.Max + 1})
 			assert.ErrorContains(t, err, p.Name)
 		}
 	}
@@ -130,15 +130,15 @@ func TestPlaceAnything(t *testing.T) {
 func TestEveryDivisibleGPU(t *testing.T) {
 	var unknown []string
 	for _, g := range nvidia.GPUs() {
-		c, ok := mig.Of(g)
+		c, ok := mig.ChipOf(g)
 		switch {
 		case g.MIGInstances == 0:
 			assert.False(t, ok, "%s", g)
 		case !ok:
 			unknown = append(unknown, g.Name)
 		default:
-			assert.Equal(t, g.MIGInstances, c.Profiles[0].Most, "%s", g)
-			assert.Equal(t, c.Compute, c.Profiles[0].Most, "%s", g)
+			assert.Equal(t, g.MIGInstances, c.Profiles[0].Max, "%s", g)
+			assert.Equal(t, c.Compute, c.Profiles[0].Max, "%s", g)
 		}
 	}
 	assert.Equal(t, "NVIDIA A100-SXM-64GB, NVIDIA GRID A100A, NVIDIA GRID A100B, NVIDIA A100-PG506-207, NVIDIA A100-PG506-217, "+
@@ -184,7 +184,7 @@ func TestFits(t *testing.T) {
 		{t4, map[string]int{"1g.5gb": 1}, t4.String() + ": this GPU cannot be divided into instances: write strategy: time-slicing or mps with replicas"},
 		{nvidia.GPU{Name: "newer", MIGInstances: 7}, map[string]int{"9g.900gb": 1}, ""}, // its driver decides
 	} {
-		err := mig.Fits(x.gpu, x.layout)
+		err := mig.CheckFit(x.gpu, x.layout)
 		if x.want == "" {
 			assert.NoError(t, err, "%v", x.layout)
 			continue
@@ -211,7 +211,7 @@ func TestFits(t *testing.T) {
 		{cards(a100ID, h20ID), "3g.40gb", false, "A100 40GB: it has no profile"},
 		{cards(h20ID), "3g.40gb", false, ""},
 	} {
-		sure, err := mig.FitsAny(x.cards, map[string]int{x.profile: 1})
+		sure, err := mig.CheckFitAny(x.cards, map[string]int{x.profile: 1})
 		assert.Equal(t, x.sure, sure)
 		if x.why == "" {
 			assert.NoError(t, err)
@@ -219,13 +219,13 @@ func TestFits(t *testing.T) {
 			assert.ErrorContains(t, err, x.why)
 		}
 	}
-	sure, err := mig.FitsSome(map[string]int{"3g.40gb": 2})
+	sure, err := mig.CheckFitSome(map[string]int{"3g.40gb": 2})
 	assert.True(t, sure)
 	assert.NoError(t, err)
-	sure, err = mig.FitsSome(map[string]int{"3g.40gb": 3})
+	sure, err = mig.CheckFitSome(map[string]int{"3g.40gb": 3})
 	assert.True(t, sure)
 	assert.ErrorContains(t, err, "A100 80GB: it holds 2 of 3g.40gb, not 3")
-	sure, err = mig.FitsSome(map[string]int{"1g.8gb": 7})
+	sure, err = mig.CheckFitSome(map[string]int{"1g.8gb": 7})
 	assert.False(t, sure)
 	assert.ErrorContains(t, err, "it has no profile 1g.8gb")
 }

@@ -1,6 +1,6 @@
 // Package mig divides GPUs into instances (NVIDIA's Multi-Instance GPU).
 //
-// It knows which profiles each chip has and which of them fit side by side: [Fits] and
+// It knows which profiles each chip has and which of them fit side by side: [CheckFit] and
 // [Chip.Place] are pure. On a machine, [Observe] reads how its GPUs are divided, [State.Diff]
 // compares that with a list of [Layout], and [Install], [Switch] and [Divide] make it so.
 //

@@ -8,11 +8,11 @@ import (
 )
 
 // Which instances fit on a card, and where they go.
-func ExampleFits() {
+func ExampleCheckFit() {
 	a100, _ := nvidia.Lookup(nvidia.PCIID{Vendor: nvidia.Vendor, Device: 0x20f1})
-	fmt.Println(mig.Fits(a100, map[string]int{"3g.20gb": 2}))
-	fmt.Println(mig.Fits(a100, map[string]int{"3g.20gb": 2, "1g.5gb": 1}))
-	chip, _ := mig.Of(a100)
+	fmt.Println(mig.CheckFit(a100, map[string]int{"3g.20gb": 2}))
+	fmt.Println(mig.CheckFit(a100, map[string]int{"3g.20gb": 2, "1g.5gb": 1}))
+	chip, _ := mig.ChipOf(a100)
 	fmt.Println(chip.Place(map[string]int{"4g.20gb": 1, "1g.5gb": 3}))
 	// Output:
 	// <nil>

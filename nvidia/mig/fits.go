@@ -17,19 +17,19 @@ type Placement struct {
 
 // LayoutError says why profiles do not fit on a GPU.
 type LayoutError struct {
-	Chip string // "A100 40GB"
-	Why  string
-	Do   string
+	Chip   string // "A100 40GB"
+	Reason string
+	Do     string
 }
 
 // Error is the reason and what to write instead.
-func (e *LayoutError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Chip, e.Why, e.Do) }
+func (e *LayoutError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Chip, e.Reason, e.Do) }
 
-// Fits says why a GPU cannot be divided into so many instances of each profile, as a
+// CheckFit says why a GPU cannot be divided into so many instances of each profile, as a
 // [*LayoutError]; nil if it can. If the GPU can be divided but its profiles are not documented,
 // nothing is refused: its driver decides.
-func Fits(g nvidia.GPU, profiles map[string]int) error {
-	if c, ok := Of(g); ok {
+func CheckFit(g nvidia.GPU, profiles map[string]int) error {
+	if c, ok := ChipOf(g); ok {
 		_, err := c.Place(profiles)
 		return err
 	}
@@ -40,21 +40,21 @@ func Fits(g nvidia.GPU, profiles map[string]int) error {
 	if what, _ := nvidia.CheckMPS(g.Name, []nvidia.GPU{g}, 2); what != "" {
 		do = "write strategy: time-slicing with replicas"
 	}
-	return &LayoutError{Chip: g.String(), Why: "this GPU cannot be divided into instances", Do: do}
+	return &LayoutError{Chip: g.String(), Reason: "this GPU cannot be divided into instances", Do: do}
 }
 
-// FitsAny is Fits for cards of which one may be in the machine. sure is false if one of them has
+// CheckFitAny is Fits for cards of which one may be in the machine. sure is false if one of them has
 // profiles that are not documented, and may fit all the same.
-func FitsAny(cards []nvidia.GPU, profiles map[string]int) (sure bool, why error) {
+func CheckFitAny(cards []nvidia.GPU, profiles map[string]int) (sure bool, why error) {
 	var divisible error
 	sure = true
 	for _, g := range cards {
-		_, documented := Of(g)
+		_, documented := ChipOf(g)
 		if g.MIGInstances > 0 && !documented {
 			sure = false
 			continue
 		}
-		err := Fits(g, profiles)
+		err := CheckFit(g, profiles)
 		switch {
 		case err == nil:
 			return true, nil
@@ -70,9 +70,9 @@ func FitsAny(cards []nvidia.GPU, profiles map[string]int) (sure bool, why error)
 	return sure, why
 }
 
-// FitsSome says why no chip can be divided so; nil if one can. The reason is of the chip that has
+// CheckFitSome says why no chip can be divided so; nil if one can. The reason is of the chip that has
 // most of these profiles; sure is false if none has all of them: perhaps an undocumented one has.
-func FitsSome(profiles map[string]int) (sure bool, why error) {
+func CheckFitSome(profiles map[string]int) (sure bool, why error) {
 	best := -1
 	for _, c := range Chips() {
 		_, err := c.Place(profiles)
@@ -103,8 +103,8 @@ func (c Chip) Place(profiles map[string]int) ([]Placement, error) {
 			return nil, c.refuse("it has no profile "+name, "its profiles are "+c.list())
 		case n < 1:
 			return nil, c.refuse(fmt.Sprintf("%d of %s", n, name), "write 1 or more, or remove it")
-		case n > p.Most:
-			return nil, c.refuse(fmt.Sprintf("it holds %d of %s, not %d", p.Most, name, n), "write "+fmt.Sprint(p.Most)+" or less")
+		case n > p.Max:
+			return nil, c.refuse(fmt.Sprintf("it holds %d of %s, not %d", p.Max, name, n), "write "+fmt.Sprint(p.Max)+" or less")
 		default:
 			want = append(want, slices.Repeat([]Profile{p}, n)...)
 		}
@@ -120,7 +120,7 @@ func (c Chip) Place(profiles map[string]int) ([]Placement, error) {
 	if places, ok := place(want, free); ok {
 		return places, nil
 	}
-	return nil, c.tooMuch(want)
+	return nil, c.noRoomError(want)
 }
 
 // engines checks the media engines, which are shared out like memory.
@@ -143,8 +143,8 @@ func (c Chip) engines(want []Profile) error {
 	return nil
 }
 
-// tooMuch says why there is no room.
-func (c Chip) tooMuch(want []Profile) error {
+// noRoomError says why there is no room.
+func (c Chip) noRoomError(want []Profile) error {
 	memory, compute := 0, 0
 	var names []string
 	for _, p := range want {
@@ -157,12 +157,12 @@ func (c Chip) tooMuch(want []Profile) error {
 	case compute > c.Compute:
 		return c.refuse(fmt.Sprintf("%s take %d slices of compute and it has %d", what, compute, c.Compute), "remove an instance, or write a smaller one")
 	default:
-		return c.refuse(what+" do not fit side by side: "+starts(want), "remove an instance, or write a smaller one")
+		return c.refuse(what+" do not fit side by side: "+startPositions(want), "remove an instance, or write a smaller one")
 	}
 }
 
-// starts says where instances may begin.
-func starts(want []Profile) string {
+// startPositions says where instances may begin.
+func startPositions(want []Profile) string {
 	var out []string
 	for _, p := range want {
 		at := make([]string, len(p.Starts))
@@ -177,13 +177,13 @@ func starts(want []Profile) string {
 	return strings.Join(out, "; ")
 }
 
-func (c Chip) refuse(why, do string) error { return &LayoutError{Chip: c.Name, Why: why, Do: do} }
+func (c Chip) refuse(why, do string) error { return &LayoutError{Chip: c.Name, Reason: why, Do: do} }
 
 // list names the profiles, with how many of each fit.
 func (c Chip) list() string {
 	out := make([]string, len(c.Profiles))
 	for i, p := range c.Profiles {
-		out[i] = fmt.Sprintf("%s (at most %d)", p.Name, p.Most)
+		out[i] = fmt.Sprintf("%s (at most %d)", p.Name, p.Max)
 	}
 	return strings.Join(out, ", ")
 }
@@ -198,16 +198,16 @@ func place(want []Profile, free []bool) ([]Placement, bool) {
 		if slices.Contains(free[at:at+p.Memory], false) {
 			continue
 		}
-		fill(free[at:at+p.Memory], false)
+		setSlices(free[at:at+p.Memory], false)
 		if rest, ok := place(want[1:], free); ok {
 			return append([]Placement{{p.Name, at}}, rest...), true
 		}
-		fill(free[at:at+p.Memory], true)
+		setSlices(free[at:at+p.Memory], true)
 	}
 	return nil, false
 }
 
-func fill(free []bool, with bool) {
+func setSlices(free []bool, with bool) {
 	for i := range free {
 		free[i] = with
 	}

@@ -22,11 +22,11 @@ type Layout struct {
 }
 
 // String returns e.g. "2 of 3g.20gb", or "whole".
-func (l Layout) String() string { return words(l.Profiles) }
+func (l Layout) String() string { return profilesText(l.Profiles) }
 
-func words(profiles map[string]int) string {
+func profilesText(profiles map[string]int) string {
 	if len(profiles) == 0 {
-		return whole
+		return wholeCard
 	}
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(profiles)) {
@@ -35,7 +35,7 @@ func words(profiles map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-const whole = "whole"
+const wholeCard = "whole"
 
 // GPU is how one GPU of a machine is divided.
 type GPU struct {
@@ -50,8 +50,8 @@ type GPU struct {
 
 // State is how the GPUs of a machine are divided.
 type State struct {
-	GPUs []GPU
-	Said []string // by the service that divides them, since the last boot
+	GPUs     []GPU
+	Messages []string // by the service that divides them, since the last boot
 
 	layout, program, unit string // files of that service
 	enabled               bool
@@ -66,7 +66,7 @@ const (
 )
 
 //go:embed look.sh
-var lookScript string
+var observeScript string
 
 //go:embed divide.sh
 var divideScript string
@@ -76,7 +76,7 @@ var unitText string
 
 // Observe reads how a machine's GPUs are divided. It changes nothing.
 func Observe(ctx context.Context, r remote.Runner) (State, error) {
-	out, err := remote.Output(ctx, r, "sh", "-c", lookScript)
+	out, err := remote.Output(ctx, r, "sh", "-c", observeScript)
 	if err != nil {
 		return State{}, fmt.Errorf("look at the GPUs' instances: %w", err)
 	}
@@ -107,7 +107,7 @@ func parse(out string) (State, error) {
 	}
 	for line := range strings.Lines(sections["said"]) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "-- ") {
-			s.Said = append(s.Said, line)
+			s.Messages = append(s.Messages, line)
 		}
 	}
 	for line := range strings.Lines(sections["gpus"]) {

@@ -58,7 +58,7 @@ func TestDiff(t *testing.T) {
 	half := map[string]int{"3g.20gb": 2}
 	s := state(t)
 	require.Len(t, s.GPUs, 3)
-	assert.Empty(t, s.Said)
+	assert.Empty(t, s.Messages)
 	assert.Empty(t, s.Diff([]Layout{{Index: 0, Profiles: half}}))
 	for _, x := range []struct {
 		want []Layout

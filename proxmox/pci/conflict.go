@@ -23,7 +23,7 @@ type Conflict struct {
 func (c Conflict) String() string {
 	var who []string
 	for _, cl := range c.Claims {
-		who = append(who, fmt.Sprintf("%s %s", cl, cl.How()))
+		who = append(who, fmt.Sprintf("%s %s", cl, cl.Description()))
 	}
 	at := c.Cards()
 	what := "is assigned to"
@@ -45,9 +45,9 @@ func (c Conflict) Cards() []string {
 	return slices.Compact(at)
 }
 
-// Alive reports whether the conflict can occur without a user starting a VM: at least two of its
+// Imminent reports whether the conflict can occur without a user starting a VM: at least two of its
 // claims belong to VMs that run or start with the host.
-func (c Conflict) Alive() bool {
+func (c Conflict) Imminent() bool {
 	n := 0
 	for _, cl := range c.Claims {
 		if cl.Running || cl.OnBoot {
@@ -104,7 +104,7 @@ func conflictsOf(claims []Claim) []Conflict {
 	}
 	var out []Conflict
 	for _, part := range c.parts() {
-		if conflict, ok := c.judge(part); ok {
+		if conflict, ok := c.conflictOf(part); ok {
 			out = append(out, conflict)
 		}
 	}
@@ -155,9 +155,9 @@ func (c *contest) parts() [][]int {
 	return out
 }
 
-// judge finds whether a claim of a part may get no device. That is possible if the other claims can
+// conflictOf finds whether a claim of a part may get no device. That is possible if the other claims can
 // take every device that it accepts.
-func (c *contest) judge(part []int) (Conflict, bool) {
+func (c *contest) conflictOf(part []int) (Conflict, bool) {
 	starves := slices.ContainsFunc(part, func(i int) bool {
 		return allServed(c.wants[i], func(d unit.PCIAddress) []int {
 			return slices.DeleteFunc(slices.Clone(part), func(j int) bool { return j == i || !slices.Contains(c.wants[j], d) })

@@ -157,7 +157,7 @@ func TestConflictsThatAreAlive(t *testing.T) {
 		{[]Claim{stopped, stopped}, false}, {[]Claim{running, stopped}, false}, {[]Claim{stopped, boots}, false},
 		{[]Claim{running, boots}, true}, {[]Claim{boots, stopped, boots}, true}, {[]Claim{{Running: true, OnBoot: true}, stopped}, false},
 	} {
-		assert.Equal(t, tt.want, Conflict{Claims: tt.claims}.Alive(), "%+v", tt.claims)
+		assert.Equal(t, tt.want, Conflict{Claims: tt.claims}.Imminent(), "%+v", tt.claims)
 	}
 }
 

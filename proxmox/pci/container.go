@@ -47,7 +47,7 @@ func (l *Ledger) enter(ct Container) {
 		if everyNVIDIA.MatchString(e.Value) {
 			claim.Device = "NVIDIA's hook"
 			for i := range l.Cards {
-				if card := &l.Cards[i]; card.Host == ct.Host && card.unclaimed() {
+				if card := &l.Cards[i]; card.Host == ct.Host && card.isUnclaimed() {
 					l.claim(claim, card)
 				}
 			}
@@ -55,8 +55,8 @@ func (l *Ledger) enter(ct Container) {
 	}
 }
 
-// unclaimed reports whether no VM claims a card and no mapping offers it.
-func (c *Card) unclaimed() bool {
+// isUnclaimed reports whether no VM claims a card and no mapping offers it.
+func (c *Card) isUnclaimed() bool {
 	return len(c.Mappings) == 0 && !slices.ContainsFunc(c.Claims, func(cl Claim) bool { return !cl.Container })
 }
 
@@ -69,7 +69,7 @@ func (l *Ledger) driven(host string, n int) *Card {
 			continue
 		}
 		all = append(all, card)
-		if card.unclaimed() {
+		if card.isUnclaimed() {
 			own = append(own, card)
 		}
 	}
@@ -95,7 +95,7 @@ func (l *Ledger) claim(claim Claim, card *Card) {
 	l.Claims, card.Claims = append(l.Claims, claim), append(card.Claims, claim)
 }
 
-// Uses reports whether an entry of a container's configuration may name a GPU.
-func (e Entry) Uses() bool {
+// MayNameGPU reports whether an entry of a container's configuration may name a GPU.
+func (e Entry) MayNameGPU() bool {
 	return strings.Contains(e.Value, "nvidia") || strings.Contains(e.Value, "NVIDIA")
 }

@@ -53,11 +53,11 @@ func (d Function) physical(all []Function) (unit.PCIAddress, bool) {
 // GPU is a graphics card in a host.
 type GPU struct {
 	Function
-	Model     string     // the common name: A100 PCIe 40GB
-	Functions []Function // the card's other functions: audio, USB
-	Virtual   []Function // its virtual functions (SR-IOV): parts of it, no cards
-	Mates     []Function // other cards in its IOMMU group, each by its GPU: one VM gets all of them
-	Group     []Function // other devices in its IOMMU group, not part of a card
+	Model        string     // the common name: A100 PCIe 40GB
+	Functions    []Function // the card's other functions: audio, USB
+	Virtual      []Function // its virtual functions (SR-IOV): parts of it, no cards
+	GroupMembers []Function // other cards in its IOMMU group, each by its GPU: one VM gets all of them
+	Group        []Function // other devices in its IOMMU group, not part of a card
 }
 
 // Problem says why the card cannot be passed through, or returns "" if it can. All devices of an
@@ -90,8 +90,8 @@ func (g GPU) has(a unit.PCIAddress) bool {
 	return a.Whole() == g.Address.Whole() || slices.ContainsFunc(g.Virtual, func(v Function) bool { return a.Contains(v.Address) })
 }
 
-// Splits reports whether an address is one of a part of the card alone: of a virtual function.
-func (g GPU) Splits(a unit.PCIAddress) bool {
+// HasVirtualFunction reports whether an address is one of a part of the card alone: of a virtual function.
+func (g GPU) HasVirtualFunction(a unit.PCIAddress) bool {
 	return slices.ContainsFunc(g.Virtual, func(v Function) bool { return v.Address == a })
 }
 
@@ -125,7 +125,7 @@ func GPUs(all []Function) []GPU {
 			case !card[other.Address.Whole()]:
 				gpu.Group = append(gpu.Group, other)
 			case other.IsGPU():
-				gpu.Mates = append(gpu.Mates, other)
+				gpu.GroupMembers = append(gpu.GroupMembers, other)
 			}
 		}
 		out = append(out, gpu)

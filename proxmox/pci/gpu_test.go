@@ -36,10 +36,10 @@ func TestCardsOfAnyHost(t *testing.T) {
 			}
 		}
 		for _, g := range gpus {
-			for _, m := range g.Mates {
+			for _, m := range g.GroupMembers {
 				require.True(t, g.IOMMUGroup >= 0 && g.IOMMUGroup == m.IOMMUGroup)
 				require.Contains(t, byAddress, m.Address, "a mate is a card")
-				require.True(t, slices.ContainsFunc(byAddress[m.Address].Mates, func(o Function) bool { return o.Address == g.Address }), "both are mates: %+v", all)
+				require.True(t, slices.ContainsFunc(byAddress[m.Address].GroupMembers, func(o Function) bool { return o.Address == g.Address }), "both are mates: %+v", all)
 			}
 			if g.Problem() != "" {
 				continue
@@ -49,7 +49,7 @@ func TestCardsOfAnyHost(t *testing.T) {
 					continue
 				}
 				require.True(t, slices.ContainsFunc(gpus, func(o GPU) bool {
-					return o.has(d.Address) && (o.Address == g.Address || slices.ContainsFunc(g.Mates, func(m Function) bool { return m.Address == o.Address }))
+					return o.has(d.Address) && (o.Address == g.Address || slices.ContainsFunc(g.GroupMembers, func(m Function) bool { return m.Address == o.Address }))
 				}), "%s has no owner in %+v", d.Address, all)
 			}
 		}
@@ -61,7 +61,7 @@ func TestCardsOfAnyHost(t *testing.T) {
 func facts(gpus []GPU) []string {
 	var out []string
 	for _, g := range gpus {
-		for _, list := range [][]Function{g.Functions, g.Virtual, g.Mates, g.Group} {
+		for _, list := range [][]Function{g.Functions, g.Virtual, g.GroupMembers, g.Group} {
 			slices.SortFunc(list, func(a, b Function) int { return a.Address.Compare(b.Address) })
 		}
 		out = append(out, fmt.Sprintf("%+v", g))
@@ -132,9 +132,9 @@ func TestWhichFunctionsAreCards(t *testing.T) {
 	four := GPUs([]Function{gpu("01:00.0", "26b9"), gpu("01:00.4", "26b9"), gpu("02:00.0", "26b9"), gpu("02:00.4", "26b9")})
 	for i, at := range []string{"01:00.4", "02:00.4"} {
 		assert.Equal(t, []Function{gpu(at, "26b9")}, four[i].Virtual)
-		assert.True(t, four[i].has(must(t, at)) && four[i].Splits(must(t, at)) && !four[1-i].has(must(t, at)))
+		assert.True(t, four[i].has(must(t, at)) && four[i].HasVirtualFunction(must(t, at)) && !four[1-i].has(must(t, at)))
 		assert.Empty(t, four[i].Group)
-		assert.Len(t, four[i].Mates, 1)
+		assert.Len(t, four[i].GroupMembers, 1)
 	}
 }
 

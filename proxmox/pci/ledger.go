@@ -65,8 +65,8 @@ func (c Claim) String() string {
 	return fmt.Sprintf("VM %d (%s)", c.VMID, c.Name)
 }
 
-// Release is what takes the device from its owner.
-func (c Claim) Release() string {
+// ReleaseCommand is what takes the device from its owner.
+func (c Claim) ReleaseCommand() string {
 	switch {
 	case !c.Container:
 		return fmt.Sprintf("remove it from the VM, on %s: qm set %d --delete %s", c.Host, c.VMID, printable.Word(c.Slot))
@@ -76,13 +76,13 @@ func (c Claim) Release() string {
 	return fmt.Sprintf("remove it from the container, on %s: the lines with nvidia in /etc/pve/lxc/%d.conf", c.Host, c.VMID)
 }
 
-// touches reports whether the claim may take a function of a card, or a virtual one.
-func (c Claim) touches(card GPU) bool {
+// mayTake reports whether the claim may take a function of a card, or a virtual one.
+func (c Claim) mayTake(card GPU) bool {
 	return slices.ContainsFunc(c.Choices, func(choice []unit.PCIAddress) bool { return slices.ContainsFunc(choice, card.has) })
 }
 
-// How describes the claim: "by mapping gpus as hostpci0, stopped, starts with the host".
-func (c Claim) How() string {
+// Description describes the claim: "by mapping gpus as hostpci0, stopped, starts with the host".
+func (c Claim) Description() string {
 	how := "by address"
 	switch {
 	case c.Container:
@@ -131,7 +131,7 @@ func NewLedger(hosts []string, devices map[string][]Function, mappings []Mapping
 	for _, vm := range vms {
 		l.Claims = append(l.Claims, claimsOf(vm, mappings, devices[vm.Host])...)
 	}
-	l.fill()
+	l.linkCards()
 	for _, ct := range containers {
 		l.enter(ct)
 	}
@@ -142,14 +142,14 @@ func NewLedger(hosts []string, devices map[string][]Function, mappings []Mapping
 func claimsOf(v Guest, mappings []MappingState, devices []Function) []Claim {
 	var out []Claim
 	add := func(slot, line string, leaving bool) {
-		p := wire.Loose(line)
+		p := wire.ParseLenient(line)
 		cl := Claim{
 			Host: v.Host, VMID: v.VMID, Name: v.Name, Tags: v.Tags, Running: v.Running, OnBoot: v.OnBoot, Template: v.Template,
 			Slot: slot, Mapping: p.Get("mapping"), Leaving: leaving, Shared: p.Get("mdev") != "",
 		}
 		if cl.Mapping != "" {
 			cl.Choices = choices(cl.Mapping, v.Host, mappings, devices)
-		} else if choice := functionsOf(p.First("host", ""), devices); len(choice) > 0 {
+		} else if choice := functionsOf(p.GetFirst("host", ""), devices); len(choice) > 0 {
 			cl.Choices = [][]unit.PCIAddress{choice}
 		}
 		out = append(out, cl)
@@ -166,10 +166,10 @@ func claimsOf(v Guest, mappings []MappingState, devices []Function) []Claim {
 	return out
 }
 
-// Offered returns how many devices a mapping has on a host, and the claims of VMs there that can take
+// MappingClaims returns how many devices a mapping has on a host, and the claims of VMs there that can take
 // no others. Each claim takes one device, so a VM can get one of the mapping if there are fewer claims
 // than devices. Templates take none.
-func (l *Ledger) Offered(host, mapping string) (devices int, claims []Claim) {
+func (l *Ledger) MappingClaims(host, mapping string) (devices int, claims []Claim) {
 	offered := choices(mapping, host, l.Mappings, l.devices[host])
 	within := func(choice []unit.PCIAddress) bool {
 		return slices.ContainsFunc(offered, func(o []unit.PCIAddress) bool {
@@ -210,7 +210,7 @@ func (m MappingState) paths(host string) []string {
 		}
 	}
 	for _, line := range m.unread {
-		if p := wire.Loose(line); p.Get("node") == host {
+		if p := wire.ParseLenient(line); p.Get("node") == host {
 			out = append(out, p.Get("path"))
 		}
 	}
@@ -224,7 +224,7 @@ func (m MappingState) hosts() []string {
 		out = append(out, d.Host)
 	}
 	for _, line := range m.unread {
-		out = append(out, wire.Loose(line).Get("node"))
+		out = append(out, wire.ParseLenient(line).Get("node"))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -252,8 +252,8 @@ func functionsOf(path string, devices []Function) []unit.PCIAddress {
 	return out
 }
 
-// fill adds mappings and claims to their cards.
-func (l *Ledger) fill() {
+// linkCards adds mappings and claims to their cards.
+func (l *Ledger) linkCards() {
 	for i := range l.Cards {
 		card := &l.Cards[i]
 		for _, m := range l.Mappings {
@@ -264,7 +264,7 @@ func (l *Ledger) fill() {
 			}
 		}
 		for _, cl := range l.Claims {
-			if cl.Host == card.Host && cl.touches(card.GPU) {
+			if cl.Host == card.Host && cl.mayTake(card.GPU) {
 				card.Claims = append(card.Claims, cl)
 			}
 		}
@@ -292,15 +292,15 @@ func (l *Ledger) Function(host string, at unit.PCIAddress) (Function, bool) {
 	return Function{}, false
 }
 
-// Offers lists what a VM on host may get through a mapping, in the order in which
+// MappingChoices lists what a VM on host may get through a mapping, in the order in which
 // Proxmox tries it: each by its functions, as in [Claim.Choices].
-func (l *Ledger) Offers(host, mapping string) [][]unit.PCIAddress {
+func (l *Ledger) MappingChoices(host, mapping string) [][]unit.PCIAddress {
 	return choices(mapping, host, l.Mappings, l.devices[host])
 }
 
-// Unfit says what keeps a mapping from giving whole GPUs to a VM on a host, or returns "". A mapping
+// MappingProblem says what keeps a mapping from giving whole GPUs to a VM on a host, or returns "". A mapping
 // that is not there, or that does not fit the hardware, is no matter of it.
-func (l *Ledger) Unfit(host, mapping string) string {
+func (l *Ledger) MappingProblem(host, mapping string) string {
 	i := slices.IndexFunc(l.Mappings, func(m MappingState) bool { return m.ID == mapping })
 	if i < 0 {
 		return ""
@@ -308,16 +308,16 @@ func (l *Ledger) Unfit(host, mapping string) string {
 	if len(l.Mappings[i].paths(host)) == 0 {
 		return fmt.Sprintf("it has no device on %s; it has some on %s", host, strings.Join(l.Mappings[i].hosts(), ", "))
 	}
-	for _, offer := range l.Offers(host, mapping) {
-		if why := l.unfit(host, offer); why != "" {
+	for _, offer := range l.MappingChoices(host, mapping) {
+		if why := l.choiceProblem(host, offer); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-// unfit says what keeps functions that go to a VM together from being one GPU.
-func (l *Ledger) unfit(host string, offer []unit.PCIAddress) string {
+// choiceProblem says what keeps functions that go to a VM together from being one GPU.
+func (l *Ledger) choiceProblem(host string, offer []unit.PCIAddress) string {
 	var cards []string
 	for _, a := range offer {
 		if card, there := l.Card(host, a); there && card.Address == a {
@@ -331,7 +331,7 @@ func (l *Ledger) unfit(host string, offer []unit.PCIAddress) string {
 		return fmt.Sprintf("it gives %s to a VM as one device: make an entry of it for each", strings.Join(cards, " and "))
 	case len(cards) == 1:
 		return ""
-	case part && card.Splits(offer[0]):
+	case part && card.HasVirtualFunction(offer[0]):
 		return fmt.Sprintf("%s is a virtual function of %s (%s), for NVIDIA's vGPU software, which this does not install", offer[0], card.Address, card.Model)
 	case part:
 		return fmt.Sprintf("%s (%s) is a function of the card at %s without its GPU", offer[0], first.Name, card.Address)

@@ -64,9 +64,9 @@ func TestWhoNamesACard(t *testing.T) {
 		"pve1 0000:02:00: mappings both, pair, odd; VMs 101 hostpci0, 101 hostpci3",
 		"pve2 0000:01:00: mappings far; VMs 103 hostpci0",
 	}, got)
-	assert.Len(t, l.Offers("pve1", "odd"), 1, "what is not an address offers nothing")
-	assert.Empty(t, l.Offers("pve2", "both"), "it has none there")
-	assert.Equal(t, [][]unit.PCIAddress{{must(t, "01:00.0"), must(t, "01:00.1"), must(t, "02:00.0"), must(t, "02:00.1")}}, l.Offers("pve1", "pair"), "one device of both")
+	assert.Len(t, l.MappingChoices("pve1", "odd"), 1, "what is not an address offers nothing")
+	assert.Empty(t, l.MappingChoices("pve2", "both"), "it has none there")
+	assert.Equal(t, [][]unit.PCIAddress{{must(t, "01:00.0"), must(t, "01:00.1"), must(t, "02:00.0"), must(t, "02:00.1")}}, l.MappingChoices("pve1", "pair"), "one device of both")
 }
 
 // A VM can get a device of a mapping if fewer claims than it has devices can take no others.
@@ -105,7 +105,7 @@ func TestWhatAMappingHasLeft(t *testing.T) {
 			}
 		}
 		l := NewLedger([]string{"pve1", "pve2"}, map[string][]Function{"pve1": rack(t, buses...), "pve2": rack(t, buses...)}, mappings, vms, nil)
-		devices, claims := l.Offered("pve1", "a")
+		devices, claims := l.MappingClaims("pve1", "a")
 		got := []int{}
 		for _, cl := range claims {
 			got = append(got, cl.VMID)
@@ -118,7 +118,7 @@ func TestWhatAMappingHasLeft(t *testing.T) {
 // A line of a container that names a GPU is read, in either spelling, and no other.
 func TestLinesOfContainersThatNameGPUs(t *testing.T) {
 	for value, want := range map[string]bool{"/dev/nvidia0": true, "NVIDIA_VISIBLE_DEVICES=all": true, "/dev/dri/card0": false, "": false} {
-		assert.Equal(t, want, Entry{Key: "dev0", Value: value}.Uses(), value)
+		assert.Equal(t, want, Entry{Key: "dev0", Value: value}.MayNameGPU(), value)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestHowAClaimIsMade(t *testing.T) {
 		"by mapping gpus as hostpci0, a template":               {Mapping: "gpus", Template: true, OnBoot: true},
 	} {
 		c.Slot = "hostpci0"
-		assert.Equal(t, want, c.How())
+		assert.Equal(t, want, c.Description())
 	}
 }
 
@@ -83,7 +83,7 @@ func TestWhatAVMClaims(t *testing.T) {
 		if c.Shared {
 			shared = ", shared"
 		}
-		got = append(got, c.How()+shared)
+		got = append(got, c.Description()+shared)
 	}
 	assert.Equal(t, []string{"by address as hostpci0, running", "by address as hostpci0, until its next start", "by mapping m as hostpci1, running", "by address as hostpci7, running", "by address as hostpci15, until its next start, shared"}, got)
 }
@@ -104,14 +104,14 @@ func TestVirtualFunctions(t *testing.T) {
 		gpus := GPUs(all)
 		require.Len(t, gpus, 3, "43:01.0 has no card before it on its bus")
 		assert.Len(t, gpus[0].Virtual, 2)
-		assert.Equal(t, "0000:42:00.0", gpus[0].Mates[0].Address.String())
+		assert.Equal(t, "0000:42:00.0", gpus[0].GroupMembers[0].Address.String())
 		assert.Empty(t, gpus[0].Functions)
 		assert.Empty(t, gpus[0].Group, "a part of a card is not a stranger in its group")
 		assert.Equal(t, []string{"0000:41:00.0", "0000:42:00"}, []string{gpus[0].mapped("pve1").Address.String(), gpus[1].mapped("pve1").Address.String()},
 			"a whole slot would be all of its virtual functions")
 		l := NewLedger([]string{"pve1"}, map[string][]Function{"pve1": all}, nil, nil, nil)
 		card, there := l.Card("pve1", all[2].Address)
-		assert.True(t, there && card.Address == first && card.Splits(all[2].Address) && !card.Splits(first))
+		assert.True(t, there && card.Address == first && card.HasVirtualFunction(all[2].Address) && !card.HasVirtualFunction(first))
 	}
 	divided := function("41:00.0", 1)
 	divided.Mediated = true
@@ -139,14 +139,14 @@ func TestWhatAContainerClaims(t *testing.T) {
 				if cl.Container {
 					got = append(got, c.Address.String()[5:7])
 					assert.Equal(t, "container 101 (plex)", cl.String())
-					assert.Contains(t, cl.How(), "as dev0, running")
-					assert.Equal(t, "remove it from the container, on pve1: pct set 101 --delete dev0", cl.Release())
+					assert.Contains(t, cl.Description(), "as dev0, running")
+					assert.Equal(t, "remove it from the container, on pve1: pct set 101 --delete dev0", cl.ReleaseCommand())
 				}
 			}
 		}
 		assert.Equal(t, want, strings.Join(got, " "), value)
 	}
-	assert.Contains(t, Claim{Container: true, VMID: 101, Slot: "lxc.mount.entry"}.Release(), "/etc/pve/lxc/101.conf")
+	assert.Contains(t, Claim{Container: true, VMID: 101, Slot: "lxc.mount.entry"}.ReleaseCommand(), "/etc/pve/lxc/101.conf")
 }
 
 // What a mapping gives to a VM has to be one whole card.
@@ -180,7 +180,7 @@ func TestWhatAMappingGives(t *testing.T) {
 		"sound": "0000:01:00.1 (audio) is a function of the card at 0000:01:00.0 without its GPU",
 		"disk":  "0000:03:00.0 is Samsung PM9A1 (144d:a80a, class 010802), and no NVIDIA GPU",
 	} {
-		assert.Equal(t, want, l.Unfit("pve1", id), id)
+		assert.Equal(t, want, l.MappingProblem("pve1", id), id)
 	}
 	_, there := l.Card("pve2", first)
 	assert.False(t, there, "the card of another host")

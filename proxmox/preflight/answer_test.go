@@ -55,7 +55,7 @@ func TestAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				got := Answer(t.Context(), func(_ context.Context, _, at string) (net.Conn, error) { return c.dial(at) }, netip.MustParseAddr("10.0.0.11"))
+				got := ProbeAddress(t.Context(), func(_ context.Context, _, at string) (net.Conn, error) { return c.dial(at) }, netip.MustParseAddr("10.0.0.11"))
 				if c.want != "" && len(got) > 0 && got[:9] == "something" { // whichever port answers last
 					got = got[:len("something there refuses connections to port ")] + "6443"
 				}

@@ -13,11 +13,11 @@ import (
 
 // checkClones checks whether the missing machines can be cloned to their storages. A whole
 // copy is fine; it counts among the disks, and the finding says why.
-func checkClones(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+func checkClones(w *Requirements, s *observation, h Host, seen *hostObservation) []Finding {
 	var refused *api.Error
 	switch err := seen.clones.err; {
 	case errors.As(err, &refused):
-		return []Finding{notSeen(h.Name, err)}
+		return []Finding{unobserved(h.Name, err)}
 	case err != nil:
 		evidence, cure, _ := strings.Cut(err.Error(), "\n")
 		return []Finding{{Subject: h.Name, Verdict: Error, Evidence: evidence, Cure: strings.TrimSpace(cure), Err: err}}
@@ -25,7 +25,7 @@ func checkClones(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
 	alike, order := map[proxmox.Cloning][]string{}, []proxmox.Cloning{}
 	for _, name := range slices.Sorted(maps.Keys(seen.clones.is)) {
 		c := seen.clones.is[name]
-		if c.Way == proxmox.NoClone && !seen.takesDisk(w, name) {
+		if c.Mode == proxmox.NoClone && !seen.acceptsDisk(w, name) {
 			continue // the checks of the storages say why
 		}
 		if alike[c] == nil {
@@ -35,21 +35,24 @@ func checkClones(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
 	}
 	var out []Finding
 	for _, c := range order {
-		names := several(alike[c])
+		names := firstNames(alike[c])
 		switch {
-		case c.Way == proxmox.NoClone:
-			out = append(out, wrong(h.Name, c.Cure, "no clone on %s can be made of the template, for %s: %s", h.Name, names, c.Why))
-		case c.Way == proxmox.WholeClone && c.Size > 0:
-			out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole, %s each time, for %s: %s", h.Name, c.Size.About(), names, c.Why)})
-		case c.Way == proxmox.WholeClone:
-			out = append(out, Finding{Subject: h.Name, Verdict: OK, Evidence: fmt.Sprintf("on %s the template is copied as a whole for %s: %s", h.Name, names, c.Why)})
+		case c.Mode == proxmox.NoClone:
+			out = append(out, errorf(h.Name, c.Cure, "no clone on %s can be made of the template, for %s: %s", h.Name, names, c.Reason))
+		case c.Mode == proxmox.FullClone && c.Size > 0:
+			out = append(out, Finding{Subject: h.Name, Verdict: OK,
+				Evidence: fmt.Sprintf("on %s the template is copied as a whole, %s each time, for %s: %s", h.Name, c.Size.Approximate(), names,
+					c.Reason)})
+		case c.Mode == proxmox.FullClone:
+			out = append(out, Finding{Subject: h.Name, Verdict: OK,
+				Evidence: fmt.Sprintf("on %s the template is copied as a whole for %s: %s", h.Name, names, c.Reason)})
 		}
 	}
 	return out
 }
 
-// takesDisk reports whether the storage of a VM's first disk could have it.
-func (h *hostSeen) takesDisk(w *Want, name string) bool {
+// acceptsDisk reports whether the storage of a VM's first disk could have it.
+func (h *hostObservation) acceptsDisk(w *Requirements, name string) bool {
 	i := slices.IndexFunc(w.VMs, func(vm VM) bool { return vm.Name == name })
 	if i < 0 || len(w.VMs[i].Disks) == 0 {
 		return true
@@ -58,6 +61,6 @@ func (h *hostSeen) takesDisk(w *Want, name string) bool {
 	if st == nil || !st.Active {
 		return false
 	}
-	why, _ := st.NoDisks()
+	why, _ := st.DiskProblem()
 	return why == ""
 }

@@ -5,7 +5,7 @@
 // starts: a card that two VMs have, a mapping of hardware that was moved, memory that
 // the host does not have. Each costs an evening then, and is one line here.
 //
-// [Check] takes a [Want] (hosts, machines with their disks, networks and GPUs, what a
+// [Check] takes a [Requirements] (hosts, machines with their disks, networks and GPUs, what a
 // token must be allowed to do) and returns a [Report]: for each of some twenty checks
 // whether it holds, and for each problem a [Finding] with evidence and cure. It reads
 // and changes nothing. All that is read is read at once, each list once; the checks

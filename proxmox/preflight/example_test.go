@@ -22,7 +22,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	report, err := preflight.Check(ctx, client, preflight.Want{
+	report, err := preflight.Check(ctx, client, preflight.Requirements{
 		Owner: "mine",
 		Hosts: []preflight.Host{{Name: "pve1"}},
 		VMs: []preflight.VM{
@@ -34,7 +34,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	for _, f := range report.Of(preflight.Error) {
+	for _, f := range report.WithVerdict(preflight.Error) {
 		fmt.Println(f.ID, f.Evidence)
 	}
 	// Output:

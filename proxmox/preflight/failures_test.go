@@ -26,7 +26,7 @@ type failure struct {
 	name    string
 	model   func(*pvesim.Model)
 	arrange func(*pvesim.Sim)
-	want    func(*preflight.Want)
+	want    func(*preflight.Requirements)
 	ssh     string   // what the probe of the host answers; "" for no SSH
 	found   []string // "error PX3 subject", all that there is
 }
@@ -56,11 +56,11 @@ const uuid = "uuid=0a0b0c0d-0000-4000-8000-000000000000"
 // mapped is a mapping of the one card of the preset, as the hardware is.
 const mapped = "node=pve1,path=0000:01:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2"
 
-func vlan(tag int) func(*preflight.Want) {
-	return func(w *preflight.Want) { w.VMs[0].NICs[0].VLAN = tag }
+func vlan(tag int) func(*preflight.Requirements) {
+	return func(w *preflight.Requirements) { w.VMs[0].NICs[0].VLAN = tag }
 }
 
-func card(w *preflight.Want) {
+func card(w *preflight.Requirements) {
 	a, _ := proxmox.ParsePCIAddress("0000:01:00")
 	w.VMs[0].GPUs = preflight.GPUs{Count: 1, PCI: []proxmox.PCIAddress{a}}
 }
@@ -68,11 +68,13 @@ func card(w *preflight.Want) {
 func accessFailures() []failure {
 	return []failure{
 		{name: "privilege-missing", arrange: func(s *pvesim.Sim) { s.Revoke("VM.Clone") }, found: []string{"error PX1 /vms"}},
-		{name: "root-only-option", want: func(w *preflight.Want) { w.VMs[0].RootOnly = map[string]string{"hugepages": "1024", "affinity": "0-7"} }, found: []string{"error PX1 gpu1"}},
+		{name: "root-only-option", want: func(w *preflight.Requirements) {
+			w.VMs[0].RootOnly = map[string]string{"hugepages": "1024", "affinity": "0-7"}
+		}, found: []string{"error PX1 gpu1"}},
 		{name: "root-only-option-that-is-set", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{
 				"cores": "8", "memory": "32768", "machine": "q35", "bios": "ovmf", "tags": marked(110), "smbios1": uuid, "affinity": "0-7"}})
-		}, want: func(w *preflight.Want) { w.VMs[0].RootOnly = map[string]string{"affinity": "0-7"} }},
+		}, want: func(w *preflight.Requirements) { w.VMs[0].RootOnly = map[string]string{"affinity": "0-7"} }},
 		{name: "raw-device-in-a-vm-of-ours", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "0000:01:00,pcie=1", false, "tags", tag))
 		}, found: []string{"error PX1 gpu1"}},
@@ -102,8 +104,8 @@ func accessFailures() []failure {
 		{name: "version-too-new", model: func(m *pvesim.Model) { m.Version = "10.0.1" }, found: []string{"warning PX20 "}},
 		{name: "role-of-8-on-9", model: func(m *pvesim.Model) {
 			m.Roles[0].Privs = slices.DeleteFunc(m.Roles[0].Privs, func(p string) bool { return strings.HasPrefix(p, "VM.GuestAgent.") })
-		}, want: func(w *preflight.Want) {
-			w.Grants = append(w.Grants, proxmox.Grant{Path: "/vms", Privileges: []string{"VM.GuestAgent.Unrestricted"}, Propagate: true, Why: "read host keys"})
+		}, want: func(w *preflight.Requirements) {
+			w.Grants = append(w.Grants, proxmox.Grant{Path: "/vms", Privileges: []string{"VM.GuestAgent.Unrestricted"}, Propagate: true, Reason: "read host keys"})
 		}, found: []string{"error PX1 /vms"}},
 		{name: "name-of-somebody-else", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "gpu1", Config: map[string]string{"cores": "1", "memory": "512"}})
@@ -116,7 +118,7 @@ func accessFailures() []failure {
 		}},
 		{name: "vmid-of-somebody-else", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "nas", Config: map[string]string{"cores": "1", "memory": "512"}})
-		}, want: func(w *preflight.Want) { w.VMs[0].VMID = 300 }, found: []string{"error vmid gpu1"}},
+		}, want: func(w *preflight.Requirements) { w.VMs[0].VMID = 300 }, found: []string{"error vmid gpu1"}},
 	}
 }
 
@@ -125,18 +127,18 @@ func hostFailures() []failure {
 		return func(m *pvesim.Model) { change(&m.Hosts[0].Storages[i]) }
 	}
 	return []failure{
-		{name: "no-such-host", want: func(w *preflight.Want) { w.Hosts[0].Name, w.VMs[0].Host = "pve7", "pve7" }, found: []string{"error host pve7"}},
+		{name: "no-such-host", want: func(w *preflight.Requirements) { w.Hosts[0].Name, w.VMs[0].Host = "pve7", "pve7" }, found: []string{"error host pve7"}},
 		{name: "no-majority", model: func(m *pvesim.Model) { m.Hosts, m.NoQuorum = pvesim.TwoHosts().Hosts, true }, found: []string{"error host "}},
 		{name: "host-offline", model: func(m *pvesim.Model) { m.Hosts = pvesim.TwoHosts().Hosts; m.Hosts[1].Offline = true },
-			want: func(w *preflight.Want) { w.Hosts[0].Name, w.VMs[0].Host = "pve2", "pve2" }, found: []string{"error host pve2"}},
+			want: func(w *preflight.Requirements) { w.Hosts[0].Name, w.VMs[0].Host = "pve2", "pve2" }, found: []string{"error host pve2"}},
 		{name: "clock-ahead", model: func(m *pvesim.Model) { m.Hosts[0].ClockOffset = 7 * time.Minute }, found: []string{"warning clock pve1"}},
-		{name: "storage-missing", want: func(w *preflight.Want) { w.Hosts[0].Storages[2].Storage = "fast" }, found: []string{"error storage fast"}},
+		{name: "storage-missing", want: func(w *preflight.Requirements) { w.Hosts[0].Storages[2].Storage = "fast" }, found: []string{"error storage fast"}},
 		{name: "storage-inactive", model: storage(1, func(s *pvesim.Storage) { s.Inactive = true }), found: []string{"error storage vmdata"}},
 		{name: "storage-disabled", model: storage(1, func(s *pvesim.Storage) { s.Disabled = true }), found: []string{"error storage vmdata"}},
 		{name: "storage-full", model: storage(0, func(s *pvesim.Storage) { s.Used = s.Size - 100*pvesim.MiB }), found: []string{"error storage local"}},
 		{name: "storage-nearly-full", model: storage(0, func(s *pvesim.Storage) { s.Used = s.Size - 8*pvesim.GiB }), found: []string{"warning storage local"}},
 		{name: "storage-without-content", model: storage(0, func(s *pvesim.Storage) { s.Content = []string{"vztmpl", "backup"} }), found: []string{"error PX14 local", "error PX14 local"}},
-		{name: "bridge-missing", want: func(w *preflight.Want) { w.VMs[0].NICs[0].Bridge = "vmbr9" }, found: []string{"error network vmbr9"}},
+		{name: "bridge-missing", want: func(w *preflight.Requirements) { w.VMs[0].NICs[0].Bridge = "vmbr9" }, found: []string{"error network vmbr9"}},
 		{name: "bridge-without-port-and-vlan", model: func(m *pvesim.Model) { m.Hosts[0].NoPorts = []string{"vmbr0"} }, want: vlan(20), found: []string{"error network vmbr0"}},
 		{name: "bridge-lets-other-vlans-through", model: func(m *pvesim.Model) {
 			m.Hosts[0].VLANAware, m.Hosts[0].VIDs = []string{"vmbr0"}, map[string]string{"vmbr0": "2 100-200"}
@@ -145,21 +147,21 @@ func hostFailures() []failure {
 			m.Hosts[0].VLANAware, m.Hosts[0].VIDs = []string{"vmbr0"}, map[string]string{"vmbr0": "2 100-200"}
 		}, want: vlan(150)},
 		{name: "bridge-not-vlan-aware-with-a-port", want: vlan(20)}, // Proxmox makes vmbr0v20 itself
-		{name: "mtu-beyond-the-bridge", want: func(w *preflight.Want) { w.VMs[0].NICs[0].MTU = 9000 }, found: []string{"warning network vmbr0"}},
-		{name: "address-of-the-host", model: func(m *pvesim.Model) { m.Hosts[0].CIDRs = map[string]string{"vmbr0": "192.0.2.1/24"} }, want: func(w *preflight.Want) {
-			w.Addresses = []preflight.Address{{Range: proxmox.Range{First: netip.MustParseAddr("192.0.2.1"), Last: netip.MustParseAddr("192.0.2.1")}, Who: "gpu1"}}
+		{name: "mtu-beyond-the-bridge", want: func(w *preflight.Requirements) { w.VMs[0].NICs[0].MTU = 9000 }, found: []string{"warning network vmbr0"}},
+		{name: "address-of-the-host", model: func(m *pvesim.Model) { m.Hosts[0].CIDRs = map[string]string{"vmbr0": "192.0.2.1/24"} }, want: func(w *preflight.Requirements) {
+			w.Addresses = []preflight.Address{{Range: proxmox.Range{First: netip.MustParseAddr("192.0.2.1"), Last: netip.MustParseAddr("192.0.2.1")}, Owner: "gpu1"}}
 		}, found: []string{"error address gpu1"}},
-		{name: "more-cores-than-the-host", want: func(w *preflight.Want) { w.VMs[0].Cores = 24 }, found: []string{"error cpu gpu1"}},
-		{name: "memory-beyond-the-host", want: func(w *preflight.Want) { w.VMs[0].Memory = 160 * proxmox.GiB }, found: []string{"error PX21 pve1"}},
+		{name: "more-cores-than-the-host", want: func(w *preflight.Requirements) { w.VMs[0].Cores = 24 }, found: []string{"error cpu gpu1"}},
+		{name: "memory-beyond-the-host", want: func(w *preflight.Requirements) { w.VMs[0].Memory = 160 * proxmox.GiB }, found: []string{"error PX21 pve1"}},
 		{name: "memory-beyond-the-host-with-others", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, pvesim.VM{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"cores": "4", "memory": "65536"}})
-		}, want: func(w *preflight.Want) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"error PX21 pve1"}},
+		}, want: func(w *preflight.Requirements) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"error PX21 pve1"}},
 		{name: "memory-of-what-runs", model: func(m *pvesim.Model) { // somebody made it tight, and our machine runs
 			m.VMs = append(m.VMs, pvesim.VM{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{"cores": "4", "memory": "65536"}},
 				pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{"cores": "8", "memory": "98304", "machine": "q35", "bios": "ovmf", "tags": marked(110), "smbios1": uuid}})
-		}, want: func(w *preflight.Want) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"warning PX21 pve1"}},
+		}, want: func(w *preflight.Requirements) { w.VMs[0].Memory = 96 * proxmox.GiB }, found: []string{"warning PX21 pve1"}},
 		{name: "memory-of-zfs", model: func(m *pvesim.Model) { m.Hosts[0].Used = 110 * pvesim.GiB }, found: []string{"warning PX6 pve1"}},
-		{name: "disks-beyond-the-pool", want: func(w *preflight.Want) { w.VMs[0].Disks[0].Size = 8400 * proxmox.GiB }, found: []string{"warning PX21 vmdata"}},
+		{name: "disks-beyond-the-pool", want: func(w *preflight.Requirements) { w.VMs[0].Disks[0].Size = 8400 * proxmox.GiB }, found: []string{"warning PX21 vmdata"}},
 	}
 }
 
@@ -172,21 +174,21 @@ func cardFailures() []failure {
 			m.Hosts[0].PCI[0].Group = 13
 			m.Hosts[0].PCI = append(m.Hosts[0].PCI, pvesim.PCIDevice{Address: "0000:00:01.0", ID: "1022:1482", Class: "060000", Group: 13, Name: "Starship/Matisse PCIe Dummy Host Bridge"})
 		}, want: card},
-		{name: "mapping-not-there", want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX2 rtx"}},
+		{name: "mapping-not-there", want: func(w *preflight.Requirements) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX2 rtx"}},
 		{name: "mapping-stale", arrange: func(s *pvesim.Sim) {
 			s.AddMapping("rtx", "", "node=pve1,path=0000:0a:00,id=10de:2684,iommugroup=13,subsystem-id=1043:88e2")
-		}, want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX2 rtx"}},
+		}, want: func(w *preflight.Requirements) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX2 rtx"}},
 		{name: "mapping-of-ours-with-another-group", arrange: func(s *pvesim.Sim) {
 			s.AddMapping("small_gpu1", "", strings.Replace(mapped, "iommugroup=13", "iommugroup=14", 1))
 		}, found: []string{"warning PX2 small_gpu1"}},
-		{name: "mapping-good", arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }},
+		{name: "mapping-good", arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, want: func(w *preflight.Requirements) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }},
 		{name: "old-card-of-somebody-else", model: func(m *pvesim.Model) {
 			m.Hosts[0].PCI = append(m.Hosts[0].PCI, k20x)
 			m.VMs = append(m.VMs, holder(104, "win11", "0000:0b:00", false))
 		}},
 		{name: "old-card-for-the-console", model: func(m *pvesim.Model) { m.Hosts[0].PCI = append(m.Hosts[0].PCI, k20x) }},
 		{name: "old-card", model: func(m *pvesim.Model) { m.Hosts[0].PCI = append(m.Hosts[0].PCI, k20x) },
-			want: func(w *preflight.Want) { w.VMs[0].GPUs.PCI = []proxmox.PCIAddress{{Bus: 0x0b, Function: -1}} }, found: []string{"error N1 pve1"}},
+			want: func(w *preflight.Requirements) { w.VMs[0].GPUs.PCI = []proxmox.PCIAddress{{Bus: 0x0b, Function: -1}} }, found: []string{"error N1 pve1"}},
 		{name: "old-card-alone", model: func(m *pvesim.Model) { m.Hosts[0].PCI = []pvesim.PCIDevice{k20x} }, found: []string{"error PX4 gpu1"}},
 		{name: "card-of-a-stopped-vm", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(104, "win11", "0000:01:00,pcie=1", false, "onboot", "1"))
@@ -197,11 +199,11 @@ func cardFailures() []failure {
 		{name: "card-promised-twice", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx,pcie=1", false, "tags", tag, "onboot", "1", "cpu", "host"), holder(104, "win11", "mapping=rtx", false, "onboot", "1"))
 		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) },
-			want: func(w *preflight.Want) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX4 0000:01:00"}},
+			want: func(w *preflight.Requirements) { w.VMs[0].GPUs.Mappings = []string{"rtx"} }, found: []string{"error PX4 0000:01:00"}},
 		{name: "card-of-a-copy", model: func(m *pvesim.Model) { // a clone has the device, the tags and the mapping of ours
 			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx,pcie=1", false, "tags", tag, "onboot", "1", "cpu", "host"),
 				holder(900, "copy", "mapping=rtx,pcie=1", false, "tags", marked(110), "onboot", "1", "cpu", "host"))
-		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "ours", mapped) }, want: func(w *preflight.Want) {
+		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "ours", mapped) }, want: func(w *preflight.Requirements) {
 			w.VMs[0].GPUs.Mappings = []string{"rtx"}
 			w.Mappings = func(_, description string) bool { return description == "ours" }
 		}, found: []string{"warning PX4 0000:01:00"}},
@@ -211,12 +213,12 @@ func cardFailures() []failure {
 		}},
 		{name: "cards-of-ours-dealt-out-anew", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx,pcie=1", false, "tags", tag, "onboot", "1", "cpu", "host"), holder(111, "gpu2", "mapping=rtx", false, "tags", tag, "onboot", "1"))
-		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, want: func(w *preflight.Want) {
+		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, want: func(w *preflight.Requirements) {
 			w.Place = func(context.Context, string) error { return nil }
 		}},
-		{name: "too-few-cards", want: func(w *preflight.Want) { w.VMs[0].GPUs.Count = 2 }, found: []string{"error PX4 gpu1"}},
-		{name: "another-model", want: func(w *preflight.Want) { w.VMs[0].GPUs.Model = "A100" }, found: []string{"error PX4 gpu1"}},
-		{name: "rules-of-the-caller", want: func(w *preflight.Want) {
+		{name: "too-few-cards", want: func(w *preflight.Requirements) { w.VMs[0].GPUs.Count = 2 }, found: []string{"error PX4 gpu1"}},
+		{name: "another-model", want: func(w *preflight.Requirements) { w.VMs[0].GPUs.Model = "A100" }, found: []string{"error PX4 gpu1"}},
+		{name: "rules-of-the-caller", want: func(w *preflight.Requirements) {
 			w.Place = func(context.Context, string) error {
 				return errors.Join(errors.New("gpu1 cannot have it\n  take another"), errors.New("nor can gpu2"))
 			}
@@ -227,13 +229,13 @@ func cardFailures() []failure {
 		{name: "machine-with-seabios", model: func(m *pvesim.Model) {
 			m.VMs = append(m.VMs, holder(110, "gpu1", "mapping=rtx", false, "tags", tag, "bios", "seabios"))
 		}, arrange: func(s *pvesim.Sim) { s.AddMapping("rtx", "", mapped) }, found: []string{"warning PX7 gpu1"}},
-		{name: "cpu-made-up", want: func(w *preflight.Want) { w.VMs[0].CPUType = "x86-64-v2-AES" }, found: []string{"warning PX7 gpu1"}},
-		{name: "driver-of-an-ended-branch", want: func(w *preflight.Want) { w.Driver = &nvidia.Policy{Branch: "535-server"} }, found: []string{"error N1 pve1"}},
+		{name: "cpu-made-up", want: func(w *preflight.Requirements) { w.VMs[0].CPUType = "x86-64-v2-AES" }, found: []string{"warning PX7 gpu1"}},
+		{name: "driver-of-an-ended-branch", want: func(w *preflight.Requirements) { w.Driver = &nvidia.Policy{Branch: "535-server"} }, found: []string{"error N1 pve1"}},
 		{name: "driver-flavour-of-another-chip", model: func(m *pvesim.Model) {
 			m.Hosts[0].PCI[1].ID, m.Hosts[0].PCI[1].Name = "10de:1db6", "GV100GL [Tesla V100 PCIe 32GB]"
-		}, want: func(w *preflight.Want) { w.Driver = &nvidia.Policy{Branch: "580-server-open"} }, found: []string{"error N1 pve1"}},
+		}, want: func(w *preflight.Requirements) { w.Driver = &nvidia.Policy{Branch: "580-server-open"} }, found: []string{"error N1 pve1"}},
 		{name: "card-that-is-not-known", model: func(m *pvesim.Model) { m.Hosts[0].PCI[1].ID = "10de:fff0" }, found: []string{"warning N1 0000:01:00"}},
-		{name: "another-release", want: func(w *preflight.Want) { w.Release = "resolute" }, found: []string{"warning N7 resolute"}},
+		{name: "another-release", want: func(w *preflight.Requirements) { w.Release = "resolute" }, found: []string{"warning N7 resolute"}},
 	}
 }
 

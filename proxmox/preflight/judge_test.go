@@ -13,9 +13,9 @@ import (
 // TestMemoryThatIsLentOut has containers, whose limits are no promises, and VMs whose
 // memory is theirs on paper alone.
 func TestMemoryThatIsLentOut(t *testing.T) {
-	s := &seen{hosts: fact[[]proxmox.Host]{is: []proxmox.Host{{Name: "pve1", Online: true, Memory: 128 * proxmox.GiB}}},
-		on: map[string]*hostSeen{"pve1": {status: fact[proxmox.HostStatus]{is: proxmox.HostStatus{Available: 100 * proxmox.GiB}}}}}
-	w := &Want{Hosts: []Host{{Name: "pve1"}}, VMs: []VM{{Name: "gpu1", Host: "pve1", Memory: 64 * proxmox.GiB, GPUs: GPUs{Count: 1}}}}
+	s := &observation{hosts: fact[[]proxmox.Host]{is: []proxmox.Host{{Name: "pve1", Online: true, Memory: 128 * proxmox.GiB}}},
+		byHost: map[string]*hostObservation{"pve1": {status: fact[proxmox.HostStatus]{is: proxmox.HostStatus{Available: 100 * proxmox.GiB}}}}}
+	w := &Requirements{Hosts: []Host{{Name: "pve1"}}, VMs: []VM{{Name: "gpu1", Host: "pve1", Memory: 64 * proxmox.GiB, GPUs: GPUs{Count: 1}}}}
 	other := proxmox.Resident{Container: true, Used: proxmox.GiB, Summary: proxmox.Summary{Name: "web", VMID: 100, Host: "pve1", Running: true, Memory: 100 * proxmox.GiB}}
 	s.residents.is = []proxmox.Resident{other}
 	assert.Empty(t, checkMemory(w, s))
@@ -26,7 +26,7 @@ func TestMemoryThatIsLentOut(t *testing.T) {
 	if assert.Len(t, found, 1) {
 		assert.Equal(t, Warning, found[0].Verdict, "all of it is free now: %s", found[0])
 	}
-	s.on["pve1"].status.is.Available = 27 * proxmox.GiB
+	s.byHost["pve1"].status.is.Available = 27 * proxmox.GiB
 	assert.Equal(t, Error, checkMemory(w, s)[0].Verdict)
 }
 
@@ -44,7 +44,7 @@ func TestWhoHasACard(t *testing.T) {
 		"let go, but not yet restarted": {pci.Claim{Leaving: true, Running: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, c.taken, others(pci.Card{Claims: []pci.Claim{c.claim}}, map[int]bool{104: true}) != "")
+			assert.Equal(t, c.taken, otherClaims(pci.Card{Claims: []pci.Claim{c.claim}}, map[int]bool{104: true}) != "")
 		})
 	}
 }
@@ -62,9 +62,9 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 	card := func(text, device string) pci.GPU {
 		return pci.GPU{Function: pci.Function{Address: at(text), Vendor: "10de", Device: device}}
 	}
-	seen := &hostSeen{cards: fact[[]pci.GPU]{is: []pci.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
+	seen := &hostObservation{cards: fact[[]pci.GPU]{is: []pci.GPU{card("01:00.0", "128b"), card("41:00.0", "20b5")}},
 		mappings: fact[[]pci.MappingState]{is: []pci.MappingState{m}}}
-	ids, _ := candidates(&Want{VMs: []VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}}, nil, nil, seen, "pve1")
+	ids, _ := candidates(&Requirements{VMs: []VM{{Name: "gpu1", Host: "pve1", GPUs: GPUs{Count: 1, Mappings: []string{"gpus"}}}}}, nil, nil, seen, "pve1")
 	if assert.Len(t, ids, 1) {
 		assert.Equal(t, "10de:20b5", ids[0].String())
 	}
@@ -72,20 +72,20 @@ func TestCandidatesAreOfTheHost(t *testing.T) {
 
 // TestAVNetIsInAZoneOfItsOwn: what the file can only call a bridge of the host.
 func TestAVNetIsInAZoneOfItsOwn(t *testing.T) {
-	w := &Want{Grants: []proxmox.Grant{{Path: "/sdn/zones/localnetwork/blue", Privileges: []string{"SDN.Use"}, Propagate: true}}}
+	w := &Requirements{Grants: []proxmox.Grant{{Path: "/sdn/zones/localnetwork/blue", Privileges: []string{"SDN.Use"}, Propagate: true}}}
 	for name, c := range map[string]struct {
 		kind string
-		have proxmox.Tree
+		have proxmox.PermissionTree
 		want []Verdict
 	}{
-		"bridge":              {"bridge", proxmox.Tree{"/sdn/zones/lan/blue": {"SDN.Use": true}}, []Verdict{Error}},
-		"vnet":                {"vnet", proxmox.Tree{"/sdn/zones/lan/blue": {"SDN.Use": false}}, nil},
-		"its zone":            {"vnet", proxmox.Tree{"/sdn/zones/lan": {"SDN.Use": true}}, nil},
-		"its zone, no deeper": {"vnet", proxmox.Tree{"/sdn/zones/lan": {"SDN.Use": false}}, []Verdict{Skipped}},
-		"another vnet":        {"vnet", proxmox.Tree{"/sdn/zones/lan/red": {"SDN.Use": true}}, []Verdict{Skipped}},
+		"bridge":              {"bridge", proxmox.PermissionTree{"/sdn/zones/lan/blue": {"SDN.Use": true}}, []Verdict{Error}},
+		"vnet":                {"vnet", proxmox.PermissionTree{"/sdn/zones/lan/blue": {"SDN.Use": false}}, nil},
+		"its zone":            {"vnet", proxmox.PermissionTree{"/sdn/zones/lan": {"SDN.Use": true}}, nil},
+		"its zone, no deeper": {"vnet", proxmox.PermissionTree{"/sdn/zones/lan": {"SDN.Use": false}}, []Verdict{Skipped}},
+		"another vnet":        {"vnet", proxmox.PermissionTree{"/sdn/zones/lan/red": {"SDN.Use": true}}, []Verdict{Skipped}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &seen{token: "a@pve!b", permissions: fact[proxmox.Tree]{is: c.have}, on: map[string]*hostSeen{
+			s := &observation{token: "a@pve!b", permissions: fact[proxmox.PermissionTree]{is: c.have}, byHost: map[string]*hostObservation{
 				"pve1": {bridges: fact[[]proxmox.Bridge]{is: []proxmox.Bridge{{Name: "blue", Type: c.kind, Active: true}}}}}}
 			var got []Verdict
 			for _, f := range checkGrants(w, s) {
@@ -107,15 +107,15 @@ func TestStoragesThatTakeNoFiles(t *testing.T) {
 
 // TestFullIsNoRoomForWhatIsMade: an ISO is small, and where nothing is made nothing is full.
 func TestFullIsNoRoomForWhatIsMade(t *testing.T) {
-	s := &seen{on: map[string]*hostSeen{"pve1": {storages: fact[[]proxmox.Storage]{is: []proxmox.Storage{
+	s := &observation{byHost: map[string]*hostObservation{"pve1": {storages: fact[[]proxmox.Storage]{is: []proxmox.Storage{
 		{Name: "local", Active: true, Total: 100 * proxmox.GiB, Free: 500 * proxmox.MiB}}}}}}
-	use := func(content string) *Want {
-		return &Want{Hosts: []Host{{Name: "pve1", Storages: []StorageUse{{Storage: "local", Content: "iso"}, {Storage: "local", Content: content}}}}}
+	use := func(content string) *Requirements {
+		return &Requirements{Hosts: []Host{{Name: "pve1", Storages: []StorageUse{{Storage: "local", Content: "iso"}, {Storage: "local", Content: content}}}}}
 	}
-	assert.Equal(t, Warning, check{host: checkStorages}.judge(use("iso"), s)[0].Verdict)
-	assert.Equal(t, Error, check{host: checkStorages}.judge(use("images"), s)[0].Verdict)
+	assert.Equal(t, Warning, check{host: checkStorages}.findings(use("iso"), s)[0].Verdict)
+	assert.Equal(t, Error, check{host: checkStorages}.findings(use("images"), s)[0].Verdict)
 	s.brief = true
-	assert.Equal(t, Warning, check{host: checkStorages}.judge(use("images"), s)[0].Verdict)
+	assert.Equal(t, Warning, check{host: checkStorages}.findings(use("images"), s)[0].Verdict)
 }
 
 // TestVLANsFindTheirWay: which bridges carry a VLAN. TestNetworksOfHosts of sim/pvesim has what a
@@ -139,7 +139,7 @@ func TestVLANsFindTheirWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.bridge.Name, c.bridge.Active = "vmbr0", true
-			found := plug{nic: proxmox.NIC{Bridge: "vmbr0", VLAN: 20}, vms: []string{"gpu1"}}.into("pve1", c.bridge, others)
+			found := plug{nic: proxmox.NIC{Bridge: "vmbr0", VLAN: 20}, vms: []string{"gpu1"}}.checkBridge("pve1", c.bridge, others)
 			if c.say == "" {
 				assert.Empty(t, found)
 			} else if assert.Len(t, found, 1) {

@@ -34,12 +34,12 @@ func gpuNode() preflight.VM {
 }
 
 // want is a file with one machine with one GPU.
-func want() preflight.Want {
-	return preflight.Want{
+func want() preflight.Requirements {
+	return preflight.Requirements{
 		Owner: tag, Role: "Homelab",
 		Hosts: []preflight.Host{{Name: "pve1", Storages: uses()}},
 		VMs:   []preflight.VM{gpuNode()},
-		Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Why: "clone machines from the template"},
+		Grants: []proxmox.Grant{{Path: "/vms", Privileges: []string{"VM.Clone", "VM.Allocate"}, Propagate: true, Reason: "clone machines from the template"},
 			{Path: "/storage/vmdata", Privileges: []string{"Datastore.AllocateSpace"}}},
 		Driver: &nvidia.Policy{}, Release: "noble",
 		Mappings: func(id, _ string) bool { return id == "small_gpu1" },
@@ -48,14 +48,14 @@ func want() preflight.Want {
 
 func uses() []preflight.StorageUse {
 	return []preflight.StorageUse{
-		{Storage: "local", Content: "iso", Why: "first-boot ISOs"},
-		{Storage: "local", Content: "import", Why: "the cloud image"},
-		{Storage: "vmdata", Content: "images", Why: "the disk of gpu1"},
+		{Storage: "local", Content: "iso", Purpose: "first-boot ISOs"},
+		{Storage: "local", Content: "import", Purpose: "the cloud image"},
+		{Storage: "vmdata", Content: "images", Purpose: "the disk of gpu1"},
 	}
 }
 
 // check runs all checks against a model.
-func check(t *testing.T, model pvesim.Model, w preflight.Want, arrange func(*pvesim.Sim), o preflight.Options) (*preflight.Report, []string) {
+func check(t *testing.T, model pvesim.Model, w preflight.Requirements, arrange func(*pvesim.Sim), o preflight.Options) (*preflight.Report, []string) {
 	t.Helper()
 	var report *preflight.Report
 	var changed []string
@@ -117,7 +117,7 @@ func TestHealthyHostsAreSilent(t *testing.T) {
 	twice.VMs = append(twice.VMs, other)
 	for name, site := range map[string]struct {
 		model pvesim.Model
-		want  preflight.Want
+		want  preflight.Requirements
 	}{"one-gpu": {pvesim.OneGPU(), want()}, "eight-a100": {pvesim.EightA100(), want()}, "two-hosts": {pvesim.TwoHosts(), twice}} {
 		t.Run(name, func(t *testing.T) {
 			r, changed := check(t, site.model, site.want, nil, preflight.Options{})

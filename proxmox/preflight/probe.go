@@ -93,30 +93,32 @@ func released(driver string) bool { return driver == "" || driver == "vfio-pci" 
 // checkDrivers checks which drivers hold the functions of the cards on the host. Proxmox unbinds a
 // driver when a VM starts, but nvidia, nouveau or a framebuffer do not release the card: the result
 // is "BAR 1: can't reserve", or a host that hangs (Proxmox's wiki, PCI(e) Passthrough).
-func checkDrivers(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+func checkDrivers(w *Requirements, s *observation, h Host, seen *hostObservation) []Finding {
 	var out []Finding
 	for _, d := range seen.probe.is.devices {
-		if !w.mayUse(h.Name, d.address, seen) {
+		if !w.mayGetFunction(h.Name, d.address, seen) {
 			continue
 		}
 		cure := "keep it off (docs/real-host.md), or run: `homelab host:prep`"
 		switch {
 		case released(d.driver):
 		case d.address.Function > 0: // audio, USB: their drivers usually release them
-			out = append(out, odd(d.address.String(), cure, "%s on %s, another function of a card, is held by the host's driver %s", d.address, h.Name, d.driver))
+			out = append(out, warnf(d.address.String(), cure, "%s on %s, another function of a card, is held by the host's driver %s",
+				d.address, h.Name, d.driver))
 		default:
-			out = append(out, wrong(d.address.String(), cure, "%s on %s is held by the host's driver %s", d.address, h.Name, d.driver))
+			out = append(out, errorf(d.address.String(), cure, "%s on %s is held by the host's driver %s", d.address, h.Name, d.driver))
 		}
 		if d.console && released(d.driver) && !w.framebufferOff(seen.probe.is) {
-			out = append(out, odd(d.address.String(), "let the firmware use another card for its console, or add to the kernel's command line: initcall_blacklist=sysfb_init",
+			out = append(out, warnf(d.address.String(),
+				"let the firmware use another card for its console, or add to the kernel's command line: initcall_blacklist=sysfb_init",
 				"the console of %s is on %s, and its framebuffer may hold the card's memory", h.Name, d.address))
 		}
 	}
 	return out
 }
 
-// mayUse reports whether a function belongs to a card that may go to one of our machines.
-func (w *Want) mayUse(host string, at proxmox.PCIAddress, seen *hostSeen) bool {
+// mayGetFunction reports whether a function belongs to a card that may go to one of our machines.
+func (w *Requirements) mayGetFunction(host string, at proxmox.PCIAddress, seen *hostObservation) bool {
 	for _, g := range seen.cards.is {
 		if g.Address.Whole() != at.Whole() {
 			continue
@@ -127,7 +129,7 @@ func (w *Want) mayUse(host string, at proxmox.PCIAddress, seen *hostSeen) bool {
 }
 
 // framebufferOff reports whether the kernel's options turn the framebuffer off.
-func (w *Want) framebufferOff(p *probe) bool {
+func (w *Requirements) framebufferOff(p *probe) bool {
 	return slices.ContainsFunc(p.cmdline, func(arg string) bool {
 		return arg == "initcall_blacklist=sysfb_init" || strings.HasPrefix(arg, "video=efifb:off") || strings.HasPrefix(arg, "video=simplefb:off")
 	})
@@ -135,10 +137,12 @@ func (w *Want) framebufferOff(p *probe) bool {
 
 // checkModules finds modules in the lists that the kernel does not have, or no longer has. Guides
 // older than kernel 6.2 list vfio_virqfd, which became part of vfio.
-func checkModules(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+func checkModules(w *Requirements, s *observation, h Host, seen *hostObservation) []Finding {
 	p := seen.probe.is
 	if file, asked := p.modules["vfio_virqfd"]; asked && !p.older(6, 2) {
-		return []Finding{odd(h.Name, "remove the line: `sed -i --follow-symlinks /vfio_virqfd/d "+file+" && update-initramfs -u -k all`", "%s loads vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
+		return []Finding{warnf(h.Name,
+			"remove the line: `sed -i --follow-symlinks /vfio_virqfd/d "+file+" && update-initramfs -u -k all`",
+			"%s loads vfio_virqfd (%s), which kernel %s does not have: it is part of vfio since 6.2", h.Name, file, p.kernel)}
 	}
 	return nil
 }

@@ -90,38 +90,38 @@ func FuzzWithin(f *testing.F) {
 	f.Add("2-4094", 1)
 	f.Add("a-b,-,4-", 4)
 	f.Fuzz(func(t *testing.T, list string, vlan int) {
-		if within(list, vlan) && !within(list+" 1", vlan) {
+		if vlanListContains(list, vlan) && !vlanListContains(list+" 1", vlan) {
 			t.Errorf("%q has %d, and with more in it not", list, vlan)
 		}
 	})
 }
 
 func TestWithin(t *testing.T) {
-	assert.True(t, within("2 4 100-200", 4))
-	assert.True(t, within("2,4;100-200", 200))
-	assert.False(t, within("2 4 100-200", 99))
-	assert.False(t, within("", 1))
+	assert.True(t, vlanListContains("2 4 100-200", 4))
+	assert.True(t, vlanListContains("2,4;100-200", 200))
+	assert.False(t, vlanListContains("2 4 100-200", 99))
+	assert.False(t, vlanListContains("", 1))
 }
 
 func TestBridges(t *testing.T) {
 	p := plug{nic: proxmox.NIC{Bridge: "vmbr0", MTU: 9000, VLAN: 5}, vms: []string{"a", "b", "c", "d", "e"}}
 	bridge := proxmox.Bridge{Name: "vmbr0", Type: "bridge", Active: true, MTU: 1500}
-	found := p.into("pve1", bridge, nil)
+	found := p.checkBridge("pve1", bridge, nil)
 	require.Len(t, found, 2)
 	assert.Contains(t, found[0].Evidence, "has no port, so VLAN 5 (a, b, c and 2 more) leads nowhere")
 	assert.Contains(t, found[1].Evidence, "the MTU is 9000 in the file, and that of bridge vmbr0 on pve1 is 1500")
 	assert.Equal(t, Error, found[1].Verdict)
 
 	bridge.MTU, bridge.Type = 9000, "OVSBridge"
-	assert.Empty(t, p.into("pve1", bridge, nil))
+	assert.Empty(t, p.checkBridge("pve1", bridge, nil))
 	bridge.Active = false
-	require.Len(t, p.into("pve1", bridge, nil), 1)
-	assert.Equal(t, "ifup vmbr0", p.into("pve1", bridge, nil)[0].Command)
+	require.Len(t, p.checkBridge("pve1", bridge, nil), 1)
+	assert.Equal(t, "ifup vmbr0", p.checkBridge("pve1", bridge, nil)[0].Command)
 }
 
 func TestAbout(t *testing.T) {
 	for size, want := range map[int64]string{0: "0B", 512: "512B", 1 << 30: "1GiB", 3 << 29: "1.5GiB", 2<<40 - 1: "2TiB", 8400 << 30: "8.2TiB", 1<<40 - 1: "1TiB", 150<<30 + 5: "150GiB"} {
-		assert.Equal(t, want, proxmox.Size(size).About())
+		assert.Equal(t, want, proxmox.Size(size).Approximate())
 	}
 }
 
@@ -132,9 +132,9 @@ func TestAReportSaysTheWorst(t *testing.T) {
 	r.Findings = append(r.Findings, Finding{ID: "clock", Verdict: Warning, Evidence: "it is late"})
 	assert.Equal(t, Warning, r.Worst())
 	require.NoError(t, r.Err())
-	r.Findings = append(r.Findings, wrong("pve1", "do: `this`", "it is off"))
+	r.Findings = append(r.Findings, errorf("pve1", "do: `this`", "it is off"))
 	assert.Equal(t, Error, r.Worst())
-	var refused *Refusal
+	var refused *RefusedError
 	require.True(t, errors.As(r.Err(), &refused))
 	assert.Equal(t, "it is off\n  do: this", refused.Error())
 }

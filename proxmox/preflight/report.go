@@ -56,23 +56,23 @@ type Report struct {
 // Worst returns the most severe verdict: Error, Warning or OK. It ignores skipped checks.
 func (r *Report) Worst() Verdict {
 	switch {
-	case len(r.Of(Error)) > 0:
+	case len(r.WithVerdict(Error)) > 0:
 		return Error
-	case len(r.Of(Warning)) > 0:
+	case len(r.WithVerdict(Warning)) > 0:
 		return Warning
 	}
 	return OK
 }
 
-// Of returns the findings with a verdict.
-func (r *Report) Of(v Verdict) []Finding {
-	return keep(r.Findings, func(f Finding) bool { return f.Verdict == v })
+// WithVerdict returns the findings with a verdict.
+func (r *Report) WithVerdict(v Verdict) []Finding {
+	return filter(r.Findings, func(f Finding) bool { return f.Verdict == v })
 }
 
 // Notes returns what is right and worth knowing, as sentences.
 func (r *Report) Notes() []string {
 	var out []string
-	for _, f := range r.Of(OK) {
+	for _, f := range r.WithVerdict(OK) {
 		if f.Evidence != "" {
 			out = append(out, f.Evidence)
 		}
@@ -82,17 +82,17 @@ func (r *Report) Notes() []string {
 
 // Err joins all errors into one, or returns nil if there are none.
 func (r *Report) Err() error {
-	if all := r.Of(Error); len(all) > 0 {
-		return &Refusal{all}
+	if all := r.WithVerdict(Error); len(all) > 0 {
+		return &RefusedError{all}
 	}
 	return nil
 }
 
-// Refusal is an error with the findings that prevent a run.
-type Refusal struct{ Findings []Finding }
+// RefusedError is an error with the findings that prevent a run.
+type RefusedError struct{ Findings []Finding }
 
 // Error lists them all.
-func (e *Refusal) Error() string {
+func (e *RefusedError) Error() string {
 	lines := make([]string, len(e.Findings))
 	for i, f := range e.Findings {
 		lines[i] = f.String()
@@ -101,7 +101,7 @@ func (e *Refusal) Error() string {
 }
 
 // Unwrap returns the errors that programs can test for.
-func (e *Refusal) Unwrap() []error {
+func (e *RefusedError) Unwrap() []error {
 	var out []error
 	for _, f := range e.Findings {
 		if f.Err != nil {
@@ -111,28 +111,28 @@ func (e *Refusal) Unwrap() []error {
 	return out
 }
 
-// wrong returns an error. A command goes at the end of the cure, between backquotes. The check that
+// errorf returns an error. A command goes at the end of the cure, between backquotes. The check that
 // returns the finding fills in the rest.
-func wrong(subject, cure, format string, args ...any) Finding {
+func errorf(subject, cure, format string, args ...any) Finding {
 	cure, command, _ := strings.Cut(strings.TrimSuffix(cure, "`"), "`")
 	return Finding{Subject: subject, Verdict: Error, Evidence: fmt.Sprintf(format, args...), Cure: strings.TrimSpace(cure), Command: command}
 }
 
-// odd returns a warning.
-func odd(subject, cure, format string, args ...any) Finding {
-	f := wrong(subject, cure, format, args...)
+// warnf returns a warning.
+func warnf(subject, cure, format string, args ...any) Finding {
+	f := errorf(subject, cure, format, args...)
 	f.Verdict = Warning
 	return f
 }
 
-// notSeen returns the finding of a check that could not run.
-func notSeen(subject string, err error) Finding {
+// unobserved returns the finding of a check that could not run.
+func unobserved(subject string, err error) Finding {
 	first, rest, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
 	return Finding{Subject: subject, Verdict: Skipped, Evidence: first, Cure: strings.TrimSpace(rest)}
 }
 
-// once drops duplicate findings about the same subject.
-func once(all []Finding) []Finding {
+// withoutDuplicates drops duplicate findings about the same subject.
+func withoutDuplicates(all []Finding) []Finding {
 	var out []Finding
 	for _, f := range all {
 		if !slices.Contains(out, f) {

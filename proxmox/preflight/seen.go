@@ -21,14 +21,14 @@ type fact[T any] struct {
 	err error
 }
 
-// seen is all the state that the checks use.
-type seen struct {
+// observation is all the state that the checks use.
+type observation struct {
 	version     proxmox.Version
 	token       string
 	brief       bool // nothing is created: Options.Brief
 	hosts       fact[[]proxmox.Host]
 	quorate     fact[bool]
-	permissions fact[proxmox.Tree]
+	permissions fact[proxmox.PermissionTree]
 	info        fact[proxmox.TokenInfo]
 	tags        fact[proxmox.TagAccess]
 	residents   fact[[]proxmox.Resident]
@@ -39,14 +39,14 @@ type seen struct {
 	marked      fact[map[int]bool] // VMIDs of our machines
 	ledger      fact[*pci.Ledger]
 	now         time.Time
-	on          map[string]*hostSeen
+	byHost      map[string]*hostObservation
 	vms         map[string]fact[*proxmox.VM] // existing machines of ours, by name
-	taken       map[int]fact[bool]           // requested VMIDs that no visible guest has
+	vmids       map[int]fact[bool]           // requested VMIDs that no visible guest has
 }
 
-// hostSeen is the observed state of one host.
-type hostSeen struct {
-	away     error // why the host does not answer
+// hostObservation is the observed state of one host.
+type hostObservation struct {
+	offline  error // why the host does not answer
 	status   fact[proxmox.HostStatus]
 	skew     fact[time.Duration] // by how much its clock is ahead of ours
 	storages fact[[]proxmox.Storage]
@@ -59,55 +59,56 @@ type hostSeen struct {
 	probe    fact[*probe]
 }
 
-// gather sends many requests concurrently and waits for all of them.
-type gather struct {
-	wait sync.WaitGroup
-	turn chan struct{}
+// requests sends many requests concurrently and waits for all of them.
+type requests struct {
+	wg  sync.WaitGroup
+	sem chan struct{}
 }
 
-// atOnce bounds the concurrent requests.
-const atOnce = 12
+// maxConcurrent bounds the concurrent requests.
+const maxConcurrent = 12
 
-func ask[T any](g *gather, into *fact[T], question func() (T, error)) {
-	g.wait.Go(func() {
-		g.turn <- struct{}{}
-		defer func() { <-g.turn }()
+func fetch[T any](g *requests, into *fact[T], question func() (T, error)) {
+	g.wg.Go(func() {
+		g.sem <- struct{}{}
+		defer func() { <-g.sem }()
 		into.is, into.err = question()
 	})
 }
 
 // observe reads all state, each list once.
-func observe(ctx context.Context, c *proxmox.Client, w *Want, o Options) (*seen, error) {
-	s := &seen{version: c.Version(), token: c.TokenID(), brief: o.Brief, now: time.Now(), on: map[string]*hostSeen{}, vms: map[string]fact[*proxmox.VM]{}, taken: map[int]fact[bool]{}}
+func observe(ctx context.Context, c *proxmox.Client, w *Requirements, o Options) (*observation, error) {
+	s := &observation{version: c.Version(), token: c.TokenID(), brief: o.Brief, now: time.Now(), byHost: map[string]*hostObservation{},
+		vms: map[string]fact[*proxmox.VM]{}, vmids: map[int]fact[bool]{}}
 	for _, h := range w.Hosts {
-		s.on[h.Name] = &hostSeen{volumes: map[string]fact[[]proxmox.Volume]{}}
+		s.byHost[h.Name] = &hostObservation{volumes: map[string]fact[[]proxmox.Volume]{}}
 	}
 	if !o.Brief {
 		// Check first which hosts are online: each request to an offline host takes long.
 		if s.hosts.is, s.hosts.err = c.Hosts.List(ctx); s.hosts.err != nil {
 			return nil, fmt.Errorf("the hosts cannot be listed: %w", s.hosts.err)
 		}
-		for name, h := range s.on {
-			h.away = away(s.hosts.is, name)
+		for name, h := range s.byHost {
+			h.offline = offlineReason(s.hosts.is, name)
 		}
 	}
-	g := &gather{turn: make(chan struct{}, atOnce)}
-	s.askCluster(ctx, g, c, w, o)
+	g := &requests{sem: make(chan struct{}, maxConcurrent)}
+	s.observeCluster(ctx, g, c, w, o)
 	for _, h := range w.Hosts {
-		if seen := s.on[h.Name]; seen.away == nil {
-			seen.ask(ctx, g, c, w, h, o)
+		if seen := s.byHost[h.Name]; seen.offline == nil {
+			seen.observe(ctx, g, c, w, h, o)
 		}
 	}
-	g.wait.Wait()
+	g.wg.Wait()
 	if !o.Brief {
-		s.askMachines(ctx, c, w)
+		s.observeMachines(ctx, c, w)
 		s.tags.is, s.tags.err = c.TagAccess(ctx, s.permissions.is.Has("/", "Sys.Audit", false))
 	}
 	return s, ctx.Err()
 }
 
-// away says why a host does not answer.
-func away(all []proxmox.Host, name string) error {
+// offlineReason says why a host does not answer.
+func offlineReason(all []proxmox.Host, name string) error {
 	i := slices.IndexFunc(all, func(h proxmox.Host) bool { return h.Name == name })
 	switch {
 	case i < 0:
@@ -118,18 +119,18 @@ func away(all []proxmox.Host, name string) error {
 	return nil
 }
 
-// askCluster requests the state that does not belong to one host.
-func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *Want, o Options) {
+// observeCluster requests the state that does not belong to one host.
+func (s *observation) observeCluster(ctx context.Context, g *requests, c *proxmox.Client, w *Requirements, o Options) {
 	names := make([]string, len(w.VMs))
 	for i, vm := range w.VMs {
 		names[i] = vm.Name
 	}
-	ask(g, &s.namesakes, func() ([]*proxmox.ConflictError, error) { return c.VMs.Conflicts(ctx, w.Owner, names) })
+	fetch(g, &s.namesakes, func() ([]*proxmox.ConflictError, error) { return c.VMs.NameConflicts(ctx, w.Owner, names) })
 	if o.Brief {
 		return
 	}
-	ask(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Hosts.Residents(ctx) })
-	ask(g, &s.marked, func() (map[int]bool, error) {
+	fetch(g, &s.residents, func() ([]proxmox.Resident, error) { return c.Hosts.Residents(ctx) })
+	fetch(g, &s.marked, func() (map[int]bool, error) {
 		all, err := c.VMs.List(ctx, w.Owner)
 		marked := make(map[int]bool, len(all))
 		for _, vm := range all {
@@ -137,61 +138,61 @@ func (s *seen) askCluster(ctx context.Context, g *gather, c *proxmox.Client, w *
 		}
 		return marked, err
 	})
-	ask(g, &s.quorate, func() (bool, error) { return c.Hosts.Quorate(ctx) })
+	fetch(g, &s.quorate, func() (bool, error) { return c.Hosts.Quorate(ctx) })
 	exactly := proxmox.GrantPaths(w.Grants)
 	if !o.Exact {
-		exactly = keep(exactly, w.inherits)
+		exactly = filter(exactly, w.inherits)
 	}
-	ask(g, &s.permissions, func() (proxmox.Tree, error) { return c.Permissions(ctx, exactly...) })
-	ask(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
+	fetch(g, &s.permissions, func() (proxmox.PermissionTree, error) { return c.Permissions(ctx, exactly...) })
+	fetch(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
 	var carry []string // hosts that answer and provide GPUs
 	for _, h := range w.Hosts {
-		if len(w.gpus(h.Name)) > 0 && s.on[h.Name].away == nil {
+		if len(w.gpus(h.Name)) > 0 && s.byHost[h.Name].offline == nil {
 			carry = append(carry, h.Name)
 		}
 	}
 	if len(carry) > 0 {
-		ask(g, &s.ledger, func() (*pci.Ledger, error) { return c.PCI.Ledger(ctx, carry...) })
+		fetch(g, &s.ledger, func() (*pci.Ledger, error) { return c.PCI.Ledger(ctx, carry...) })
 	}
 }
 
 // inherits reports whether a path may inherit from another of the grants above it. One request for
 // all paths does not distinguish that from a path without any privilege.
-func (w *Want) inherits(path string) bool {
+func (w *Requirements) inherits(path string) bool {
 	return slices.ContainsFunc(w.Grants, func(g proxmox.Grant) bool {
 		return g.Propagate && strings.HasPrefix(path, strings.TrimSuffix(g.Path, "/")+"/")
 	})
 }
 
-// ask requests the state of one host.
-func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Want, host Host, o Options) {
-	ask(g, &h.storages, func() ([]proxmox.Storage, error) { return c.Storages.List(ctx, host.Name) })
+// observe requests the state of one host.
+func (h *hostObservation) observe(ctx context.Context, g *requests, c *proxmox.Client, w *Requirements, host Host, o Options) {
+	fetch(g, &h.storages, func() ([]proxmox.Storage, error) { return c.Storages.List(ctx, host.Name) })
 	if o.Brief {
 		return
 	}
-	ask(g, &h.status, func() (proxmox.HostStatus, error) { return c.Hosts.Status(ctx, host.Name) })
-	ask(g, &h.skew, func() (time.Duration, error) {
+	fetch(g, &h.status, func() (proxmox.HostStatus, error) { return c.Hosts.Status(ctx, host.Name) })
+	fetch(g, &h.skew, func() (time.Duration, error) {
 		before := time.Now()
 		theirs, err := c.Hosts.Clock(ctx, host.Name)
 		return theirs.Sub(before.Add(time.Since(before) / 2)), err
 	})
-	ask(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Hosts.Bridges(ctx, host.Name) })
-	ask(g, &h.probe, func() (*probe, error) { return look(ctx, o.SSH, host.Name) })
+	fetch(g, &h.bridges, func() ([]proxmox.Bridge, error) { return c.Hosts.Bridges(ctx, host.Name) })
+	fetch(g, &h.probe, func() (*probe, error) { return runProbe(ctx, o.SSH, host.Name) })
 	if w.Clones != nil {
-		ask(g, &h.clones, func() (map[string]proxmox.Cloning, error) { return w.Clones(ctx, host.Name) })
+		fetch(g, &h.clones, func() (map[string]proxmox.Cloning, error) { return w.Clones(ctx, host.Name) })
 	}
 	if len(w.gpus(host.Name)) > 0 {
-		ask(g, &h.cards, func() ([]pci.GPU, error) { return c.PCI.GPUs(ctx, host.Name) })
+		fetch(g, &h.cards, func() ([]pci.GPU, error) { return c.PCI.GPUs(ctx, host.Name) })
 		if w.Place != nil {
-			ask(g, &h.placed, func() ([]error, error) { return place(ctx, w, host.Name) })
+			fetch(g, &h.placed, func() ([]error, error) { return place(ctx, w, host.Name) })
 		}
-		ask(g, &h.mappings, func() ([]pci.MappingState, error) { return c.PCI.Mappings(ctx, host.Name) })
+		fetch(g, &h.mappings, func() ([]pci.MappingState, error) { return c.PCI.Mappings(ctx, host.Name) })
 	}
 	var mu sync.Mutex
 	for _, storage := range w.disks(host.Name) {
-		g.wait.Go(func() {
-			g.turn <- struct{}{}
-			defer func() { <-g.turn }()
+		g.wg.Go(func() {
+			g.sem <- struct{}{}
+			defer func() { <-g.sem }()
 			all, err := c.Storages.Volumes(ctx, host.Name, storage, "images")
 			mu.Lock()
 			defer mu.Unlock()
@@ -200,27 +201,27 @@ func (h *hostSeen) ask(ctx context.Context, g *gather, c *proxmox.Client, w *Wan
 	}
 }
 
-// askMachines reads the existing machines of ours.
-func (s *seen) askMachines(ctx context.Context, c *proxmox.Client, w *Want) {
-	g := &gather{turn: make(chan struct{}, atOnce)}
+// observeMachines reads the existing machines of ours.
+func (s *observation) observeMachines(ctx context.Context, c *proxmox.Client, w *Requirements) {
+	g := &requests{sem: make(chan struct{}, maxConcurrent)}
 	vms := make([]fact[*proxmox.VM], len(w.VMs))
 	taken := make([]fact[bool], len(w.VMs))
 	for i, vm := range w.VMs {
-		if s.ours(w, vm.Name) != nil {
-			ask(g, &vms[i], func() (*proxmox.VM, error) { return c.VMs.Get(ctx, w.Owner, vm.Name) })
+		if s.machine(w, vm.Name) != nil {
+			fetch(g, &vms[i], func() (*proxmox.VM, error) { return c.VMs.Get(ctx, w.Owner, vm.Name) })
 		} else if vm.VMID != 0 {
-			ask(g, &taken[i], func() (bool, error) { return c.VMs.Taken(ctx, vm.VMID) })
+			fetch(g, &taken[i], func() (bool, error) { return c.VMs.VMIDTaken(ctx, vm.VMID) })
 		}
 	}
-	s.askNeighbours(ctx, g, c, w)
-	g.wait.Wait()
+	s.observeNeighbours(ctx, g, c, w)
+	g.wg.Wait()
 	for i, vm := range w.VMs {
-		s.vms[vm.Name], s.taken[vm.VMID] = vms[i], taken[i]
+		s.vms[vm.Name], s.vmids[vm.VMID] = vms[i], taken[i]
 	}
 }
 
-// ours returns our machine with that name, or nil if it does not exist.
-func (s *seen) ours(w *Want, name string) *proxmox.Resident {
+// machine returns our machine with that name, or nil if it does not exist.
+func (s *observation) machine(w *Requirements, name string) *proxmox.Resident {
 	for i, r := range s.residents.is {
 		if r.Name == name && !r.Container && !r.Template && s.marked.is[r.VMID] {
 			return &s.residents.is[i]
@@ -231,7 +232,7 @@ func (s *seen) ours(w *Want, name string) *proxmox.Resident {
 
 // place asks the caller's own rules. A request that Proxmox refused is not an answer of those
 // rules.
-func place(ctx context.Context, w *Want, host string) ([]error, error) {
+func place(ctx context.Context, w *Requirements, host string) ([]error, error) {
 	err := w.Place(ctx, host)
 	var refused *api.Error
 	if errors.As(err, &refused) {
@@ -250,8 +251,8 @@ func place(ctx context.Context, w *Want, host string) ([]error, error) {
 // errNoSSH says why a check that needs a shell on the host was skipped.
 var errNoSSH = errors.New("only a shell on the host can tell: add -ssh=root@HOST")
 
-// look reads what only a shell on the host can see.
-func look(ctx context.Context, way func(context.Context, string) (remote.Runner, error), host string) (*probe, error) {
+// runProbe reads what only a shell on the host can see.
+func runProbe(ctx context.Context, way func(context.Context, string) (remote.Runner, error), host string) (*probe, error) {
 	if way == nil {
 		return nil, errNoSSH
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // disks lists the storages of a host that hold VM disks, each once.
-func (w *Want) disks(host string) []string {
+func (w *Requirements) disks(host string) []string {
 	var out []string
 	for _, h := range w.Hosts {
 		for _, u := range h.Storages {
@@ -22,7 +22,7 @@ func (w *Want) disks(host string) []string {
 	return out
 }
 
-func (h *hostSeen) storage(name string) *proxmox.Storage {
+func (h *hostObservation) storage(name string) *proxmox.Storage {
 	for i, s := range h.storages.is {
 		if s.Name == name {
 			return &h.storages.is[i]
@@ -47,13 +47,14 @@ func (h Host) room(storage string) proxmox.Size {
 
 // checkStorages checks whether storages exist and have enough free space. Proxmox lists only those
 // that the token may see (pve-manager, PVE/API2/Storage/Status.pm).
-func checkStorages(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+func checkStorages(w *Requirements, s *observation, h Host, seen *hostObservation) []Finding {
 	var names []string
 	for _, st := range seen.storages.is {
 		names = append(names, st.Name)
 	}
 	if len(names) == 0 {
-		return []Finding{wrong(h.Name, "grant it Datastore.Audit on /storage", "host %s shows no storage at all: the token may not see them", h.Name)}
+		return []Finding{errorf(h.Name, "grant it Datastore.Audit on /storage",
+			"host %s shows no storage at all: the token may not see them", h.Name)}
 	}
 	var out []Finding
 	told := map[string]bool{}
@@ -65,20 +66,26 @@ func checkStorages(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
 		told[u.Storage] = true
 		switch {
 		case st == nil:
-			out = append(out, wrong(u.Storage, fmt.Sprintf("name one of them, or create it (pvesm add); if it exists, the token may not see it, which needs Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Why, strings.Join(names, ", ")))
+			out = append(out, errorf(u.Storage,
+				fmt.Sprintf("name one of them, or create it (pvesm add); if it exists, the token may not see it, which needs Datastore.Audit or Datastore.AllocateSpace on /storage/%s", u.Storage), "host %s shows no storage %q for %s; it shows %s", h.Name, u.Storage, u.Purpose, strings.Join(names, ", ")))
 		case !st.Enabled && !st.Active:
-			out = append(out, wrong(u.Storage, fmt.Sprintf("name a storage of %s, or let it have this one (pvesm set %s --nodes LIST); if it is disabled: `pvesm set %s --disable 0`", h.Name, printable.Word(u.Storage), printable.Word(u.Storage)),
-				"storage %q, for %s, is disabled, or is not one of %s", u.Storage, u.Why, h.Name))
+			out = append(out, errorf(u.Storage,
+				fmt.Sprintf("name a storage of %s, or let it have this one (pvesm set %s --nodes LIST); if it is disabled: `pvesm set %s --disable 0`", h.Name, printable.Word(u.Storage), printable.Word(u.Storage)),
+				"storage %q, for %s, is disabled, or is not one of %s", u.Storage, u.Purpose, h.Name))
 		case !st.Active:
-			out = append(out, wrong(u.Storage, "its server is away, or its pool or volume group is not there: `pvesm status --storage "+u.Storage+"`", "storage %q on %s does not answer", u.Storage, h.Name))
+			out = append(out, errorf(u.Storage,
+				"its server is away, or its pool or volume group is not there: `pvesm status --storage "+u.Storage+"`",
+				"storage %q on %s does not answer", u.Storage, h.Name))
 		case st.Total > 0 && st.Free < h.room(u.Storage):
-			say := wrong
+			say := errorf
 			if s.brief {
-				say = odd // nothing is created
+				say = warnf // nothing is created
 			}
-			out = append(out, say(u.Storage, "remove unneeded data, or name another storage", "storage %q on %s is full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
+			out = append(out, say(u.Storage, "remove unneeded data, or name another storage", "storage %q on %s is full: %s of %s is free",
+				u.Storage, h.Name, st.Free.Approximate(), st.Total.Approximate()))
 		case st.Total > 0 && st.Free < st.Total/20:
-			out = append(out, odd(u.Storage, "remove unneeded data: a thin disk without room stops its VM", "storage %q on %s is nearly full: %s of %s is free", u.Storage, h.Name, st.Free.About(), st.Total.About()))
+			out = append(out, warnf(u.Storage, "remove unneeded data: a thin disk without room stops its VM",
+				"storage %q on %s is nearly full: %s of %s is free", u.Storage, h.Name, st.Free.Approximate(), st.Total.Approximate()))
 		}
 	}
 	return out
@@ -87,13 +94,13 @@ func checkStorages(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
 // checkContents checks whether storages accept the content that they must hold. Proxmox refuses an
 // upload or an import elsewhere, and never accepts an upload of snippets (pve-storage,
 // PVE/API2/Storage/Status.pm, upload).
-func checkContents(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
+func checkContents(w *Requirements, s *observation, h Host, seen *hostObservation) []Finding {
 	var out []Finding
 	lacks := map[string][]string{}
 	for _, u := range h.Storages { // the command replaces the list, so it names all content that is wanted
 		st := seen.storage(u.Storage)
-		if why, cure := noDisks(st, u); why != "" {
-			out = append(out, wrong(u.Storage, cure, "%s; it is named for %s", why, u.Why))
+		if why, cure := diskProblem(st, u); why != "" {
+			out = append(out, errorf(u.Storage, cure, "%s; it is named for %s", why, u.Purpose))
 			continue
 		}
 		if st != nil && !slices.Contains(st.Content, u.Content) && !slices.Contains(lacks[u.Storage], u.Content) {
@@ -107,18 +114,18 @@ func checkContents(w *Want, s *seen, h Host, seen *hostSeen) []Finding {
 			continue
 		}
 		told[key] = true
-		out = append(out, wrong(u.Storage, contentCure(*seen.storage(u.Storage), u.Content, lacks[u.Storage]),
-			"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Why))
+		out = append(out, errorf(u.Storage, contentCure(*seen.storage(u.Storage), u.Content, lacks[u.Storage]),
+			"storage %q on %s does not take content %q, for %s", u.Storage, h.Name, u.Content, u.Purpose))
 	}
 	return out
 }
 
-// noDisks says why a storage cannot be used for disks, whatever content it takes.
-func noDisks(st *proxmox.Storage, u StorageUse) (why, cure string) {
+// diskProblem says why a storage cannot be used for disks, whatever content it takes.
+func diskProblem(st *proxmox.Storage, u StorageUse) (why, cure string) {
 	if st == nil || u.Content != "images" {
 		return "", ""
 	}
-	return st.NoDisks()
+	return st.DiskProblem()
 }
 
 // disksOnly reports whether a storage has a type that holds no files: Proxmox refuses any other
@@ -133,6 +140,6 @@ func contentCure(st proxmox.Storage, content string, lacks []string) string {
 	if content != "images" && disksOnly(st.Type) {
 		return fmt.Sprintf("name a storage that holds files (a directory, NFS, CIFS, …): %s takes disks only", st.Type)
 	}
-	all := keep(st.Content, func(c string) bool { return c != "" && c != "none" })
+	all := filter(st.Content, func(c string) bool { return c != "" && c != "none" })
 	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", printable.Word(st.Name), printable.Word(strings.Join(append(all, lacks...), ",")))
 }

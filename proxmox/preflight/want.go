@@ -11,15 +11,15 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// Want is what hosts must be able to run.
-type Want struct {
-	Owner    string                            // tag of the VMs that are ours
-	Hosts    []Host                            // that are in use
-	VMs      []VM                              // that must exist
-	Grants   []proxmox.Grant                   // what the token must be allowed to do
-	Looks    []proxmox.Grant                   // what it may also read; the roles include these
-	Role     string                            // prefix of the names of the roles that grant it; see proxmox.Roles
-	Mappings func(id, description string) bool // reports which resource mappings are ours; nil: none
+// Requirements is what hosts must be able to run.
+type Requirements struct {
+	Owner      string                            // tag of the VMs that are ours
+	Hosts      []Host                            // that are in use
+	VMs        []VM                              // that must exist
+	Grants     []proxmox.Grant                   // what the token must be allowed to do
+	ReadGrants []proxmox.Grant                   // what it may also read; the roles include these
+	Role       string                            // prefix of the names of the roles that grant it; see proxmox.Roles
+	Mappings   func(id, description string) bool // reports which resource mappings are ours; nil: none
 
 	// Place says why the VMs of a host cannot have their GPUs, for callers that choose cards by
 	// their own rules; nil: any card that fits and is free can be used.
@@ -46,7 +46,7 @@ type Want struct {
 // Address is an address, or a range of them, that a machine of ours or their cluster takes.
 type Address struct {
 	proxmox.Range
-	Who    string   // the machine, or what the address is for: "the VIP"
+	Owner  string   // the machine, or what the address is for: "the VIP"
 	By     []string // the machines that take it, or the servers of the cluster that does
 	Shared bool     // it is the cluster's, not that of a single machine
 	Exists bool     // machines that we did not make have it already
@@ -56,9 +56,9 @@ type Address struct {
 // String names the address, its machine and its place in the file.
 func (a Address) String() string {
 	if a.Place == "" {
-		return fmt.Sprintf("%s of %s", a.Range, a.Who)
+		return fmt.Sprintf("%s of %s", a.Range, a.Owner)
 	}
-	return fmt.Sprintf("%s: %s of %s", a.Place, a.Range, a.Who)
+	return fmt.Sprintf("%s: %s of %s", a.Place, a.Range, a.Owner)
 }
 
 // Host is a host that is in use.
@@ -73,7 +73,7 @@ type Host struct {
 type StorageUse struct {
 	Storage string
 	Content string // images, iso or import
-	Why     string // as in "the disk of gpu1"
+	Purpose string // as in "the disk of gpu1"
 }
 
 // VM is a machine that must exist. An existing one is found by its name and the owner's tag.
@@ -104,25 +104,27 @@ type GPUs struct {
 // fits reports whether a card matches the request.
 func (g GPUs) fits(card pci.GPU) bool {
 	if len(g.PCI) > 0 {
-		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool { return a.Whole() == card.Address.Whole() && !card.Splits(a) })
+		return slices.ContainsFunc(g.PCI, func(a proxmox.PCIAddress) bool {
+			return a.Whole() == card.Address.Whole() && !card.HasVirtualFunction(a)
+		})
 	}
 	id, err := nvidia.ParsePCIID(card.ID())
 	return nvidia.IsModel(g.Model, id, card.Name) && (err == nil || g.Model == "")
 }
 
-// on returns the VMs of a host, and in gpus those of them that want GPUs.
-func (w *Want) on(host string) []VM {
-	return keep(w.VMs, func(vm VM) bool { return vm.Host == host })
+// vmsOn returns the VMs of a host, and in gpus those of them that want GPUs.
+func (w *Requirements) vmsOn(host string) []VM {
+	return filter(w.VMs, func(vm VM) bool { return vm.Host == host })
 }
 
-func (w *Want) gpus(host string) []VM {
-	return keep(w.on(host), func(vm VM) bool { return vm.GPUs.Count > 0 })
+func (w *Requirements) gpus(host string) []VM {
+	return filter(w.vmsOn(host), func(vm VM) bool { return vm.GPUs.Count > 0 })
 }
 
-func (w *Want) wantsGPUs() bool {
+func (w *Requirements) wantsGPUs() bool {
 	return slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.GPUs.Count > 0 })
 }
 
-func keep[T any](all []T, want func(T) bool) []T {
+func filter[T any](all []T, want func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(x T) bool { return !want(x) })
 }

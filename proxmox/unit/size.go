@@ -59,9 +59,9 @@ func (s Size) Whole() (n int64, unit string) {
 	return n, unit
 }
 
-// About returns the size rounded to a tenth: "23.5GiB" for the 25276502016 bytes of memory
+// Approximate returns the size rounded to a tenth: "23.5GiB" for the 25276502016 bytes of memory
 // that a host shows of its 24 GiB.
-func (s Size) About() string {
+func (s Size) Approximate() string {
 	for _, u := range []Size{TiB, GiB, MiB} {
 		if s < u {
 			continue

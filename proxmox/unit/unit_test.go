@@ -15,7 +15,7 @@ import (
 func Example() {
 	size, _ := unit.ParseSize("1.5TB")
 	at, _ := unit.ParsePCIAddress("C1:00")
-	fmt.Println(size, unit.Size(25276502016).About(), at, at.First())
+	fmt.Println(size, unit.Size(25276502016).Approximate(), at, at.First())
 	// Output: 1536GiB 23.5GiB 0000:c1:00 0000:c1:00.0
 }
 
@@ -46,7 +46,7 @@ func TestSizesInText(t *testing.T) {
 		25276502016: "23.5GiB", 24 * unit.GiB: "24GiB", 150*unit.GiB + 1: "150GiB", 100*unit.GiB + 600*unit.MiB: "101GiB", 99*unit.GiB + 512*unit.MiB: "99.5GiB",
 		unit.TiB: "1TiB", unit.TiB + 1: "1TiB", unit.GiB: "1GiB", unit.MiB: "1MiB", unit.MiB - 1: "1048575B", 1536 * unit.KiB: "1.5MiB", 512 * unit.KiB: "512KiB", 3: "3B",
 	} {
-		assert.Equal(t, want, size.About())
+		assert.Equal(t, want, size.Approximate())
 	}
 	assert.Equal(t, "1024TiB", (1024 * unit.TiB).String())
 	var out struct{ A unit.Size }

@@ -49,7 +49,7 @@ func withAgent(ctx context.Context, socket string, f func(agent.ExtendedAgent) e
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	err = f(agent.NewClient(c))
 	if err != nil && ctx.Err() != nil {
-		return interrupted(ctx, "asking the SSH agent")
+		return interruptionError(ctx, "asking the SSH agent")
 	}
 	if err != nil {
 		return fmt.Errorf("SSH agent %s: %w", socket, err)

@@ -21,14 +21,14 @@ const maxSessions = 8
 // server's limit wait for their turn.
 type Client struct {
 	cfg Config
-	*line
+	*sharedConn
 }
 
-// line is the connection to a machine, which several Clients may share.
-type line struct {
+// sharedConn is the connection to a machine, which several Clients may share.
+type sharedConn struct {
 	sessions chan struct{} // one token for each command that may run
 
-	turn    chan struct{} // held while current is read or changed
+	sem     chan struct{} // held while current is read or changed
 	current *conn
 
 	closing sync.Once
@@ -39,19 +39,20 @@ var _ remote.Runner = (*Client)(nil)
 
 // New makes a Client that connects when it is first used.
 func New(cfg Config) *Client {
-	return &Client{cfg: cfg, line: &line{
+	return &Client{cfg: cfg, sharedConn: &sharedConn{
 		sessions: make(chan struct{}, maxSessions),
-		turn:     make(chan struct{}, 1),
+		sem:      make(chan struct{}, 1),
 		closed:   make(chan struct{}),
 	}}
 }
 
-// With returns a Client of the same connection. Where it has to connect first, it does so with dial
+// WithDial returns a Client of the same connection. Where it has to connect first, it does so with dial
 // and keys in place of [Config.Dial] and [Config.HostKeys]. Closing one of the two closes both.
-func (c *Client) With(dial func(ctx context.Context, network, addr string) (net.Conn, error), keys func(ctx context.Context, addr string) ([]PublicKey, error)) *Client {
+func (c *Client) WithDial(dial func(ctx context.Context, network, addr string) (net.Conn, error),
+	keys func(ctx context.Context, addr string) ([]PublicKey, error)) *Client {
 	cfg := c.cfg
 	cfg.Dial, cfg.HostKeys = dial, keys
-	return &Client{cfg: cfg, line: c.line}
+	return &Client{cfg: cfg, sharedConn: c.sharedConn}
 }
 
 // Dial makes a Client and connects it, once. To wait for a machine that boots, retry while the
@@ -67,8 +68,8 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 // Close closes the connection and ends everything that still runs on it.
 func (c *Client) Close() error {
 	c.closing.Do(func() { close(c.closed) }) // also ends a connect in progress
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
+	c.sem <- struct{}{}
+	defer func() { <-c.sem }()
 	if c.current != nil {
 		c.current.close()
 		c.current = nil
@@ -82,12 +83,12 @@ var errClosed = fmt.Errorf("ssh: the client is closed: %w", net.ErrClosed)
 // connection returns the live connection, or makes a new one.
 func (c *Client) connection(ctx context.Context) (*conn, error) {
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.sem <- struct{}{}:
+		defer func() { <-c.sem }()
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil { // also where both were ready
-		return nil, interrupted(ctx, "connecting to "+c.cfg.Addr)
+		return nil, interruptionError(ctx, "connecting to "+c.cfg.Addr)
 	}
 	select {
 	case <-c.closed:
@@ -135,7 +136,7 @@ func (c *Client) Run(ctx context.Context, cmd remote.Cmd) error {
 		select {
 		case c.sessions <- struct{}{}:
 		case <-ctx.Done():
-			return interrupted(ctx, cmd.String())
+			return interruptionError(ctx, cmd.String())
 		}
 		leave := func() { <-c.sessions }
 		on, err := c.connection(ctx)
@@ -172,7 +173,7 @@ func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 		done()
 		if ctx.Err() != nil {
-			return nil, interrupted(ctx, fmt.Sprintf("dialling %s through %s", addr, c.cfg.Addr))
+			return nil, interruptionError(ctx, fmt.Sprintf("dialling %s through %s", addr, c.cfg.Addr))
 		}
 		var refused *xssh.OpenChannelError
 		if !errors.As(err, &refused) && !again {
@@ -185,8 +186,8 @@ func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // drop abandons a broken connection.
 func (c *Client) drop(broken *conn) {
-	c.turn <- struct{}{}
-	defer func() { <-c.turn }()
+	c.sem <- struct{}{}
+	defer func() { <-c.sem }()
 	if c.current == broken {
 		c.current = nil
 	}

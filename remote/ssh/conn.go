@@ -17,11 +17,11 @@ import (
 type conn struct {
 	*xssh.Client
 	addr  string
-	under *wire
+	wire  *wire
 	every time.Duration // between keep-alives
 
-	gone chan struct{}  // closed when the connection has ended
-	work sync.WaitGroup // the connection's own goroutines
+	closed chan struct{}  // closed when the connection has ended
+	work   sync.WaitGroup // the connection's own goroutines
 
 	users   atomic.Int64 // commands and tunnels
 	running atomic.Int64 // sessions
@@ -30,11 +30,11 @@ type conn struct {
 }
 
 func newConn(client *xssh.Client, under *wire, addr string, every time.Duration) *conn {
-	c := &conn{Client: client, addr: addr, under: under, every: every, gone: make(chan struct{})}
+	c := &conn{Client: client, addr: addr, wire: under, every: every, closed: make(chan struct{})}
 	c.used.Store(time.Now().UnixNano())
 	c.work.Go(func() {
 		_ = client.Wait()
-		close(c.gone)
+		close(c.closed)
 	})
 	c.work.Go(c.keepAlive)
 	return c
@@ -64,7 +64,7 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 		}
 		refused, ok := errors.AsType[*xssh.OpenChannelError](err)
 		if !ok {
-			return nil, fmt.Errorf("ssh: %s: %w: %w", c.addr, errNotStarted, c.under.why(err))
+			return nil, fmt.Errorf("ssh: %s: %w: %w", c.addr, errNotStarted, c.wire.explain(err))
 		}
 		if c.running.Load() > 0 || c.opened.Load() != before {
 			alone = 0
@@ -73,7 +73,7 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 			return nil, fmt.Errorf("ssh: %s refuses to run commands (MaxSessions of its sshd_config, or an account for forwarding only): %w", c.addr, refused)
 		}
 		if converge.Pause(ctx, pause) != nil {
-			return nil, interrupted(ctx, "waiting for a session on "+c.addr)
+			return nil, interruptionError(ctx, "waiting for a session on "+c.addr)
 		}
 		pause = min(2*pause, 200*time.Millisecond)
 	}
@@ -86,11 +86,11 @@ func (c *conn) keepAlive() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-c.gone:
+		case <-c.closed:
 			return
 		case <-tick.C:
 			if c.users.Load() > 0 && !c.ping(c.every) {
-				_ = c.under.Close()
+				_ = c.wire.Close()
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (c *conn) keepAlive() {
 // long.
 func (c *conn) alive(ctx context.Context) bool {
 	select {
-	case <-c.gone:
+	case <-c.closed:
 		return false
 	default:
 	}
@@ -136,13 +136,13 @@ func (c *conn) ping(patience time.Duration) bool {
 		return ok
 	case <-timer.C:
 		return false
-	case <-c.gone:
+	case <-c.closed:
 		return false
 	}
 }
 
 // close ends the connection and everything on it.
 func (c *conn) close() {
-	_ = c.under.Close()
+	_ = c.wire.Close()
 	c.work.Wait()
 }

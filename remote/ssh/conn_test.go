@@ -36,7 +36,7 @@ func TestOnlyTheIdleAreAsked(t *testing.T) {
 		for _, idle := range []time.Duration{0, time.Minute - 1, time.Minute, time.Hour} {
 			synctest.Test(t, func(t *testing.T) {
 				f := &far{}
-				c := &conn{Client: &xssh.Client{Conn: f}, every: time.Minute, gone: make(chan struct{})}
+				c := &conn{Client: &xssh.Client{Conn: f}, every: time.Minute, closed: make(chan struct{})}
 				c.used.Store(time.Now().Add(-idle).UnixNano())
 				c.users.Store(users)
 				require.True(t, c.alive(t.Context()))

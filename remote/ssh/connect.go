@@ -26,9 +26,9 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 		return nil, err
 	}
 	converge.Progressf(ctx, "connecting to %s", cfg.Addr)
-	dialled, err := bounded(ctx, cfg, cfg.dial)
+	dialled, err := withTimeout(ctx, cfg, cfg.dial)
 	if err != nil {
-		return nil, failed(ctx, cfg, err)
+		return nil, connectError(ctx, cfg, err)
 	}
 	nc := &wire{Conn: dialled}
 	keys, err := cfg.hostKeys(ctx)
@@ -37,27 +37,27 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 		return nil, err
 	}
 	hello := &handshake{cfg: cfg, wire: nc, pinned: keys, signers: signers, banner: limit.Buffer{Most: maxBanner}}
-	client, err := bounded(ctx, cfg, func(ctx context.Context) (*xssh.Client, error) { return hello.shake(ctx, nc) })
+	client, err := withTimeout(ctx, cfg, func(ctx context.Context) (*xssh.Client, error) { return hello.run(ctx, nc) })
 	if err != nil {
-		return nil, failed(ctx, cfg, nc.why(err))
+		return nil, connectError(ctx, cfg, nc.explain(err))
 	}
 	converge.Progressf(ctx, "connected to %s", cfg.Addr)
 	return newConn(client, nc, cfg.Addr, cfg.keepAlive()), nil
 }
 
-// bounded does one half of connecting within the config's time.
-func bounded[T any](ctx context.Context, cfg *Config, half func(context.Context) (T, error)) (T, error) {
+// withTimeout does one half of connecting within the config's time.
+func withTimeout[T any](ctx context.Context, cfg *Config, half func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.timeout())
 	defer cancel()
 	return half(ctx)
 }
 
-// failed turns what went wrong while connecting into the error to return.
-func failed(ctx context.Context, cfg *Config, err error) error {
+// connectError turns what went wrong while connecting into the error to return.
+func connectError(ctx context.Context, cfg *Config, err error) error {
 	if ctx.Err() != nil {
-		return interrupted(ctx, "connecting to "+cfg.Addr)
+		return interruptionError(ctx, "connecting to "+cfg.Addr)
 	}
-	if is[*HostKeyError](err) || is[*AuthError](err) || is[*UnreachableError](err) {
+	if isType[*HostKeyError](err) || isType[*AuthError](err) || isType[*UnreachableError](err) {
 		return err // of this connection, or of a jump host on the way to it
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) { // the socket's error may come first
@@ -66,7 +66,7 @@ func failed(ctx context.Context, cfg *Config, err error) error {
 	return &UnreachableError{Addr: cfg.Addr, Via: cfg.Via, Err: err}
 }
 
-func is[E error](err error) bool {
+func isType[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
@@ -87,8 +87,8 @@ type handshake struct {
 // maxBanner is the most that a server may send before the login, in bytes.
 const maxBanner = 64 << 10
 
-// shake runs the handshake over nc, and closes nc if it fails.
-func (h *handshake) shake(ctx context.Context, nc net.Conn) (*xssh.Client, error) {
+// run runs the handshake over nc, and closes nc if it fails.
+func (h *handshake) run(ctx context.Context, nc net.Conn) (*xssh.Client, error) {
 	type result struct {
 		client *xssh.Client
 		err    error
@@ -125,12 +125,12 @@ func (h *handshake) config() *xssh.ClientConfig {
 		Auth:              []xssh.AuthMethod{xssh.PublicKeys(h.signers...)},
 		HostKeyAlgorithms: hostKeyAlgorithms(h.pinned),
 		HostKeyCallback:   h.check,
-		BannerCallback:    h.hear,
+		BannerCallback:    h.storeBanner,
 	}
 }
 
-// hear stores the server's banner.
-func (h *handshake) hear(text string) error {
+// storeBanner stores the server's banner.
+func (h *handshake) storeBanner(text string) error {
 	if _, err := h.banner.Write([]byte(text)); err != nil {
 		h.talker = fmt.Errorf("reading its banner: %w", err)
 	}

@@ -102,8 +102,8 @@ func (e *LostError) Unwrap() error { return e.Err }
 // Transient is true: a caller that checks what was done may continue.
 func (e *LostError) Transient() bool { return true }
 
-// interrupted is the error of something that ctx ended.
-func interrupted(ctx context.Context, what string) error {
+// interruptionError is the error of something that ctx ended.
+func interruptionError(ctx context.Context, what string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
 		return fmt.Errorf("%s: %w", what, cause)

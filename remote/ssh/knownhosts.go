@@ -98,9 +98,9 @@ func (k *KnownHosts) Store(addr string, keys ...xssh.PublicKey) error {
 	return nil
 }
 
-// Hold keeps stored keys in memory until [KnownHosts.Flush], so that a read-only command
+// DeferWrites keeps stored keys in memory until [KnownHosts.Flush], so that a read-only command
 // writes nothing.
-func (k *KnownHosts) Hold() {
+func (k *KnownHosts) DeferWrites() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.held == nil {
@@ -128,8 +128,8 @@ func (k *KnownHosts) Unsaved() bool {
 	return len(k.held) > 0
 }
 
-// Drop discards the keys that are not written yet.
-func (k *KnownHosts) Drop() {
+// Discard discards the keys that are not written yet.
+func (k *KnownHosts) Discard() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.held)
@@ -209,7 +209,7 @@ func replaceKeys(content []byte, name string, keys []xssh.PublicKey) []byte {
 			out.Write(line)
 			continue
 		}
-		out.Write(entry.without(name, line))
+		out.Write(entry.removeName(name, line))
 	}
 	if b := out.Bytes(); len(missing) > 0 && len(b) > 0 && b[len(b)-1] != '\n' {
 		out.WriteByte('\n')
@@ -264,8 +264,8 @@ func (e *entry) names(name string) bool {
 
 func isName(host, name string) bool { return strings.EqualFold(host, name) || hashed(host, name) }
 
-// without returns the entry's line without name, or nothing if it was the only one.
-func (e *entry) without(name string, line []byte) []byte {
+// removeName returns the entry's line without name, or nothing if it was the only one.
+func (e *entry) removeName(name string, line []byte) []byte {
 	rest := slices.DeleteFunc(slices.Clone(e.hosts), func(host string) bool { return isName(host, name) })
 	if len(rest) == 0 {
 		return nil

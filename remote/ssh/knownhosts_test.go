@@ -18,8 +18,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/facts"
 )
 
-// line is a known_hosts line of hosts as they are given.
-func line(hosts string, key xssh.PublicKey) string {
+// sharedConn is a known_hosts line of hosts as they are given.
+func sharedConn(hosts string, key xssh.PublicKey) string {
 	return hosts + " " + string(xssh.MarshalAuthorizedKey(key))
 }
 
@@ -50,7 +50,7 @@ func TestKnownHostsStoreAndLookup(t *testing.T) {
 	}
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, line("10.0.0.11", k[0])+line("[10.0.0.11]:2222", k[1])+line("fd00::1", k[2]), string(b))
+	assert.Equal(t, sharedConn("10.0.0.11", k[0])+sharedConn("[10.0.0.11]:2222", k[1])+sharedConn("fd00::1", k[2]), string(b))
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o644), info.Mode().Perm())
@@ -72,9 +72,9 @@ func TestKnownHostsKeepsWhatIsNotOurs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "known_hosts")
 	k := publicKeys(t, 4)
 	salted := knownhosts.HashHostname("secret.example")
-	before := "# a comment\n\n" + line("*.example,!bad.example", k[0]) + line("A.lan,10.0.0.5", k[1]) + line(salted, k[2]) +
-		"rubbish\nhost ssh-ed25519 AAAA\n" + line("@revoked *", k[3]) + line("@cert-authority *", k[0]) +
-		strings.TrimSuffix(line("10.0.0.6", k[3]), "\n")
+	before := "# a comment\n\n" + sharedConn("*.example,!bad.example", k[0]) + sharedConn("A.lan,10.0.0.5", k[1]) + sharedConn(salted, k[2]) +
+		"rubbish\nhost ssh-ed25519 AAAA\n" + sharedConn("@revoked *", k[3]) + sharedConn("@cert-authority *", k[0]) +
+		strings.TrimSuffix(sharedConn("10.0.0.6", k[3]), "\n")
 	require.NoError(t, os.WriteFile(file, []byte(before), 0o600))
 	known := ssh.NewKnownHosts(file)
 	for addr, want := range map[string][]xssh.PublicKey{
@@ -91,8 +91,8 @@ func TestKnownHostsKeepsWhatIsNotOurs(t *testing.T) {
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
 	after := strings.Replace(before, "A.lan,10.0.0.5 ", "A.lan ", 1)
-	after = strings.Replace(after, line(salted, k[2]), "", 1)
-	assert.Equal(t, after+"\n"+line("10.0.0.5", k[2])+line("secret.example", k[3]), string(b))
+	after = strings.Replace(after, sharedConn(salted, k[2]), "", 1)
+	assert.Equal(t, after+"\n"+sharedConn("10.0.0.5", k[2])+sharedConn("secret.example", k[3]), string(b))
 
 	info, err := os.Stat(file)
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestKnownHostsHoldBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	path := filepath.Join(dir, "known_hosts")
 	known, k := ssh.NewKnownHosts(path), publicKeys(t, 2)
-	known.Hold()
+	known.DeferWrites()
 	assert.False(t, known.Unsaved())
 	require.NoError(t, known.Store("10.0.0.11:22", k[0]))
 	require.NoError(t, known.Store("10.0.0.12:22", k[0]))
@@ -178,9 +178,9 @@ func TestKnownHostsHoldBack(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, keys, 1)
 
-	known.Hold()
+	known.DeferWrites()
 	require.NoError(t, known.Store("10.0.0.11:22"))
-	known.Drop()
+	known.Discard()
 	keys, err = known.Lookup("10.0.0.11:22")
 	require.NoError(t, err)
 	assert.Len(t, keys, 1)

@@ -112,7 +112,7 @@ func TestDialWantsTCPAndAPort(t *testing.T) {
 func TestARefusalIsNotAskedForAgain(t *testing.T) {
 	f := &far{refuse: func() {}}
 	c := New(Config{Addr: "node:22"})
-	c.current = &conn{Client: &xssh.Client{Conn: f}, every: time.Hour, gone: make(chan struct{})}
+	c.current = &conn{Client: &xssh.Client{Conn: f}, every: time.Hour, closed: make(chan struct{})}
 	c.current.used.Store(time.Now().UnixNano())
 	_, err := c.Dial(t.Context(), "tcp", "db:5432")
 	var out *UnreachableError
@@ -147,11 +147,11 @@ func TestKeepAliveAsksForUsers(t *testing.T) {
 	for users, want := range map[int64]int{0: 0, 1: 3, 2: 3} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &far{}
-			c := &conn{Client: &xssh.Client{Conn: f}, every: time.Minute, gone: make(chan struct{})}
+			c := &conn{Client: &xssh.Client{Conn: f}, every: time.Minute, closed: make(chan struct{})}
 			c.users.Store(users)
 			go c.keepAlive()
 			time.Sleep(3*time.Minute + time.Second)
-			close(c.gone)
+			close(c.closed)
 			synctest.Wait()
 			assert.Equal(t, want, f.pings, "%d users", users)
 		})
@@ -204,12 +204,12 @@ func TestKnownHostsThatAreRight(t *testing.T) {
 	text := "@revoked node " + string(xssh.MarshalAuthorizedKey(b)) + knownhosts.Line([]string{"node"}, a)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	k := NewKnownHosts(path)
-	k.Hold()
+	k.DeferWrites()
 	require.NoError(t, k.Store("node:22", a))
 	require.False(t, k.Unsaved())
 	require.NoError(t, k.Store("node:22", b))
 	require.True(t, k.Unsaved())
-	k.Drop()
+	k.Discard()
 	require.NoError(t, k.Flush())
 	require.NoError(t, k.Store("node:22", a))
 	after, err := os.ReadFile(path)
@@ -282,7 +282,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func TestDetachFromAWriterThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := make(chan struct{}, 1)
-		o := &output{turn: turn, to: io.Discard}
+		o := &output{sem: turn, to: io.Discard}
 		o.detach()
 		assert.Nil(t, o.to)
 		turn <- struct{}{} // it is writing
@@ -311,8 +311,8 @@ func TestNotStarted(t *testing.T) {
 		"the server said no": {nil, refusal, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &process{on: &conn{addr: "node:22", under: &wire{broken: c.broken}}, cmd: remote.Cmd{Args: []string{"x"}}}
-			err := p.notStarted(c.err)
+			p := &process{conn: &conn{addr: "node:22", wire: &wire{broken: c.broken}}, cmd: remote.Cmd{Args: []string{"x"}}}
+			err := p.startError(c.err)
 			var lost *LostError
 			assert.Equal(t, c.lost, errors.As(err, &lost), "%v", err)
 		})
@@ -326,12 +326,12 @@ func TestWireRemembersWhatBrokeIt(t *testing.T) {
 		w := &wire{}
 		w.remember(orderly)
 		assert.False(t, w.hasBroken(), "%v", orderly)
-		assert.Equal(t, seen, w.why(seen))
+		assert.Equal(t, seen, w.explain(seen))
 		w.remember(first)
 		assert.True(t, w.hasBroken())
 		w.remember(second)
-		assert.EqualError(t, w.why(seen), "handshake failed: reset")
-		assert.Equal(t, first, w.why(first))
-		assert.NoError(t, w.why(nil))
+		assert.EqualError(t, w.explain(seen), "handshake failed: reset")
+		assert.Equal(t, first, w.explain(first))
+		assert.NoError(t, w.explain(nil))
 	}
 }

@@ -23,7 +23,7 @@ var errNotStarted = errors.New("the connection broke before the command was sent
 
 // process is one run of a command.
 type process struct {
-	on   *conn
+	conn *conn
 	cmd  remote.Cmd
 	line string
 
@@ -35,10 +35,10 @@ type process struct {
 }
 
 func newProcess(on *conn, cmd remote.Cmd, line string) *process {
-	p := &process{on: on, cmd: cmd, line: line}
+	p := &process{conn: on, cmd: cmd, line: line}
 	turn := make(chan struct{}, 1) // shared: the caller's streams may be the same
-	p.stdout = &output{turn: turn, to: cmd.Stdout}
-	p.stderr = &output{turn: turn, to: cmd.Stderr, tail: &p.tail}
+	p.stdout = &output{sem: turn, to: cmd.Stdout}
+	p.stderr = &output{sem: turn, to: cmd.Stderr, tail: &p.tail}
 	return p
 }
 
@@ -47,12 +47,12 @@ func newProcess(on *conn, cmd remote.Cmd, line string) *process {
 func (p *process) run(ctx context.Context, ended func()) error {
 	var result error
 	over := make(chan struct{})
-	done := p.on.use()
+	done := p.conn.use()
 	go func() {
 		defer ended()
 		defer done()
 		defer close(over)
-		result = p.live(ctx)
+		result = p.runSession(ctx)
 	}()
 	select {
 	case <-over:
@@ -69,16 +69,16 @@ func (p *process) run(ctx context.Context, ended func()) error {
 		p.stdout.detach()
 		p.stderr.detach()
 	}
-	return interrupted(ctx, fmt.Sprintf("%s on %s", p.cmd, p.on.addr))
+	return interruptionError(ctx, fmt.Sprintf("%s on %s", p.cmd, p.conn.addr))
 }
 
-// live runs the command's session from start to end.
-func (p *process) live(ctx context.Context) error {
-	session, err := p.on.session(ctx)
+// runSession runs the command's session from start to end.
+func (p *process) runSession(ctx context.Context) error {
+	session, err := p.conn.session(ctx)
 	if err != nil {
 		return err
 	}
-	defer p.on.running.Add(-1)
+	defer p.conn.running.Add(-1)
 	abort := func() {
 		_ = session.Signal(xssh.SIGTERM)
 		_ = session.Close()
@@ -95,7 +95,7 @@ func (p *process) live(ctx context.Context) error {
 		return err
 	}
 	if err := session.Start(p.line); err != nil {
-		return p.notStarted(err)
+		return p.startError(err)
 	}
 	fed := make(chan struct{})
 	go func() {
@@ -113,13 +113,13 @@ func (p *process) live(ctx context.Context) error {
 	return p.outcome(err)
 }
 
-// notStarted is the error of an exec request that failed.
-func (p *process) notStarted(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || p.on.under.hasBroken() {
-		return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: p.on.under.why(err)}
+// startError is the error of an exec request that failed.
+func (p *process) startError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || p.conn.wire.hasBroken() {
+		return &LostError{Addr: p.conn.addr, Args: p.cmd.Args, Err: p.conn.wire.explain(err)}
 	}
 	// The library's own error repeats the command line, which may be long.
-	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to one command?", p.on.addr, p.cmd)
+	return fmt.Errorf("ssh: %s refuses to run %s: is the account restricted to one command?", p.conn.addr, p.cmd)
 }
 
 // failer returns a function that records the first failure of one of the caller's streams and
@@ -161,7 +161,7 @@ func (p *process) outcome(err error) error {
 	if exit, ok := errors.AsType[*xssh.ExitError](err); ok {
 		return &remote.ExitError{Args: p.cmd.Args, Code: exit.ExitStatus(), Signal: exit.Signal(), Stderr: p.tail.String()}
 	}
-	return &LostError{Addr: p.on.addr, Args: p.cmd.Args, Err: p.on.under.why(err)}
+	return &LostError{Addr: p.conn.addr, Args: p.cmd.Args, Err: p.conn.wire.explain(err)}
 }
 
 // failingReader records that the reader failed.
@@ -181,15 +181,15 @@ func (f *failingReader) Read(b []byte) (int, error) {
 // output passes on what the command writes, until it is detached. Its writes never fail,
 // because a stream that is not read to its end would block the command.
 type output struct {
-	turn chan struct{}
+	sem  chan struct{}
 	to   io.Writer // nil: discarded or detached
 	tail *remote.Tail
 	fail func(error)
 }
 
 func (o *output) Write(b []byte) (int, error) {
-	o.turn <- struct{}{}
-	defer func() { <-o.turn }()
+	o.sem <- struct{}{}
+	defer func() { <-o.sem }()
 	if o.tail != nil {
 		_, _ = o.tail.Write(b)
 	}
@@ -208,9 +208,9 @@ func (o *output) detach() {
 	timer := time.NewTimer(grace / 4)
 	defer timer.Stop()
 	select {
-	case o.turn <- struct{}{}:
+	case o.sem <- struct{}{}:
 		o.to = nil
-		<-o.turn
+		<-o.sem
 	case <-timer.C:
 	}
 }

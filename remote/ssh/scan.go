@@ -19,7 +19,7 @@ func HostKey(ctx context.Context, cfg Config) (PublicKey, error) {
 	defer cancel()
 	nc, err := cfg.dial(bounded)
 	if err != nil {
-		return nil, failed(ctx, &cfg, err)
+		return nil, connectError(ctx, &cfg, err)
 	}
 	defer func() { _ = nc.Close() }()
 	defer context.AfterFunc(bounded, func() { _ = nc.Close() })()
@@ -40,7 +40,7 @@ func HostKey(ctx context.Context, cfg Config) (PublicKey, error) {
 	if shown != nil {
 		return shown, nil
 	}
-	return nil, failed(ctx, &cfg, err)
+	return nil, connectError(ctx, &cfg, err)
 }
 
 // Fingerprint names a key as ssh-keygen -l does: SHA256:….

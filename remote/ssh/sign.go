@@ -42,7 +42,7 @@ func magic() (m [6]byte) {
 	return m
 }
 
-func toSign(namespace string, message []byte) []byte {
+func signedMessage(namespace string, message []byte) []byte {
 	sum := sha512.Sum512(message)
 	return xssh.Marshal(signed{Magic: magic(), Namespace: namespace, Hash: signatureHash, Sum: string(sum[:])})
 }
@@ -54,9 +54,9 @@ func Sign(by xssh.Signer, namespace string, message []byte) ([]byte, error) {
 	var err error
 	// Without this an RSA key signs with SHA-1, which the format forbids.
 	if rsa, ok := by.(xssh.AlgorithmSigner); ok && by.PublicKey().Type() == xssh.KeyAlgoRSA {
-		sig, err = rsa.SignWithAlgorithm(rand.Reader, toSign(namespace, message), xssh.KeyAlgoRSASHA512)
+		sig, err = rsa.SignWithAlgorithm(rand.Reader, signedMessage(namespace, message), xssh.KeyAlgoRSASHA512)
 	} else {
-		sig, err = by.Sign(rand.Reader, toSign(namespace, message))
+		sig, err = by.Sign(rand.Reader, signedMessage(namespace, message))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ssh: sign with the key %s: %w", xssh.FingerprintSHA256(by.PublicKey()), err)
@@ -67,9 +67,9 @@ func Sign(by xssh.Signer, namespace string, message []byte) ([]byte, error) {
 	})}), nil
 }
 
-// SignedBy returns the key whose signature of a message this is. Who has that key is another
+// VerifySignature returns the key whose signature of a message this is. Who has that key is another
 // question.
-func SignedBy(namespace string, message, block []byte) (xssh.PublicKey, error) {
+func VerifySignature(namespace string, message, block []byte) (xssh.PublicKey, error) {
 	wrong := errors.New("its signature is none of OpenSSH's for " + namespace)
 	p, _ := pem.Decode(block)
 	if p == nil || p.Type != signatureBlock {
@@ -87,7 +87,7 @@ func SignedBy(namespace string, message, block []byte) (xssh.PublicKey, error) {
 	if err := xssh.Unmarshal([]byte(s.Signature), &sig); err != nil || sig.Format == xssh.KeyAlgoRSA {
 		return nil, wrong
 	}
-	if err := key.Verify(toSign(namespace, message), &sig); err != nil {
+	if err := key.Verify(signedMessage(namespace, message), &sig); err != nil {
 		return nil, fmt.Errorf("its signature does not match: %w", err)
 	}
 	return key, nil

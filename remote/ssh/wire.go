@@ -39,8 +39,8 @@ func (w *wire) remember(err error) {
 	}
 }
 
-// why adds what broke the connection to an error that it caused.
-func (w *wire) why(err error) error {
+// explain adds what broke the connection to an error that it caused.
+func (w *wire) explain(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil || w.broken == nil || errors.Is(err, w.broken) {

@@ -87,7 +87,7 @@ func (m *Maker) provenSeeds(ctx context.Context) (map[string]bool, error) {
 		return nil, err
 	}
 	for _, seen := range vms {
-		vm, err := m.proxmox.VMs.Listed(ctx, names.Tag(m.spec), seen)
+		vm, err := m.proxmox.VMs.GetFromSummary(ctx, names.Tag(m.spec), seen)
 		if err != nil {
 			return nil, err
 		}

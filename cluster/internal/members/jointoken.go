@@ -70,7 +70,7 @@ func (ms *Members) waitJoined(ctx context.Context, n spec.Node, token secret.Val
 	return run.Until(ctx, ms.Spec, rule, func(ctx context.Context) (string, error) {
 		have, err := ms.observeK3s(ctx, n)
 		var start *k3s.StartError
-		if errors.As(err, &start) && start.Diagnosis.OldCertificate() && (again.IsZero() || time.Since(again) < againTime) {
+		if errors.As(err, &start) && start.Diagnosis.StaleCertificate() && (again.IsZero() || time.Since(again) < againTime) {
 			if again.IsZero() {
 				again, err = time.Now(), k3s.Rejoin(ctx, ms.Nodes.Root(n.Name), token)
 				return "K3s ended before its Node registered, and joins again", err

@@ -181,7 +181,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	if have.Restoring != "" {
 		return have, converge.Permanent(Unfinished(n.Name, have))
 	}
-	for _, o := range have.Others {
+	for _, o := range have.ForeignFiles {
 		converge.Progressf(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
 	if stale(have, ks.Spec.K3s.Version) {

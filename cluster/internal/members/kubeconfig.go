@@ -139,7 +139,8 @@ func (ks *Kubernetes) kubeconfigs(ctx context.Context) (s kubeconfigs, err error
 	if err != nil {
 		return s, err
 	}
-	s.want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()), k3s.Access{Server: apiURL(ks.Spec), Cluster: ks.Spec.Name, ProxyURL: ks.ProxyURL})
+	s.want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()),
+		k3s.KubeconfigAccess{Server: apiURL(ks.Spec), Cluster: ks.Spec.Name, ProxyURL: ks.ProxyURL})
 	if err != nil {
 		return s, err
 	}

@@ -80,7 +80,7 @@ func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[strin
 	case err != nil:
 		return nil, err
 	default:
-		if ca, err := k3s.Authority(b); err == nil {
+		if ca, err := k3s.KubeconfigAuthority(b); err == nil {
 			sum := sha256.Sum256(ca)
 			ours[hex.EncodeToString(sum[:])] = true
 		}

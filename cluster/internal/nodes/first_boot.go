@@ -67,7 +67,8 @@ func (ns *Nodes) newGuest(n spec.Node) *guest {
 		}
 		return ns.knock(ctx, g, network, addr)
 	}
-	g.ssh = ns.connections[n.Name].With(dial, func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return ns.hostKeys(ctx, n, addr) })
+	g.ssh = ns.connections[n.Name].WithDial(dial,
+		func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return ns.hostKeys(ctx, n, addr) })
 	g.root = g.ssh
 	if g.user != "root" { // whose machine may have no sudo
 		g.root = remote.Sudo(g.ssh)
@@ -292,7 +293,7 @@ func (ns *Nodes) inFirstBoot(ctx context.Context, n spec.Node) bool {
 		return false
 	}
 	vm := &proxmox.VM{VMID: all[i].VMID, Host: all[i].Host, NICs: make([]proxmox.NIC, 1)} // each node has an interface
-	return !ns.Proxmox.Agents.ShowsLife(ctx, vm)
+	return !ns.Proxmox.Agents.IsAlive(ctx, vm)
 }
 
 // bootOutput is the file where cloud-init stores the output of its commands.

@@ -77,7 +77,7 @@ func (ns *Nodes) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (fa
 // cloud-init itself names only the failed module.
 func commandOutput(output string) string {
 	lines := slices.Collect(strings.Lines(output))
-	if said := remote.Telling(strings.Join(lines[max(0, len(lines)-causeLines):], "")); said != "" {
+	if said := remote.FailureText(strings.Join(lines[max(0, len(lines)-causeLines):], "")); said != "" {
 		return "\n  output of its commands: " + said
 	}
 	return ""

@@ -62,7 +62,7 @@ func (r *Rescue) presentToken(ctx context.Context) (secret.Value, error) {
 	var errs []error
 	for _, n := range r.Spec.Servers() {
 		root := r.Nodes.Root(n.Name)
-		for _, read := range []func(context.Context, remote.Runner) (secret.Value, error){k3s.TokenAside, k3s.Token} {
+		for _, read := range []func(context.Context, remote.Runner) (secret.Value, error){k3s.TokenBeforeRestore, k3s.Token} {
 			token, err := read(ctx, root)
 			if err == nil {
 				return token, nil

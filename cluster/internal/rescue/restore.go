@@ -127,7 +127,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 		if err := r.Members.APIBack(ctx, members.APITime); err != nil {
 			return err
 		}
-		return k3s.Restored(ctx, root)
+		return k3s.FinishRestore(ctx, root)
 	})
 }
 
@@ -151,7 +151,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 		if err := r.up(ctx, n, k3s.RoleServer); err != nil {
 			return err
 		}
-		return k3s.Restored(ctx, root)
+		return k3s.FinishRestore(ctx, root)
 	})
 }
 

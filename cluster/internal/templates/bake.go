@@ -46,7 +46,7 @@ func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 // A VM becomes a template only after it is sealed.
 func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err error) {
 	if vm != nil {
-		if vm, err = ts.Proxmox.VMs.Idle(ctx, vm); err != nil {
+		if vm, err = ts.Proxmox.VMs.WaitIdle(ctx, vm); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (ts *Templates) bakeSealed(ctx context.Context, t template, found *proxmox.
 	interrupted := false
 	if found != nil && !found.Running {
 		var err error
-		if interrupted, err = ts.Proxmox.VMs.Started(ctx, found); err != nil {
+		if interrupted, err = ts.Proxmox.VMs.EverStarted(ctx, found); err != nil {
 			return nil, err
 		}
 		if cores, memory := bakeShape(ts.Spec, t.host); !interrupted && (found.Cores != cores || found.Memory != memory) {

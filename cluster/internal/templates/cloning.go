@@ -23,8 +23,8 @@ func (ts *Templates) Cloning(ctx context.Context, n spec.Node) (proxmox.Cloning,
 	if err != nil {
 		return proxmox.Cloning{}, err
 	}
-	planned := proxmox.PlannedSource("the template of "+n.Host, n.Host, ts.Spec.TemplateStorage(n.Host), storages)
-	return planned.To(n.Host, storages, n.OSDisk.Storage), nil
+	planned := proxmox.PlannedCloneSource("the template of "+n.Host, n.Host, ts.Spec.TemplateStorage(n.Host), storages)
+	return planned.CloneTo(n.Host, storages, n.OSDisk.Storage), nil
 }
 
 // clones says how a template is cloned to a storage of a host; "" is the template's own storage.
@@ -34,7 +34,7 @@ func (ts *Templates) clones(ctx context.Context, template *proxmox.VM, host, sto
 		return proxmox.Cloning{}, err
 	}
 	there, err := ts.Proxmox.Storages.List(ctx, host)
-	return proxmox.SourceOf(template, at).To(host, there, storage), err
+	return proxmox.NewCloneSource(template, at).CloneTo(host, there, storage), err
 }
 
 // Clones says how the missing machines of a host get their disks, by name.

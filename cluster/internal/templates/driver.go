@@ -149,7 +149,7 @@ func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) chosen {
 	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
 		policy.System = d.Name
 	}
-	c := chosen{Recipe: nvidia.Recipe{System: policy.System, Build: policy.Build}.For(seen)}
+	c := chosen{Recipe: nvidia.Recipe{System: policy.System, Build: policy.Build}.ForMachine(seen)}
 	var ids []nvidia.PCIID
 	for _, g := range gpus {
 		id, err := nvidia.ParsePCIID(g.ID())

@@ -86,24 +86,25 @@ func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, er
 		if err != nil {
 			return nil, err
 		}
-		if c.Way != proxmox.NoClone {
+		if c.Mode != proxmox.NoClone {
 			return vm, nil
 		}
-		problem = errors.Join(problem, fmt.Errorf("image.template: %s has no template %s: %s\n  %s; write the name instead of a VMID", host, ref, c.Why, c.Cure))
+		problem = errors.Join(problem, fmt.Errorf("image.template: %s has no template %s: %s\n  %s; write the name instead of a VMID", host,
+			ref, c.Reason, c.Cure))
 	}
 	return nil, problem
 }
 
 // usable returns a template if nodes of the host can be cloned from it.
 func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
-	vm, err := ts.Proxmox.VMs.ByID(ctx, vmid)
+	vm, err := ts.Proxmox.VMs.GetByID(ctx, vmid)
 	if err != nil {
 		return nil, err
 	}
 	if !vm.Template {
 		return nil, fmt.Errorf("image.template: %s is not a template; to make it one, switch it off and run on %s: qm template %d", vm, vm.Host, vm.VMID)
 	}
-	unbased, err := ts.Proxmox.Templates.Unbased(ctx, vm)
+	unbased, err := ts.Proxmox.Templates.UnconvertedDisks(ctx, vm)
 	if err != nil {
 		return nil, err
 	}

@@ -53,14 +53,14 @@ func (ts *Templates) List(ctx context.Context) ([]Info, error) {
 		if r.Container || !ours && !wanted.theirs[r.VMID] {
 			continue
 		}
-		vm, err := ts.Proxmox.VMs.ByID(ctx, r.VMID)
+		vm, err := ts.Proxmox.VMs.GetByID(ctx, r.VMID)
 		if errors.Is(err, proxmox.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		unbased, err := ts.Proxmox.Templates.Unbased(ctx, vm)
+		unbased, err := ts.Proxmox.Templates.UnconvertedDisks(ctx, vm)
 		if err != nil {
 			return nil, err
 		}

@@ -53,7 +53,7 @@ func (ts *Templates) Baked(vm proxmox.Summary) bool {
 
 // Remove destroys a machine or template of this cluster.
 func (ts *Templates) Remove(ctx context.Context, seen proxmox.Summary) error {
-	vm, err := ts.Proxmox.VMs.Listed(ctx, names.Tag(ts.Spec), seen)
+	vm, err := ts.Proxmox.VMs.GetFromSummary(ctx, names.Tag(ts.Spec), seen)
 	if err != nil || vm == nil {
 		return err
 	}

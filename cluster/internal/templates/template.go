@@ -201,13 +201,13 @@ func (ts *Templates) observe(ctx context.Context, host string, again []string) (
 
 // look sees how far a template is made.
 func (ts *Templates) look(ctx context.Context, seen *templateSeen) error {
-	vm, err := ts.Proxmox.VMs.ByID(ctx, seen.vm.VMID)
+	vm, err := ts.Proxmox.VMs.GetByID(ctx, seen.vm.VMID)
 	if err != nil {
 		return err
 	}
 	seen.hasSeed = !vm.Template && vm.Seed != ""
 	if seen.vm.Template {
-		seen.unbased, err = ts.Proxmox.Templates.Unbased(ctx, vm)
+		seen.unbased, err = ts.Proxmox.Templates.UnconvertedDisks(ctx, vm)
 	}
 	return err
 }

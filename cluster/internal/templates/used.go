@@ -26,7 +26,7 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 	}
 	for i := range all {
 		r := &all[i]
-		far, err := ts.reach(ctx, *r, holders.Silent)
+		far, err := ts.reach(ctx, *r, holders.Unreadable)
 		if err != nil {
 			return err
 		}
@@ -36,14 +36,14 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 		})
 		r.Mappings = slices.DeleteFunc(r.Mappings, func(id string) bool {
 			by, held := holders.Mapping(id)
-			return stays(ctx, "mapping "+id, by, held, holders.Silent)
+			return stays(ctx, "mapping "+id, by, held, holders.Unreadable)
 		})
 	}
 	return nil
 }
 
 // stays reports, and says, whether something is kept because a VM uses it or may use it.
-func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.Unread) bool {
+func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.UnreadableVM) bool {
 	switch {
 	case held:
 		converge.Progressf(ctx, "%s stays: %s uses it, and would not start without it", what, Words(by))
@@ -63,7 +63,8 @@ func Words(vm proxmox.Summary) string {
 
 // reach returns which of the silent VMs may have a volume of a host in their drives: those of
 // that host, or all of them if the storage is shared.
-func (ts *Templates) reach(ctx context.Context, r Rest, silent []proxmox.Unread) (func(proxmox.Volume) []proxmox.Unread, error) {
+func (ts *Templates) reach(ctx context.Context, r Rest, silent []proxmox.UnreadableVM) (func(proxmox.Volume) []proxmox.UnreadableVM,
+	error) {
 	apart := map[string]bool{} // storages of which each host has its own
 	if len(r.Volumes) > 0 && len(silent) > 0 {
 		storages, err := ts.Proxmox.Storages.List(ctx, r.Host)
@@ -74,7 +75,7 @@ func (ts *Templates) reach(ctx context.Context, r Rest, silent []proxmox.Unread)
 			apart[s.Name] = !s.Shared
 		}
 	}
-	return func(v proxmox.Volume) []proxmox.Unread {
-		return slices.DeleteFunc(slices.Clone(silent), func(vm proxmox.Unread) bool { return vm.Host != r.Host && apart[v.Storage()] })
+	return func(v proxmox.Volume) []proxmox.UnreadableVM {
+		return slices.DeleteFunc(slices.Clone(silent), func(vm proxmox.UnreadableVM) bool { return vm.Host != r.Host && apart[v.Storage()] })
 	}, nil
 }

@@ -62,7 +62,7 @@ func (v *Verification) jobOptions() check.VerifyOptions {
 }
 
 func (v *Verification) refused(n spec.Node) []runtime.Object {
-	return check.Refused(n.Name, offers(n), v.jobOptions())
+	return check.OverRequestObjects(n.Name, offers(n), v.jobOptions())
 }
 
 // refuseTime is how long the scheduler may take to say no.
@@ -77,7 +77,7 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 		Observe: func(ctx context.Context) (kube.Job, error) { return v.job(ctx, check.Name(n.Name, "refuse", v.run)) },
 		Diff: func(j kube.Job) converge.Diff {
 			said := strings.Contains(j.Reason, "Insufficient "+nvidia.Resource)
-			c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Refuse, Verdict: check.Passed, Detail: fmt.Sprintf("%d were asked for, and refused", offers(n)+1)}
+			c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.OverRequest, Verdict: check.Passed, Detail: fmt.Sprintf("%d were asked for, and refused", offers(n)+1)}
 			switch {
 			case j.Phase == kube.JobPending && said:
 				v.note(id, c)
@@ -94,7 +94,9 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 	}
 }
 
-func (v *Verification) kept(n spec.Node) []runtime.Object { return check.Kept(n.Name, v.jobOptions()) }
+func (v *Verification) kept(n spec.Node) []runtime.Object {
+	return check.ReloadObjects(n.Name, v.jobOptions())
+}
 
 // volumesStep writes and reads volumes like those that users get on a node.
 func (v *Verification) volumesStep(n spec.Node) *converge.Resource[struct{}] {
@@ -159,11 +161,11 @@ func (v *Verification) keepStep(n spec.Node) *converge.Resource[keptSeen] {
 		Apply: func(ctx context.Context, _ keptSeen) error {
 			why, err := v.reload(ctx, n)
 			if err == nil && why != "" {
-				v.note(id, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Keep, Verdict: check.Skipped, Detail: why})
+				v.note(id, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Reload, Verdict: check.Skipped, Detail: why})
 			}
 			return err
 		},
-		Settle: check.KeepTime + time.Minute, Poll: run.LookEvery,
+		Settle: check.ReloadTime + time.Minute, Poll: run.LookEvery,
 	}
 }
 
@@ -231,7 +233,7 @@ func (v *Verification) lastWords(ctx context.Context, n spec.Node) (check.Check,
 	for _, t := range ended {
 		words += t.Message
 	}
-	return check.ParseKept(n.Name, words), nil
+	return check.ParseReload(n.Name, words), nil
 }
 
 func (v *Verification) job(ctx context.Context, name string) (kube.Job, error) {

@@ -51,20 +51,20 @@ func (a *Agents) Wait(ctx context.Context, vm VM) error {
 	var away error // the host's error while it does not answer
 	for {
 		var info struct{}
-		err := a.ask(ctx, vm, "info", nil, &info)
+		err := a.request(ctx, vm, "info", nil, &info)
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return unanswered(ctx, vm, begun, seen, away)
+			return noAnswerError(ctx, vm, begun, seen, away)
 		case converge.IsTransient(err): // the host does not answer, which says nothing about the guest
 			away = err
-			converge.Progressf(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.Brief(err))
+			converge.Progressf(ctx, "waiting for the guest agent of %s: %s", vm.Name, api.ShortMessage(err))
 			if converge.Pause(ctx, lifePause) != nil {
-				return unanswered(ctx, vm, begun, seen, away)
+				return noAnswerError(ctx, vm, begun, seen, away)
 			}
 			continue
-		case api.SaidOff(err) && off < maxOff:
+		case api.IsNotRunning(err) && off < maxOff:
 			off++
 		case !errors.Is(err, api.ErrAgentNotRunning):
 			return fmt.Errorf("guest agent of %s: %w", vm, err)
@@ -77,12 +77,12 @@ func (a *Agents) Wait(ctx context.Context, vm VM) error {
 		}
 		converge.Progressf(ctx, "waiting for the guest agent of %s: %s", vm.Name, strings.TrimSuffix(seen, ": "))
 		if converge.Pause(ctx, lifePause) != nil {
-			return unanswered(ctx, vm, begun, seen, nil)
+			return noAnswerError(ctx, vm, begun, seen, nil)
 		}
 	}
 }
 
-func unanswered(ctx context.Context, vm VM, begun time.Time, seen string, away error) error {
+func noAnswerError(ctx context.Context, vm VM, begun time.Time, seen string, away error) error {
 	if away != nil {
 		return fmt.Errorf("the guest agent of %s has not answered in %s, and now %s does not answer either: %w: %w",
 			vm, time.Since(begun).Round(time.Second), vm.Host, context.Cause(ctx), away)
@@ -96,7 +96,7 @@ func (a *Agents) ReadFile(ctx context.Context, vm VM, path string) ([]byte, erro
 		Content   string    `json:"content"`
 		Truncated wire.Bool `json:"truncated"`
 	}
-	if err := a.ask(ctx, vm, "file-read", url.Values{"file": {path}}, &answer); err != nil {
+	if err := a.request(ctx, vm, "file-read", url.Values{"file": {path}}, &answer); err != nil {
 		return nil, fmt.Errorf("read %s in %s: %w", path, vm, err)
 	}
 	if answer.Truncated {
@@ -229,7 +229,7 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 		case errors.Is(err, api.ErrAgentNotRunning) && time.Since(heard) < busyFor:
 			converge.Progressf(ctx, "the agent of %s does not answer; asking again", g.name)
 		case err != nil:
-			return execResult{}, g.lost(args, err)
+			return execResult{}, g.lostResultError(args, err)
 		case bool(result.Exited):
 			return result, nil
 		default:
@@ -242,9 +242,9 @@ func (g *guest) exec(ctx context.Context, args []string, input *string) (execRes
 	}
 }
 
-// lost explains why the result of a command is unknown.
-func (g *guest) lost(args []string, err error) error {
-	if api.SaidNoPID(err) {
+// lostResultError explains why the result of a command is unknown.
+func (g *guest) lostResultError(args []string, err error) error {
+	if api.IsUnknownPID(err) {
 		return fmt.Errorf("%s in %s: its result was lost in an earlier answer, so it is not known whether it succeeded: %w", args[0], g.name, err)
 	}
 	return fmt.Errorf("%s in %s: %w", args[0], g.name, err)
@@ -263,7 +263,7 @@ func (g *guest) start(ctx context.Context, args []string, input *string) (int, e
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%s in %s: %w", args[0], g.name, ctx.Err())
 	}
-	if err != nil && g.missing(ctx, args[0], err) {
+	if err != nil && g.programMissing(ctx, args[0], err) {
 		return 0, &remote.ExitError{Args: args, Code: 127, Stderr: args[0] + ": not found"}
 	}
 	if err != nil {
@@ -275,11 +275,11 @@ func (g *guest) start(ctx context.Context, args []string, input *string) (int, e
 	return int(*answer.PID), nil
 }
 
-// missing reports whether a command could not start because the guest has no such program. The
+// programMissing reports whether a command could not start because the guest has no such program. The
 // agent's message has quotes that are not ASCII, so Proxmox drops the whole answer (596 Broken
 // pipe); then missing asks the guest.
-func (g *guest) missing(ctx context.Context, program string, err error) bool {
-	if api.SaidNoProgram(err) {
+func (g *guest) programMissing(ctx context.Context, program string, err error) bool {
+	if api.IsProgramMissing(err) {
 		return true
 	}
 	if api.ClassOf(err) != api.Unknown || program == "sh" {

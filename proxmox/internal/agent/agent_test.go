@@ -20,7 +20,7 @@ func TestWhenASilentAgentIsAskedAgain(t *testing.T) {
 	since := time.Unix(1000, 0)
 	for silent, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 20 * time.Second: 5 * time.Second, 40 * time.Second: 10 * time.Second, time.Minute: 15 * time.Second, time.Hour: 15 * time.Second} {
 		s := silence{since: since, asked: since.Add(silent)}
-		assert.Equal(t, want, s.again().Sub(s.asked), silent)
+		assert.Equal(t, want, s.retryAt().Sub(s.asked), silent)
 	}
 }
 

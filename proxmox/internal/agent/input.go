@@ -25,14 +25,14 @@ const piece = 61440 / 4 * 3
 // done so.
 func (g *guest) stage(ctx context.Context, args []string, input []byte) (staged []string, done func(), err error) {
 	folder := "/run/homelab-input-" + secret.Random(9).Reveal()
-	if err := g.must(ctx, "mkdir", "-m", "0700", "--", folder); err != nil {
+	if err := g.runArgs(ctx, "mkdir", "-m", "0700", "--", folder); err != nil {
 		return nil, nil, err
 	}
 	done = func() {
 		// Clean up even after ctx has ended, because the input may be a secret.
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
-		_ = g.must(clean, "rm", "-rf", "--", folder)
+		_ = g.runArgs(clean, "rm", "-rf", "--", folder)
 	}
 	for i := 0; len(input) > 0 || i == 0; i++ {
 		n := min(piece, len(input))
@@ -53,7 +53,7 @@ func (g *guest) stage(ctx context.Context, args []string, input []byte) (staged 
 // cleanTime bounds the removal of an input after the end of its command.
 const cleanTime = 100 * time.Millisecond
 
-func (g *guest) must(ctx context.Context, args ...string) error {
+func (g *guest) runArgs(ctx context.Context, args ...string) error {
 	result, err := g.exec(ctx, args, nil)
 	if err != nil {
 		return err

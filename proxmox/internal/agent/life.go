@@ -37,25 +37,25 @@ const (
 // silence is what is known about an agent that did not answer.
 type silence struct {
 	since, asked time.Time
-	why          error // api.ErrAgentNotRunning, or errMute
+	reason       error // api.ErrAgentNotRunning, or errMute
 }
 
 // errMute is the error for a guest that has not sent a packet since its start: it may be booting,
 // or have no network.
 var errMute = fmt.Errorf("%w: the guest has not sent anything over its network yet", api.ErrAgentNotRunning)
 
-func (s silence) again() time.Time {
+func (s silence) retryAt() time.Time {
 	return s.asked.Add(min(max(s.asked.Sub(s.since)/4, firstAgain), lastAgain))
 }
 
-// ask sends a request to a guest's agent if an answer is possible. Otherwise it returns an
+// request sends a request to a guest's agent if an answer is possible. Otherwise it returns an
 // api.ErrAgentNotRunning that says why.
-func (a *Agents) ask(ctx context.Context, vm VM, verb string, query url.Values, out any) error {
+func (a *Agents) request(ctx context.Context, vm VM, verb string, query url.Values, out any) error {
 	silent, known := a.silent.get(vm.VMID, silenceAge)
-	if known && time.Now().Before(silent.again()) {
-		return fmt.Errorf("%w: it was asked %s ago", silent.why, time.Since(silent.asked).Round(time.Second))
+	if known && time.Now().Before(silent.retryAt()) {
+		return fmt.Errorf("%w: it was asked %s ago", silent.reason, time.Since(silent.asked).Round(time.Second))
 	}
-	mute, young := a.mute(ctx, vm)
+	mute, young := a.isMute(ctx, vm)
 	if mute && young {
 		return errMute
 	}
@@ -66,9 +66,9 @@ func (a *Agents) ask(ctx context.Context, vm VM, verb string, query url.Values, 
 		if !known {
 			silent.since = now
 		}
-		silent.asked, silent.why = now, api.ErrAgentNotRunning
+		silent.asked, silent.reason = now, api.ErrAgentNotRunning
 		if mute {
-			silent.why = errMute
+			silent.reason = errMute
 			err = fmt.Errorf("%w: %w", errMute, err)
 		}
 		a.silent.set(vm.VMID, silent)
@@ -78,24 +78,24 @@ func (a *Agents) ask(ctx context.Context, vm VM, verb string, query url.Values, 
 	return err
 }
 
-// ShowsLife reports whether a guest shows a sign of life: it has sent a packet since its start, or
+// IsAlive reports whether a guest shows a sign of life: it has sent a packet since its start, or
 // has run for longer than that takes. It returns true if it cannot see either, so that the guest is
 // asked anyway. It makes one GET, which covers all VMs of a host and is shared.
-func (a *Agents) ShowsLife(ctx context.Context, vm VM) bool {
-	mute, young := a.mute(ctx, vm)
+func (a *Agents) IsAlive(ctx context.Context, vm VM) bool {
+	mute, young := a.isMute(ctx, vm)
 	return !mute || !young
 }
 
 // HasSent reports whether a guest has sent a packet since its start, or true if that cannot be seen.
 func (a *Agents) HasSent(ctx context.Context, vm VM) bool {
-	mute, _ := a.mute(ctx, vm)
+	mute, _ := a.isMute(ctx, vm)
 	return !mute
 }
 
 // Uptime returns how long a VM has been switched on, or 0 if that cannot be seen. A restart from
-// inside the guest does not reset it. It shares the GET of ShowsLife.
+// inside the guest does not reset it. It shares the GET of IsAlive.
 func (a *Agents) Uptime(ctx context.Context, vm VM) time.Duration {
-	all, err := live.OnHost(ctx, a.pve, vm.Host)
+	all, err := live.ListHost(ctx, a.pve, vm.Host)
 	if err != nil {
 		return 0
 	}
@@ -107,13 +107,13 @@ func (a *Agents) Uptime(ctx context.Context, vm VM) time.Duration {
 	return 0
 }
 
-// mute reports whether a guest has sent nothing since its start, and young whether it started
+// isMute reports whether a guest has sent nothing since its start, and young whether it started
 // recently.
-func (a *Agents) mute(ctx context.Context, vm VM) (mute, young bool) {
+func (a *Agents) isMute(ctx context.Context, vm VM) (mute, young bool) {
 	if !vm.Networked {
 		return false, false
 	}
-	all, err := live.OnHost(ctx, a.pve, vm.Host)
+	all, err := live.ListHost(ctx, a.pve, vm.Host)
 	if err != nil {
 		return false, false
 	}

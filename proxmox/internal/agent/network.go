@@ -18,7 +18,7 @@ func (a *Agents) Addresses(ctx context.Context, vm VM) ([]netip.Addr, error) {
 			} `json:"ip-addresses"`
 		} `json:"result"`
 	}
-	if err := a.ask(ctx, vm, "network-get-interfaces", nil, &answer); err != nil {
+	if err := a.request(ctx, vm, "network-get-interfaces", nil, &answer); err != nil {
 		return nil, fmt.Errorf("addresses of %s: %w", vm, err)
 	}
 	var out []netip.Addr

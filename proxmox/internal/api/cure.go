@@ -9,21 +9,21 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// expectation holds the latest argument of [Client.Expect].
-type expectation struct {
+// grantHints holds the latest argument of [Client.SetGrantCommands].
+type grantHints struct {
 	atomic.Pointer[func(path string, privileges []string) []string]
 }
 
-// Expect tells the client how to get the commands that grant one of the privileges on a path, none if
+// SetGrantCommands tells the client how to get the commands that grant one of the privileges on a path, none if
 // it is not meant to have them. It affects only messages: the error of a refused request then has the
 // commands, ready to paste.
-func (c *Client) Expect(commands func(path string, privileges []string) []string) {
+func (c *Client) SetGrantCommands(commands func(path string, privileges []string) []string) {
 	c.expects.Store(&commands)
 }
 
 // cure returns the commands that grant one of the privileges on a path. If the privileges were not
 // expected to be needed, it says how to find the role that lacks them.
-func (x *expectation) cure(path string, privileges []string) string {
+func (x *grantHints) cure(path string, privileges []string) string {
 	if commands := x.Load(); commands != nil {
 		if all := (*commands)(path, privileges); len(all) > 0 {
 			return "run on a host as root:\n    " + strings.Join(all, "\n    ")
@@ -36,17 +36,17 @@ func (x *expectation) cure(path string, privileges []string) string {
 		"\n  (ROLE: see pveum acl list; a privilege-separated token needs it for itself and for its user)", printable.Word(privileges[0]))
 }
 
-// Unseen returns the error for an incomplete list: Proxmox leaves out what the token may not see,
+// IncompleteListError returns the error for an incomplete list: Proxmox leaves out what the token may not see,
 // without saying so.
-func (c *Client) Unseen(path, privilege, what string) error {
+func (c *Client) IncompleteListError(path, privilege, what string) error {
 	return fmt.Errorf("proxmox: %s: Proxmox omits it from the list\n  %s", what,
-		lacks(c.cfg.TokenID, path, []string{privilege}, false, c.expects.cure(path, []string{privilege})))
+		missingPrivilegeText(c.cfg.TokenID, path, []string{privilege}, false, c.expects.cure(path, []string{privilege})))
 }
 
-// refused returns the privileges that a refused request lacked. Proxmox usually names them. For the
+// lackedPrivileges returns the privileges that a refused request lacked. Proxmox usually names them. For the
 // few requests whose refusals do not, the privileges are listed here (qemu-server,
 // PVE/API2/Qemu.pm; pve-storage, PVE/API2/Storage/Status.pm).
-func (e *Error) refused() (path string, privileges []string, anyOf, named bool) {
+func (e *Error) lackedPrivileges() (path string, privileges []string, anyOf, named bool) {
 	if path, privileges, ok := denied(e.Message); ok && len(privileges) > 0 {
 		return path, privileges, strings.Contains(e.Message, "|"), true
 	}
@@ -68,8 +68,8 @@ func (e *Error) refused() (path string, privileges []string, anyOf, named bool) 
 	return "", nil, false, false
 }
 
-// lacks says which privileges a token lacks, and how to grant them.
-func lacks(token, path string, privileges []string, anyOf bool, cure string) string {
+// missingPrivilegeText says which privileges a token lacks, and how to grant them.
+func missingPrivilegeText(token, path string, privileges []string, anyOf bool, cure string) string {
 	which := strings.Join(privileges, " and ")
 	if anyOf {
 		which = "one of " + strings.Join(privileges, ", ")

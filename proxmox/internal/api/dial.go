@@ -40,11 +40,11 @@ type Client struct {
 	http    *http.Client
 	base    string // https://host:8006/api2/json
 	cfg     Config
-	expects *expectation // the permissions that the token is meant to have
+	expects *grantHints // the permissions that the token is meant to have
 	version Version
-	glances glances
+	glances sharedGets
 	tasks   tasks
-	earlier earlier
+	earlier earlierTasks
 	guard   atomic.Pointer[func(context.Context) error]
 	root    sync.Mutex // guards session
 	session *session   // of Config.RootUser; nil until first needed
@@ -69,7 +69,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	own := http.Client{}
 	if cfg.HTTPClient != nil {
 		own = *cfg.HTTPClient
-	} else if own.Transport, err = ownTransport(cfg, host); err != nil {
+	} else if own.Transport, err = defaultTransport(cfg, host); err != nil {
 		return nil, err
 	}
 	if own.Transport == nil {
@@ -78,8 +78,8 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if cfg.Wrap != nil {
 		own.Transport = cfg.Wrap(own.Transport)
 	}
-	expects := &expectation{}
-	own.Transport = retryGets{&turns{next: statusErrors{own.Transport, cfg.TokenID, expects}}}
+	expects := &grantHints{}
+	own.Transport = retryGets{&workerLimit{next: statusErrors{own.Transport, cfg.TokenID, expects}}}
 	base := "https://" + host + apiRoot
 	c := &Client{
 		http: &own, base: base, cfg: cfg, expects: expects,

@@ -90,7 +90,7 @@ func (e *Error) Is(target error) bool {
 	case ErrUnauthorized:
 		return e.Status == http.StatusUnauthorized
 	case ErrNotFound, ErrAgentNotRunning, fs.ErrNotExist:
-		return saidSentinel(e.Message, target)
+		return isMessageOf(e.Message, target)
 	}
 	return false
 }
@@ -138,7 +138,7 @@ type TaskError struct {
 // Error returns what failed, in Proxmox's words, and what to do about it.
 func (e *TaskError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "proxmox: %s failed: %s", e.UPID.what(), e.Exit)
+	fmt.Fprintf(&b, "proxmox: %s failed: %s", e.UPID.description(), e.Exit)
 	for _, line := range e.Log {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "TASK ERROR: "))
 		if line != "" && line != "no content" && !strings.Contains(e.Exit, line) {
@@ -154,7 +154,7 @@ func (e *TaskError) Error() string {
 }
 
 // Is makes the package's sentinel errors work with [errors.Is].
-func (e *TaskError) Is(target error) bool { return saidSentinel(e.Exit, target) }
+func (e *TaskError) Is(target error) bool { return isMessageOf(e.Exit, target) }
 
 // Class says how a caller may handle e. A killed worker leaves its work half done.
 func (e *TaskError) class() Class {

@@ -15,7 +15,7 @@ import (
 // Content-Disposition as its first header, and nothing else. It requires Content-Length
 // (PVE::APIServer::AnyEvent). go-proxmox's own upload neither keeps that order nor takes a ctx.
 func (c *Client) SendFile(ctx context.Context, path, fileName string, data []byte) (UPID, error) {
-	if err := c.may(ctx); err != nil {
+	if err := c.checkGuard(ctx); err != nil {
 		return UPID{}, err
 	}
 	sum := sha256.Sum256(data)

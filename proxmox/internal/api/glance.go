@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// glanceAge is how long a shared answer stays valid, unless a change of ours makes it stale.
-const glanceAge = 3 * time.Second
+// sharedGetAge is how long a shared answer stays valid, unless a change of ours makes it stale.
+const sharedGetAge = 3 * time.Second
 
-// glances shares GETs that many callers send at once: all VMs, the content of a storage, the
+// sharedGets shares GETs that many callers send at once: all VMs, the content of a storage, the
 // hardware of a host. One request answers all callers that asked before it was sent, and those that
 // ask shortly after, until a change of ours makes the answer stale.
-type glances struct {
+type sharedGets struct {
 	mu   sync.Mutex
-	byID map[string]*glance
+	byID map[string]*sharedGet
 }
 
-type glance struct {
-	turn       chan struct{} // holds one token while a request is running
+type sharedGet struct {
+	sem        chan struct{} // holds one token while a request is running
 	generation int           // counts what made older answers stale
 	answered   int           // generation when the request was sent
 	at         time.Time
 	answer     any // nil if there is none
 }
 
-// Look returns the answer to GET path, shared if possible. Callers must not modify the answer.
-func Look[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
-	return Shared(ctx, c, path+"?"+query.Encode(), func() (out T, err error) {
+// GetShared returns the answer to GET path, shared if possible. Callers must not modify the answer.
+func GetShared[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return DoShared(ctx, c, path+"?"+query.Encode(), func() (out T, err error) {
 		err = c.Get(ctx, path, query, &out)
 		return out, err
 	})
 }
 
-// Shared is Look for results that take more than one request; id starts like the path of the first.
-func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
+// DoShared is Look for results that take more than one request; id starts like the path of the first.
+func DoShared[T any](ctx context.Context, c *Client, id string, ask func() (T, error)) (T, error) {
 	var zero T
 	if c == nil {
 		return zero, ErrNotDialled
@@ -44,10 +44,10 @@ func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, err
 	if err := ctx.Err(); err != nil { // a kept answer would hide it
 		return zero, err
 	}
-	g := c.glances.of(id)
+	g := c.glances.entry(id)
 	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
+	case g.sem <- struct{}{}:
+		defer func() { <-g.sem }()
 	case <-ctx.Done():
 		return zero, ctx.Err()
 	}
@@ -63,43 +63,43 @@ func Shared[T any](ctx context.Context, c *Client, id string, ask func() (T, err
 	return out, nil
 }
 
-func (gs *glances) of(id string) *glance {
+func (gs *sharedGets) entry(id string) *sharedGet {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if gs.byID == nil {
-		gs.byID = map[string]*glance{}
+		gs.byID = map[string]*sharedGet{}
 	}
 	g := gs.byID[id]
 	if g == nil {
-		g = &glance{turn: make(chan struct{}, 1)}
+		g = &sharedGet{sem: make(chan struct{}, 1)}
 		gs.byID[id] = g
 	}
 	return g
 }
 
-func (gs *glances) fresh(g *glance) (any, bool) {
+func (gs *sharedGets) fresh(g *sharedGet) (any, bool) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
-	ok := g.answer != nil && g.answered == g.generation && time.Since(g.at) < glanceAge
+	ok := g.answer != nil && g.answered == g.generation && time.Since(g.at) < sharedGetAge
 	return g.answer, ok
 }
 
-func (gs *glances) begin(g *glance) int {
+func (gs *sharedGets) begin(g *sharedGet) int {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	return g.generation
 }
 
-func (gs *glances) end(g *glance, generation int, answer any) {
+func (gs *sharedGets) end(g *sharedGet, generation int, answer any) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	g.answer, g.answered, g.at = answer, generation, time.Now()
 }
 
-// Forget marks answers as stale that a request to path may have changed.
-func (c *Client) Forget(path string) { c.glances.forget(path) }
+// Invalidate marks answers as stale that a request to path may have changed.
+func (c *Client) Invalidate(path string) { c.glances.invalidate(path) }
 
-func (gs *glances) forget(path string) {
+func (gs *sharedGets) invalidate(path string) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	vm := strings.Contains(path, "/qemu")

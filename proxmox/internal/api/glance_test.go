@@ -13,14 +13,14 @@ func TestWhatAChangeMakesStale(t *testing.T) {
 	for path, want := range map[string][]int{
 		"/nodes/pve1/qemu/100/config": {0, 1, 2}, "/nodes/pve1/qemu": {0, 1}, "/qemu": {0, 1}, "/cluster/mapping/pci/gpu": {4}, "/nodes/pve1/storage/local/upload": {5}, "/storage/": {5}, "/access/ticket": nil,
 	} {
-		var gs glances
+		var gs sharedGets
 		for _, id := range kept {
-			gs.end(gs.of(id), 0, "answer")
+			gs.end(gs.entry(id), 0, "answer")
 		}
-		gs.forget(path)
+		gs.invalidate(path)
 		var got []int
 		for i, id := range kept {
-			if _, fresh := gs.fresh(gs.of(id)); !fresh {
+			if _, fresh := gs.fresh(gs.entry(id)); !fresh {
 				got = append(got, i)
 			}
 		}

@@ -34,7 +34,7 @@ func (e *Error) vmid() string {
 
 // refusal says which privileges a refused request lacked.
 func (e *Error) refusal() string {
-	path, privileges, anyOf, named := e.refused()
+	path, privileges, anyOf, named := e.lackedPrivileges()
 	switch {
 	case rootOnlyText.MatchString(e.Message):
 		return hintFor(e.Message, "")
@@ -44,7 +44,7 @@ func (e *Error) refusal() string {
 		return fmt.Sprintf("the token %s lacks a privilege that Proxmox does not name; see pveum user token permissions %s",
 			e.Token, tokenWords(e.Token))
 	}
-	out := lacks(e.Token, path, privileges, anyOf, cmp.Or(e.Cure, (&expectation{}).cure(path, privileges)))
+	out := missingPrivilegeText(e.Token, path, privileges, anyOf, cmp.Or(e.Cure, (&grantHints{}).cure(path, privileges)))
 	if !named {
 		out = "Proxmox does not name the privilege, but it can only be this: " + out
 	}
@@ -53,7 +53,8 @@ func (e *Error) refusal() string {
 
 func (e *TaskError) hint() string {
 	if path, privileges, ok := denied(e.Exit); ok && len(privileges) > 0 {
-		return lacks(e.Token, path, privileges, strings.Contains(e.Exit, "|"), cmp.Or(e.Cure, (&expectation{}).cure(path, privileges))) +
+		return missingPrivilegeText(e.Token, path, privileges, strings.Contains(e.Exit, "|"),
+			cmp.Or(e.Cure, (&grantHints{}).cure(path, privileges))) +
 			tagHint(e.Exit)
 	}
 	return hintFor(e.Exit, e.UPID.ID)
@@ -81,7 +82,7 @@ func hintFor(text, id string) string {
 		return "the guest is still booting, or qemu-guest-agent is not installed in it"
 	case strings.Contains(text, "lock file") && strings.Contains(text, "got timeout"), strings.Contains(text, "got lock request timeout"):
 		return "several attempts failed because another task holds this lock: look at the host's running tasks, and run it again when they are done"
-	case lockedText.MatchString(text):
+	case vmLockedText.MatchString(text):
 		return "a task is running on the VM, or died while it ran; if the host shows no running task: qm unlock " + cmp.Or(id, "VMID")
 	}
 	return ""

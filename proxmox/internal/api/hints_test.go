@@ -161,14 +161,14 @@ func TestSentinels(t *testing.T) {
 		"Failed to execute child process “x” (No such file or directory)": "no program", "No such file or directory": "", "Failed to execute child process “x” (Permission denied)": "",
 	} {
 		got, err := "", &TaskError{Exit: text}
-		for name, said := range map[string]bool{"on": SaidOn(err), "off": SaidOff(err), "runs": SaidRuns(err), "no pid": SaidNoPID(err), "no program": SaidNoProgram(err)} {
+		for name, said := range map[string]bool{"on": IsAlreadyRunning(err), "off": IsNotRunning(err), "runs": IsRunning(err), "no pid": IsUnknownPID(err), "no program": IsProgramMissing(err)} {
 			if said {
 				got += name
 			}
 		}
 		assert.Equal(t, want, got, text)
 	}
-	assert.Equal(t, "a\nb", words(fmt.Errorf("x: %w", &Error{Message: "a", Errors: map[string]string{"vmid": "b"}})))
-	assert.Equal(t, "e", words(&TaskError{Exit: "e"}))
-	assert.Empty(t, words(errors.New("x")))
+	assert.Equal(t, "a\nb", messageOf(fmt.Errorf("x: %w", &Error{Message: "a", Errors: map[string]string{"vmid": "b"}})))
+	assert.Equal(t, "e", messageOf(&TaskError{Exit: "e"}))
+	assert.Empty(t, messageOf(errors.New("x")))
 }

@@ -34,7 +34,7 @@ func (c *Client) Call(ctx context.Context, method, path string, p Params, out an
 	if c == nil {
 		return ErrNotDialled
 	}
-	defer c.glances.forget(path)
+	defer c.glances.invalidate(path)
 	return c.send(ctx, method, path, p, out)
 }
 
@@ -43,7 +43,7 @@ func (c *Client) send(ctx context.Context, method, path string, p Params, out an
 		return ErrNotDialled
 	}
 	var raw json.RawMessage
-	err := c.may(ctx)
+	err := c.checkGuard(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c *Client) Guard(may func(context.Context) error) (done func()) {
 	return func() { c.guard.CompareAndSwap(&may, nil) }
 }
 
-func (c *Client) may(ctx context.Context) error {
+func (c *Client) checkGuard(ctx context.Context) error {
 	if guard := c.guard.Load(); guard != nil && ctx.Value(guardless{}) == nil {
 		return (*guard)(ctx)
 	}
@@ -97,10 +97,10 @@ func Unguarded(ctx context.Context) context.Context {
 
 type guardless struct{}
 
-// begin sends a request that starts a task and returns the task's id. An answer without an id is an
+// startTask sends a request that starts a task and returns the task's id. An answer without an id is an
 // error here; go-proxmox would return a nil task.
-func (c *Client) begin(ctx context.Context, method, path string, p Params) (UPID, error) {
-	defer c.glances.forget(path)
+func (c *Client) startTask(ctx context.Context, method, path string, p Params) (UPID, error) {
+	defer c.glances.invalidate(path)
 	return c.launch(ctx, method, path, p)
 }
 
@@ -132,7 +132,7 @@ func (c *Client) Do(ctx context.Context, method, path string, p Params) error {
 
 // DoExit is Do that also returns the task's exit status: "OK", or "WARNINGS: 2".
 func (c *Client) DoExit(ctx context.Context, method, path string, p Params) (exit string, err error) {
-	defer c.glances.forget(path) // not earlier: answers that others got meanwhile are from before the change
+	defer c.glances.invalidate(path) // not earlier: answers that others got meanwhile are from before the change
 	upid, err := c.launch(ctx, method, path, p)
 	if err != nil {
 		return "", err

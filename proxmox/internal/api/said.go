@@ -8,15 +8,15 @@ import (
 )
 
 var (
-	permissionText = regexp.MustCompile(`Permission check failed(?: \((/[^,()]*), ([A-Za-z.|, ]+?)(?: for [^()]*)?\))?`)
-	poolGoneText   = regexp.MustCompile(`pool '[^']*' does not exist`)
-	rootOnlyText   = regexp.MustCompile(`[Oo]nly root can (?:set|pass)|user != root@pam`)
-	lockedText     = regexp.MustCompile(`VM is locked \(([a-z-]+)\)`)
-	takenText      = regexp.MustCompile(`unable to create VM \d+(?:: config file already exists| - VM \d+ already exists)|VM \d+ already exists`)
-	onText         = regexp.MustCompile(`VM \d+ (?:is )?already running`)
-	offText        = regexp.MustCompile(`VM \d+ (?:is )?not running`)
-	transientText  = regexp.MustCompile(`lock file .* - got timeout|got lock request timeout|got no worker upid|detected modified configuration|checksum mismatch \(file change by other user\?\)`)
-	gpuBusyText    = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
+	permissionText     = regexp.MustCompile(`Permission check failed(?: \((/[^,()]*), ([A-Za-z.|, ]+?)(?: for [^()]*)?\))?`)
+	poolGoneText       = regexp.MustCompile(`pool '[^']*' does not exist`)
+	rootOnlyText       = regexp.MustCompile(`[Oo]nly root can (?:set|pass)|user != root@pam`)
+	vmLockedText       = regexp.MustCompile(`VM is locked \(([a-z-]+)\)`)
+	vmidTakenText      = regexp.MustCompile(`unable to create VM \d+(?:: config file already exists| - VM \d+ already exists)|VM \d+ already exists`)
+	alreadyRunningText = regexp.MustCompile(`VM \d+ (?:is )?already running`)
+	notRunningText     = regexp.MustCompile(`VM \d+ (?:is )?not running`)
+	transientText      = regexp.MustCompile(`lock file .* - got timeout|got lock request timeout|got no worker upid|detected modified configuration|checksum mismatch \(file change by other user\?\)`)
+	gpuBusyText        = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
 )
 
 // textClass classifies a message or exit status. Transient failures pass by themselves: a lock that
@@ -29,8 +29,8 @@ func textClass(text string) Class {
 	return Permanent
 }
 
-// saidSentinel reports whether text is Proxmox's message for target.
-func saidSentinel(text string, target error) bool {
+// isMessageOf reports whether text is Proxmox's message for target.
+func isMessageOf(text string, target error) bool {
 	switch {
 	case errors.Is(target, ErrAgentNotRunning):
 		return strings.Contains(text, "QEMU guest agent is not running")
@@ -44,42 +44,44 @@ func saidSentinel(text string, target error) bool {
 	return false
 }
 
-// SaidProtected reports whether err says that a VM must not be destroyed.
-func SaidProtected(err error) bool { return strings.Contains(words(err), "protection mode enabled") }
+// IsProtected reports whether err says that a VM must not be destroyed.
+func IsProtected(err error) bool { return strings.Contains(messageOf(err), "protection mode enabled") }
 
-// SaidTaken reports whether err says that a VMID is already in use.
-func SaidTaken(err error) bool { return takenText.MatchString(words(err)) }
+// IsVMIDTaken reports whether err says that a VMID is already in use.
+func IsVMIDTaken(err error) bool { return vmidTakenText.MatchString(messageOf(err)) }
 
-// SaidLock returns the lock that err reports, or "" if there is none.
-func SaidLock(err error) string {
-	if m := lockedText.FindStringSubmatch(words(err)); m != nil {
+// LockOf returns the lock that err reports, or "" if there is none.
+func LockOf(err error) string {
+	if m := vmLockedText.FindStringSubmatch(messageOf(err)); m != nil {
 		return m[1]
 	}
 	return ""
 }
 
-// SaidOn reports whether err says that a VM to start is running already.
-func SaidOn(err error) bool { return onText.MatchString(words(err)) }
+// IsAlreadyRunning reports whether err says that a VM to start is running already.
+func IsAlreadyRunning(err error) bool { return alreadyRunningText.MatchString(messageOf(err)) }
 
-// SaidOff reports whether err says that a VM is off: "VM 100 is not running".
-func SaidOff(err error) bool { return offText.MatchString(words(err)) }
+// IsNotRunning reports whether err says that a VM is off: "VM 100 is not running".
+func IsNotRunning(err error) bool { return notRunningText.MatchString(messageOf(err)) }
 
-// SaidRuns reports whether err says that a VM to destroy is running.
-func SaidRuns(err error) bool { return strings.Contains(words(err), "is running - destroy failed") }
+// IsRunning reports whether err says that a VM to destroy is running.
+func IsRunning(err error) bool {
+	return strings.Contains(messageOf(err), "is running - destroy failed")
+}
 
-// SaidNoPID reports whether the agent does not know the process, because its result was already
+// IsUnknownPID reports whether the agent does not know the process, because its result was already
 // read.
-func SaidNoPID(err error) bool {
-	return strings.Contains(words(err), "Agent error: PID") && strings.Contains(words(err), "does not exist")
+func IsUnknownPID(err error) bool {
+	return strings.Contains(messageOf(err), "Agent error: PID") && strings.Contains(messageOf(err), "does not exist")
 }
 
-// SaidNoProgram reports whether the agent could not find the program to run.
-func SaidNoProgram(err error) bool {
-	return strings.Contains(words(err), "Failed to execute child process") && strings.Contains(words(err), "No such file")
+// IsProgramMissing reports whether the agent could not find the program to run.
+func IsProgramMissing(err error) bool {
+	return strings.Contains(messageOf(err), "Failed to execute child process") && strings.Contains(messageOf(err), "No such file")
 }
 
-// words returns Proxmox's message in err, or "" if there is none.
-func words(err error) string {
+// messageOf returns Proxmox's message in err, or "" if there is none.
+func messageOf(err error) string {
 	var e *Error
 	if errors.As(err, &e) {
 		out := e.Message
@@ -104,5 +106,5 @@ func denied(text string) (path string, privileges []string, ok bool) {
 	return m[1], strings.FieldsFunc(m[2], func(r rune) bool { return r == '|' || r == ',' || r == ' ' }), true
 }
 
-// SaidStale reports whether err says that a configuration has changed since it was read.
-func SaidStale(err error) bool { return strings.Contains(words(err), "checksum mismatch") }
+// IsStaleConfig reports whether err says that a configuration has changed since it was read.
+func IsStaleConfig(err error) bool { return strings.Contains(messageOf(err), "checksum mismatch") }

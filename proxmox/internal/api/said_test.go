@@ -21,8 +21,8 @@ func TestClassesOfWhatProxmoxSays(t *testing.T) {
 	} {
 		assert.Equal(t, want, textClass(text), text)
 	}
-	assert.True(t, SaidTaken(&TaskError{Exit: "unable to create VM 900 - VM 900 already exists on node 'pve1'"}))
-	assert.True(t, SaidTaken(&TaskError{Exit: "unable to create VM 930: config file already exists"}))
-	assert.False(t, SaidTaken(&TaskError{Exit: "refusing to override existing file '/var/lib/vz/import/dl.qcow2'"}))
-	assert.Equal(t, "clone", SaidLock(&TaskError{Exit: "VM is locked (clone)"}))
+	assert.True(t, IsVMIDTaken(&TaskError{Exit: "unable to create VM 900 - VM 900 already exists on node 'pve1'"}))
+	assert.True(t, IsVMIDTaken(&TaskError{Exit: "unable to create VM 930: config file already exists"}))
+	assert.False(t, IsVMIDTaken(&TaskError{Exit: "refusing to override existing file '/var/lib/vz/import/dl.qcow2'"}))
+	assert.Equal(t, "clone", LockOf(&TaskError{Exit: "VM is locked (clone)"}))
 }

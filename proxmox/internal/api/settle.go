@@ -17,12 +17,12 @@ const (
 	firstPause = 500 * time.Millisecond
 )
 
-// Settle does work until it succeeds. After a transient failure, or one with an unknown outcome, it
+// Retry does work until it succeeds. After a transient failure, or one with an unknown outcome, it
 // waits for tasks that may still run on id (a VMID, the name of a download), checks whether the
 // work is done after all, and only then retries. A check that fails in such a way is retried, too.
-func (c *Client) Settle(ctx context.Context, host, id string, work func() error, done func() (bool, error)) error {
+func (c *Client) Retry(ctx context.Context, host, id string, work func() error, done func() (bool, error)) error {
 	finished := func() (bool, error) {
-		if err := c.Quiet(ctx, host, id); err != nil {
+		if err := c.WaitIdle(ctx, host, id); err != nil {
 			return false, err
 		}
 		return done()
@@ -31,7 +31,7 @@ func (c *Client) Settle(ctx context.Context, host, id string, work func() error,
 	err := failed
 	var pause Backoff
 	for try := 1; err != nil && ctx.Err() == nil && ClassOf(err) != Permanent && try < Attempts; try++ {
-		converge.Progressf(ctx, "%s; checking, then retrying", Brief(err))
+		converge.Progressf(ctx, "%s; checking, then retrying", ShortMessage(err))
 		if pause.Pause(ctx) != nil {
 			return ctx.Err()
 		}
@@ -60,17 +60,17 @@ func (b *Backoff) Pause(ctx context.Context) error {
 // jitter returns a duration between half of d and one and a half times d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// Brief returns Proxmox's message in an error, or the error's first line.
-func Brief(err error) string {
-	if w := strings.TrimSpace(words(err)); w != "" {
+// ShortMessage returns Proxmox's message in an error, or the error's first line.
+func ShortMessage(err error) string {
+	if w := strings.TrimSpace(messageOf(err)); w != "" {
 		return w
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
 }
 
-// Quiet waits until every task on id has ended, with any result.
-func (c *Client) Quiet(ctx context.Context, host, id string) error {
+// WaitIdle waits until every task on id has ended, with any result.
+func (c *Client) WaitIdle(ctx context.Context, host, id string) error {
 	if id == "" {
 		return nil
 	}

@@ -26,10 +26,10 @@ type tasks struct {
 
 type nodeTasks struct {
 	node   string
-	turn   chan struct{} // holds one token while a caller polls
+	sem    chan struct{} // holds one token while a caller polls
 	kick   chan struct{} // a new task was added: poll sooner
 	mu     sync.Mutex
-	looked time.Time
+	polled time.Time
 	byID   map[string]*watch
 }
 
@@ -52,31 +52,31 @@ func (c *Client) Wait(ctx context.Context, upid UPID) error {
 
 // exit is Wait that also returns the exit status: "OK", or "WARNINGS: 2".
 func (c *Client) exit(ctx context.Context, upid UPID) (string, error) {
-	n := c.tasks.of(upid.Node)
+	n := c.tasks.forNode(upid.Node)
 	w := n.join(upid)
-	defer n.leave(w)
-	converge.Progressf(ctx, "%s", upid.what())
-	var away Unheard
-	defer away.Over()
+	defer n.remove(w)
+	converge.Progressf(ctx, "%s", upid.description())
+	var away OutageTimer
+	defer away.Reset()
 	for {
 		select {
 		case <-ctx.Done():
 			c.earlier.lose(upid.Node)
 			return "", ctx.Err()
 		case <-w.done:
-			return w.exit, c.ended(ctx, w)
-		case n.turn <- struct{}{}:
-			err := n.look(ctx, c, w)
-			<-n.turn
+			return w.exit, c.taskResult(ctx, w)
+		case n.sem <- struct{}{}:
+			err := n.poll(ctx, c, w)
+			<-n.sem
 			switch {
 			case err == nil:
-				away.Over()
+				away.Reset()
 				continue
-			case !converge.IsTransient(err) || away.Lasts(ctx):
+			case !converge.IsTransient(err) || away.Expired(ctx):
 				c.earlier.lose(upid.Node)
 				return "", err
 			}
-			converge.Progressf(ctx, "%s: %s; asking again", upid.what(), Brief(err))
+			converge.Progressf(ctx, "%s: %s; asking again", upid.description(), ShortMessage(err))
 			if converge.Pause(ctx, unheardPause) != nil {
 				c.earlier.lose(upid.Node)
 				return "", errors.Join(err, ctx.Err())
@@ -92,23 +92,23 @@ const (
 	unheardPause = 2 * time.Second
 )
 
-// Unheard measures how long a host has not answered while its work continues: at most taskUnheard
+// OutageTimer measures how long a host has not answered while its work continues: at most taskUnheard
 // of running time. Time in which the local machine sleeps does not count.
-type Unheard struct {
+type OutageTimer struct {
 	late <-chan struct{}
 	end  context.CancelFunc
 }
 
-// Over resets the time, after an answer or at the end of the wait.
-func (s *Unheard) Over() {
+// Reset resets the time, after an answer or at the end of the wait.
+func (s *OutageTimer) Reset() {
 	if s.end != nil {
 		s.end()
 	}
-	*s = Unheard{}
+	*s = OutageTimer{}
 }
 
-// Lasts records a missing answer, and reports whether answers have been missing for too long.
-func (s *Unheard) Lasts(ctx context.Context) bool {
+// Expired records a missing answer, and reports whether answers have been missing for too long.
+func (s *OutageTimer) Expired(ctx context.Context) bool {
 	if s.end == nil {
 		limited, end := converge.WithRunningTimeout(ctx, taskUnheard, context.DeadlineExceeded)
 		s.late, s.end = limited.Done(), end
@@ -121,15 +121,15 @@ func (s *Unheard) Lasts(ctx context.Context) bool {
 	}
 }
 
-// ended turns an exit status into an error.
-func (c *Client) ended(ctx context.Context, w *watch) error {
+// taskResult turns an exit status into an error.
+func (c *Client) taskResult(ctx context.Context, w *watch) error {
 	switch {
 	case w.err != nil:
 		return w.err
 	case w.exit == "OK":
 		return nil
 	case strings.HasPrefix(w.exit, "WARNINGS:"):
-		converge.Progressf(ctx, "%s ended with %s", w.upid.what(), strings.ToLower(w.exit))
+		converge.Progressf(ctx, "%s ended with %s", w.upid.description(), strings.ToLower(w.exit))
 		return nil
 	}
 	failed := &TaskError{UPID: w.upid, Exit: strings.TrimSpace(w.exit), Log: c.taskLog(ctx, w.upid), Token: c.cfg.TokenID}
@@ -139,7 +139,7 @@ func (c *Client) ended(ctx context.Context, w *watch) error {
 	return failed
 }
 
-func (t *tasks) of(node string) *nodeTasks {
+func (t *tasks) forNode(node string) *nodeTasks {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.nodes == nil {
@@ -147,7 +147,7 @@ func (t *tasks) of(node string) *nodeTasks {
 	}
 	n := t.nodes[node]
 	if n == nil {
-		n = &nodeTasks{node: node, turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), byID: map[string]*watch{}}
+		n = &nodeTasks{node: node, sem: make(chan struct{}, 1), kick: make(chan struct{}, 1), byID: map[string]*watch{}}
 		t.nodes[node] = n
 	}
 	return n
@@ -170,7 +170,7 @@ func (n *nodeTasks) join(upid UPID) *watch {
 	return w
 }
 
-func (n *nodeTasks) leave(w *watch) {
+func (n *nodeTasks) remove(w *watch) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if w.users--; w.users == 0 {
@@ -178,19 +178,19 @@ func (n *nodeTasks) leave(w *watch) {
 	}
 }
 
-// firstLook is the age at which a new task is first checked; short tasks (a config change, a linked
+// firstPoll is the age at which a new task is first checked; short tasks (a config change, a linked
 // clone on LVM) take little longer.
-const firstLook = 200 * time.Millisecond
+const firstPoll = 200 * time.Millisecond
 
-// due returns when the next poll is worthwhile: a quarter of the youngest task's age after the last
-// poll, but not before firstLook and not after most. With more tasks polls are less frequent,
+// nextPoll returns when the next poll is worthwhile: a quarter of the youngest task's age after the last
+// poll, but not before firstPoll and not after most. With more tasks polls are less frequent,
 // because each shows the ends of several.
-func (n *nodeTasks) due(most time.Duration) time.Time {
+func (n *nodeTasks) nextPoll(most time.Duration) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	least := firstLook
+	least := firstPoll
 	if len(n.byID) > 1 {
-		least = 2 * firstLook * time.Duration(len(n.byID))
+		least = 2 * firstPoll * time.Duration(len(n.byID))
 	}
 	pause, oldest := most, time.Time{}
 	for _, w := range n.byID {
@@ -199,16 +199,16 @@ func (n *nodeTasks) due(most time.Duration) time.Time {
 			oldest = w.since
 		}
 	}
-	if n.looked.After(oldest) {
-		oldest = n.looked
+	if n.polled.After(oldest) {
+		oldest = n.polled
 	}
 	return oldest.Add(pause)
 }
 
-// look waits until a poll is due, and polls. It returns early when mine is done.
-func (n *nodeTasks) look(ctx context.Context, c *Client, mine *watch) error {
+// poll waits until a poll is due, and polls. It returns early when mine is done.
+func (n *nodeTasks) poll(ctx context.Context, c *Client, mine *watch) error {
 	for {
-		pause := time.Until(n.due(c.cfg.Poll))
+		pause := time.Until(n.nextPoll(c.cfg.Poll))
 		if pause <= 0 {
 			break
 		}
@@ -229,7 +229,7 @@ func (n *nodeTasks) look(ctx context.Context, c *Client, mine *watch) error {
 	}
 	err := n.list(ctx, c)
 	n.mu.Lock()
-	n.looked = time.Now()
+	n.polled = time.Now()
 	n.mu.Unlock()
 	return err
 }
@@ -252,7 +252,7 @@ func (l Task) Running() bool {
 const MaxTasks = 500
 
 func (n *nodeTasks) list(ctx context.Context, c *Client) error {
-	waiting, oldest := n.waiting()
+	waiting, oldest := n.watches()
 	if len(waiting) == 0 {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (n *nodeTasks) list(ctx context.Context, c *Client) error {
 			w.missed = 0
 		default:
 			if w.missed++; w.missed > 1 {
-				if err := c.lookAtOne(ctx, w); err != nil {
+				if err := c.pollOne(ctx, w); err != nil {
 					return err
 				}
 			}
@@ -286,7 +286,7 @@ func (n *nodeTasks) list(ctx context.Context, c *Client) error {
 	return nil
 }
 
-func (n *nodeTasks) waiting() (all []*watch, oldest time.Time) {
+func (n *nodeTasks) watches() (all []*watch, oldest time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, w := range n.byID {
@@ -313,8 +313,8 @@ func (w *watch) finish(exit string, err error) {
 	}
 }
 
-// lookAtOne requests the state of one task individually.
-func (c *Client) lookAtOne(ctx context.Context, w *watch) error {
+// pollOne requests the state of one task individually.
+func (c *Client) pollOne(ctx context.Context, w *watch) error {
 	var status struct {
 		Status string `json:"status"`
 		Exit   string `json:"exitstatus"`
@@ -349,7 +349,7 @@ func (c *Client) taskLog(ctx context.Context, upid UPID) []string {
 	}
 	var out []string
 	for _, l := range lines {
-		if !saidDots(l.Text) {
+		if !isProgressLine(l.Text) {
 			out = append(out, l.Text)
 		}
 	}

@@ -11,23 +11,23 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// DoShown is Do for a task whose log shows its progress, which is reported under the name what.
-func (c *Client) DoShown(ctx context.Context, method, path string, p Params, what string) error {
-	upid, err := c.begin(ctx, method, path, p)
+// DoWithProgress is Do for a task whose log shows its progress, which is reported under the name what.
+func (c *Client) DoWithProgress(ctx context.Context, method, path string, p Params, what string) error {
+	upid, err := c.startTask(ctx, method, path, p)
 	if err != nil {
 		return err
 	}
-	defer c.glances.forget(path)
+	defer c.glances.invalidate(path)
 	done := make(chan error, 1)
 	go func() { done <- c.Wait(ctx, upid) }()
-	begun, tick := time.Now(), time.NewTimer(shownEvery)
+	begun, tick := time.Now(), time.NewTimer(progressInterval)
 	defer tick.Stop()
 	for read := 0; ; {
 		select {
 		case err := <-done:
 			return err
 		case <-tick.C:
-			tick.Reset(max(shownEvery, time.Since(begun)/10))
+			tick.Reset(max(progressInterval, time.Since(begun)/10))
 			var share string
 			if share, read = c.share(ctx, upid, read); share != "" {
 				converge.Progressf(ctx, "%s: %s", what, share)
@@ -36,8 +36,8 @@ func (c *Client) DoShown(ctx context.Context, method, path string, p Params, wha
 	}
 }
 
-// shownEvery is the initial pause between reads of a task's log; for a long task the pauses grow.
-const shownEvery = 3 * time.Second
+// progressInterval is the initial pause between reads of a task's log; for a long task the pauses grow.
+const progressInterval = 3 * time.Second
 
 // share reads the lines of a task's log that come after the given number, and returns the last
 // progress in them, as in "34 %".
@@ -55,19 +55,19 @@ func (c *Client) share(ctx context.Context, upid UPID, after int) (share string,
 			continue
 		}
 		after = max(after, l.N)
-		if s := saidShare(l.Text); s != "" {
+		if s := percentIn(l.Text); s != "" {
 			share = s
 		}
 	}
 	return share, after
 }
 
-// saidDots reports whether a line of a task's log shows only progress.
-func saidDots(line string) bool { return strings.Contains(line, " ........ ") }
+// isProgressLine reports whether a line of a task's log shows only progress.
+func isProgressLine(line string) bool { return strings.Contains(line, " ........ ") }
 
-// saidShare returns the progress in a line of a task's log, as in "34 %": from wget's dots and
+// percentIn returns the progress in a line of a task's log, as in "34 %": from wget's dots and
 // qemu-img's "transferred … of … (34.29%)".
-func saidShare(line string) string {
+func percentIn(line string) string {
 	all := shareText.FindAllStringSubmatch(line, -1)
 	if len(all) == 0 {
 		return ""

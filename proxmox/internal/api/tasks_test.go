@@ -13,10 +13,10 @@ func TestSharesOfWork(t *testing.T) {
 	for line, want := range map[string]string{
 		"": "", "transferred 1.0 GiB of 2.0 GiB (50.29%)": "50 %", "  1024K ........ ........ 10%  2M 1s   2048K ........ 20% 3M": "20 %", "100 %": "",
 	} {
-		assert.Equal(t, want, saidShare(line), line)
+		assert.Equal(t, want, percentIn(line), line)
 	}
-	assert.True(t, saidDots("  1024K ........ ........"))
-	assert.False(t, saidDots("..."))
+	assert.True(t, isProgressLine("  1024K ........ ........"))
+	assert.False(t, isProgressLine("..."))
 }
 
 // The next look at tasks is soon for young ones and few, and later for old ones and many.
@@ -26,12 +26,12 @@ func TestWhenTasksAreLookedAt(t *testing.T) {
 		due := func(looked time.Duration, ages ...time.Duration) time.Duration {
 			n := &nodeTasks{byID: map[string]*watch{}}
 			if looked > 0 {
-				n.looked = start.Add(-looked)
+				n.polled = start.Add(-looked)
 			}
 			for i, age := range ages {
 				n.byID[strconv.Itoa(i)] = &watch{since: start.Add(-age)}
 			}
-			return n.due(time.Second).Sub(start)
+			return n.nextPoll(time.Second).Sub(start)
 		}
 		const ms = time.Millisecond
 		assert.Equal(t, 200*ms, due(0, 0))

@@ -36,7 +36,7 @@ func (c *Client) PutAsRoot(ctx context.Context, path string, form url.Values) er
 		}
 		c.session = s
 	}
-	defer c.glances.forget(path)
+	defer c.glances.invalidate(path)
 	return c.asRoot(ctx, http.MethodPut, path, form, c.session, nil)
 }
 
@@ -74,7 +74,7 @@ func (c *Client) login(ctx context.Context) (*session, error) {
 // done.
 func (c *Client) asRoot(ctx context.Context, method, path string, form url.Values, who *session, out any) error {
 	if who != nil {
-		if err := c.may(ctx); err != nil {
+		if err := c.checkGuard(ctx); err != nil {
 			return err
 		}
 	}

@@ -119,9 +119,9 @@ func tlsConfig(cfg Config, endpoint string) (*tls.Config, error) {
 	return out, nil
 }
 
-// ownTransport is the transport to use if the caller supplies none. Its timeouts follow Proxmox's:
+// defaultTransport is the transport to use if the caller supplies none. Its timeouts follow Proxmox's:
 // its proxy gives a daemon 30 s to answer.
-func ownTransport(cfg Config, endpoint string) (*http.Transport, error) {
+func defaultTransport(cfg Config, endpoint string) (*http.Transport, error) {
 	config, err := tlsConfig(cfg, endpoint)
 	if err != nil {
 		return nil, err

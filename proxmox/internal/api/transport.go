@@ -31,7 +31,7 @@ const maxAnswer = 32 << 20
 type statusErrors struct {
 	next    http.RoundTripper
 	token   string
-	expects *expectation
+	expects *grantHints
 }
 
 func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -75,7 +75,7 @@ func (t statusErrors) RoundTrip(req *http.Request) (*http.Response, error) {
 		_, reason, _ := strings.Cut(res.Status, " ")
 		e.Message = strings.TrimSpace(reason)
 	}
-	path, privileges, _, _ := e.refused()
+	path, privileges, _, _ := e.lackedPrivileges()
 	e.Cure = t.expects.cure(path, privileges)
 	return nil, e
 }
@@ -138,9 +138,9 @@ func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		res, err := t.next.RoundTrip(req)
 		if err == nil && req.Method == http.MethodGet {
-			res, err = whole(req, res)
+			res, err = readWhole(req, res)
 		}
-		if err == nil || req.Method != http.MethodGet || try == getTries || !worthAnotherGet(err) {
+		if err == nil || req.Method != http.MethodGet || try == getTries || !isTemporary(err) {
 			return res, err
 		}
 		if converge.Pause(req.Context(), pause) != nil {
@@ -150,8 +150,8 @@ func (t retryGets) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// whole reads an answer to its end, so that one whose connection was cut in between counts as none.
-func whole(req *http.Request, res *http.Response) (*http.Response, error) {
+// readWhole reads an answer to its end, so that one whose connection was cut in between counts as none.
+func readWhole(req *http.Request, res *http.Response) (*http.Response, error) {
 	text, err := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	switch large := (*limit.Error)(nil); {
@@ -169,8 +169,8 @@ type failing struct{ error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.error }
 
-// worthAnotherGet reports whether the failure is temporary.
-func worthAnotherGet(err error) bool {
+// isTemporary reports whether the failure is temporary.
+func isTemporary(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || !e.Transient() {
 		return false
@@ -189,23 +189,23 @@ func distrusted(err error) bool {
 	return errors.As(err, &cert) || errors.As(err, &dns) || isFingerprint(err)
 }
 
-// turns limits the requests that may block a worker of a host's pvedaemon to one at a time. A host
+// workerLimit limits the requests that may block a worker of a host's pvedaemon to one at a time. A host
 // has three workers, for all its users. A request to the agent of a booting guest blocks its worker
 // for 3 s, and one that waits for a lock for up to 10 s. When all three are blocked, the web
 // interface no longer answers anyone.
-type turns struct {
+type workerLimit struct {
 	next http.RoundTripper
 
 	mu    sync.Mutex
 	hosts map[string]chan struct{} // holds one token while a request is running
 }
 
-func (t *turns) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *workerLimit) RoundTrip(req *http.Request) (*http.Response, error) {
 	host, blocks := mayBlock(req.Method, apiPath(req))
 	if !blocks {
 		return t.next.RoundTrip(req)
 	}
-	turn := t.of(host)
+	turn := t.slot(host)
 	select {
 	case turn <- struct{}{}:
 	case <-req.Context().Done():
@@ -225,7 +225,7 @@ func (t *turns) RoundTrip(req *http.Request) (*http.Response, error) {
 // client has gone (qga_check_running, PVE/QemuServer/Agent.pm).
 const agentBlocks = 3 * time.Second
 
-func (t *turns) of(host string) chan struct{} {
+func (t *workerLimit) slot(host string) chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.hosts == nil {

@@ -287,7 +287,7 @@ func TestAZeroClientIsAnError(t *testing.T) {
 	for _, c := range []*api.Client{nil, {}} {
 		require.EqualError(t, c.Get(t.Context(), "/version", nil, nil), "proxmox: this Client was not made by Dial")
 		require.EqualError(t, c.Call(t.Context(), http.MethodPost, "/pools", nil, nil), "proxmox: this Client was not made by Dial")
-		_, err := api.Look[any](t.Context(), c, "/version", nil)
+		_, err := api.GetShared[any](t.Context(), c, "/version", nil)
 		require.EqualError(t, err, "proxmox: this Client was not made by Dial")
 	}
 }

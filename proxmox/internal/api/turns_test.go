@@ -37,7 +37,7 @@ func TestWorthAnotherGet(t *testing.T) {
 		{&Error{Status: 595, Message: "refused"}, true}, {&Error{Status: 596}, true}, {&Error{Status: 503}, true}, {&Error{Cause: io.EOF}, true},
 		{&Error{Cause: &net.DNSError{}}, false}, {&Error{Cause: &TLSError{}}, false}, {&Error{Cause: context.DeadlineExceeded}, false},
 	} {
-		assert.Equal(t, tt.want, worthAnotherGet(tt.err), "%#v", tt.err)
+		assert.Equal(t, tt.want, isTemporary(tt.err), "%#v", tt.err)
 	}
 	assert.Equal(t, "read: broken", networkText(&net.OpError{Op: "read", Err: errors.New("broken")}))
 	assert.Equal(t, "the connection was closed before an answer arrived", networkText(io.ErrUnexpectedEOF))

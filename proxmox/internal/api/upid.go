@@ -63,8 +63,8 @@ func (u UPID) String() string {
 	return fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", u.Node, u.PID, u.PStart, u.Started.Unix(), u.Type, u.ID, u.User)
 }
 
-// what names the task in a sentence: "qmclone of 900 on pve1".
-func (u UPID) what() string {
+// description names the task in a sentence: "qmclone of 900 on pve1".
+func (u UPID) description() string {
 	if u.ID == "" {
 		return fmt.Sprintf("task %s on %s", u.Type, u.Node)
 	}

@@ -39,13 +39,13 @@ type Resource struct {
 	Uptime   wire.Int  `json:"uptime"` // seconds
 	NetOut   wire.Int  `json:"netout"` // bytes that the guest has sent since its start
 
-	Unseen error // why its host could not be asked; then the values may be stale
+	HostErr error // why its host could not be asked; then the values may be stale
 }
 
-// All returns all VMs that the token may see, as they are now. It makes one request and one for
+// List returns all VMs that the token may see, as they are now. It makes one request and one for
 // each host with VMs; concurrent callers share them.
-func All(ctx context.Context, c *api.Client) ([]Resource, error) {
-	return api.Shared(ctx, c, "/cluster/resources, live", func() ([]Resource, error) {
+func List(ctx context.Context, c *api.Client) ([]Resource, error) {
+	return api.DoShared(ctx, c, "/cluster/resources, live", func() ([]Resource, error) {
 		var all []Resource
 		if err := c.Get(ctx, "/cluster/resources", url.Values{"type": {"vm"}}, &all); err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func All(ctx context.Context, c *api.Client) ([]Resource, error) {
 				hosts[r.Node] = nil
 			}
 		}
-		unseen, err := askHosts(ctx, c, hosts)
+		unseen, err := queryHosts(ctx, c, hosts)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func All(ctx context.Context, c *api.Client) ([]Resource, error) {
 			if r.Type != "qemu" {
 				continue
 			}
-			if r.Unseen = unseen[r.Node]; r.Unseen == nil {
+			if r.HostErr = unseen[r.Node]; r.HostErr == nil {
 				now := hosts[r.Node][int(r.VMID)] // empty if it was made or destroyed between the two requests
 				r.Name, r.Status, r.Template, r.MaxMem, r.Mem, r.MaxCPU = now.Name, now.Status, now.Template, now.MaxMem, now.Mem, now.CPUs
 			}
@@ -74,14 +74,14 @@ func All(ctx context.Context, c *api.Client) ([]Resource, error) {
 	})
 }
 
-// OnHost returns the VMs of a host from the host's own list, with their figures. It makes one
+// ListHost returns the VMs of a host from the host's own list, with their figures. It makes one
 // request, which concurrent callers share.
-func OnHost(ctx context.Context, c *api.Client, host string) ([]Resource, error) {
-	return api.Look[[]Resource](ctx, c, api.NodePath(host, "qemu"), nil)
+func ListHost(ctx context.Context, c *api.Client, host string) ([]Resource, error) {
+	return api.GetShared[[]Resource](ctx, c, api.NodePath(host, "qemu"), nil)
 }
 
-// askHosts adds each host's VMs, by VMID, and returns the errors of hosts that could not be asked.
-func askHosts(ctx context.Context, c *api.Client, hosts map[string]map[int]Resource) (unseen map[string]error, err error) {
+// queryHosts adds each host's VMs, by VMID, and returns the errors of hosts that could not be asked.
+func queryHosts(ctx context.Context, c *api.Client, hosts map[string]map[int]Resource) (unseen map[string]error, err error) {
 	unseen = map[string]error{}
 	if len(hosts) > 1 { // a request to a host that is off takes until the network times out
 		all, err := Nodes(ctx, c)
@@ -102,10 +102,10 @@ func askHosts(ctx context.Context, c *api.Client, hosts map[string]map[int]Resou
 	}
 	lists, failures := make([][]Resource, len(names)), make([]error, len(names))
 	var group errgroup.Group
-	group.SetLimit(AtOnce)
+	group.SetLimit(MaxConcurrent)
 	for i, host := range names {
 		group.Go(func() error {
-			lists[i], failures[i] = OnHost(ctx, c, host)
+			lists[i], failures[i] = ListHost(ctx, c, host)
 			return nil
 		})
 	}
@@ -129,17 +129,17 @@ func askHosts(ctx context.Context, c *api.Client, hosts map[string]map[int]Resou
 	return unseen, nil
 }
 
-// Certain returns an error if the VM's host could not be asked, so that the values may be stale.
-func (r Resource) Certain() error {
-	if r.Unseen == nil {
+// CheckFresh returns an error if the VM's host could not be asked, so that the values may be stale.
+func (r Resource) CheckFresh() error {
+	if r.HostErr == nil {
 		return nil
 	}
-	return fmt.Errorf("proxmox: VM %d cannot be identified: its host %s does not answer: %w", r.VMID, r.Node, r.Unseen)
+	return fmt.Errorf("proxmox: VM %d cannot be identified: its host %s does not answer: %w", r.VMID, r.Node, r.HostErr)
 }
 
-// Nameless reports whether r is so new that it has no name. A clone gets its name with its first
+// IsUnnamed reports whether r is so new that it has no name. A clone gets its name with its first
 // disk; until then Proxmox generates one.
-func Nameless(r Resource) bool {
+func IsUnnamed(r Resource) bool {
 	made, up := strings.CutPrefix(r.Name, "VM ")
 	return r.Name == "" || up && made == strconv.Itoa(int(r.VMID))
 }
@@ -155,8 +155,8 @@ type Node struct {
 
 // Nodes returns all hosts.
 func Nodes(ctx context.Context, c *api.Client) ([]Node, error) {
-	return api.Look[[]Node](ctx, c, "/nodes", nil)
+	return api.GetShared[[]Node](ctx, c, "/nodes", nil)
 }
 
-// AtOnce bounds how many VMs are read concurrently.
-const AtOnce = 8
+// MaxConcurrent bounds how many VMs are read concurrently.
+const MaxConcurrent = 8

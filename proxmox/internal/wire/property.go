@@ -62,8 +62,8 @@ func (p Properties) Get(key string) string {
 	return ""
 }
 
-// First returns the value of the first of keys that exists; "" as a key is the part without a key.
-func (p Properties) First(keys ...string) string {
+// GetFirst returns the value of the first of keys that exists; "" as a key is the part without a key.
+func (p Properties) GetFirst(keys ...string) string {
 	for _, k := range keys {
 		if v := p.Get(k); v != "" {
 			return v
@@ -100,9 +100,9 @@ func (p Properties) Bool(key string) bool {
 	return false
 }
 
-// Loose parses a property string that Proxmox has accepted. If it cannot be parsed, the result is
+// ParseLenient parses a property string that Proxmox has accepted. If it cannot be parsed, the result is
 // empty.
-func Loose(s string) Properties {
+func ParseLenient(s string) Properties {
 	p, _ := ParseProperties(s)
 	return p
 }

@@ -12,7 +12,7 @@ import (
 func TestParseProperties(t *testing.T) {
 	p, err := wire.ParseProperties("local-lvm:vm-100-disk-0,discard=on,size=32G,serial=a=b")
 	require.NoError(t, err)
-	assert.Equal(t, "local-lvm:vm-100-disk-0", p.First("file", ""))
+	assert.Equal(t, "local-lvm:vm-100-disk-0", p.GetFirst("file", ""))
 	assert.Equal(t, "a=b", p.Get("serial"))
 	assert.True(t, p.Bool("discard"))
 	assert.Equal(t, "local-lvm:vm-100-disk-0,size=64G,serial=a=b,ssd=1", p.With("size", "64G").With("discard", "").With("ssd", "1").String())

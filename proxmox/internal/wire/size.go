@@ -21,10 +21,10 @@ func DiskSize(s unit.Size) string {
 	return strconv.FormatInt(n, 10) + letter
 }
 
-// InGiB formats s in GiB, as in "STORAGE:SIZE" for a new disk.
-func InGiB(s unit.Size) string {
+// FormatGiB formats s in GiB, as in "STORAGE:SIZE" for a new disk.
+func FormatGiB(s unit.Size) string {
 	return strconv.FormatFloat(float64(s)/float64(unit.GiB), 'f', -1, 64)
 }
 
-// InMiB returns s in MiB, rounded up: the unit of a VM's memory.
-func InMiB(s unit.Size) int64 { return int64((s + unit.MiB - 1) / unit.MiB) }
+// RoundMiB returns s in MiB, rounded up: the unit of a VM's memory.
+func RoundMiB(s unit.Size) int64 { return int64((s + unit.MiB - 1) / unit.MiB) }

@@ -14,7 +14,7 @@ func TestSizesOfDisks(t *testing.T) {
 	for size, want := range map[unit.Size]string{unit.TiB: "1T 1024", 3 * unit.GiB: "3G 3", 512 * unit.MiB: "512M 0.5", 528 * unit.KiB: "528K 0.000503540039", 1000: "1000 ", 0: "0 0"} {
 		disk, gib, _ := strings.Cut(want, " ")
 		assert.Equal(t, disk, wire.DiskSize(size))
-		assert.True(t, strings.HasPrefix(wire.InGiB(size), gib), wire.InGiB(size))
+		assert.True(t, strings.HasPrefix(wire.FormatGiB(size), gib), wire.FormatGiB(size))
 	}
-	assert.Equal(t, []int64{0, 1, 1, 2}, []int64{wire.InMiB(unit.Size(0)), wire.InMiB(unit.Size(1)), wire.InMiB(unit.MiB), wire.InMiB(unit.MiB + 1)})
+	assert.Equal(t, []int64{0, 1, 1, 2}, []int64{wire.RoundMiB(unit.Size(0)), wire.RoundMiB(unit.Size(1)), wire.RoundMiB(unit.MiB), wire.RoundMiB(unit.MiB + 1)})
 }
