@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestApartIsWhatHappens goes the way of a person with a home of local-path: a first
@@ -63,9 +62,12 @@ func TestApartIsWhatHappens(t *testing.T) {
 
 func TestProfilesOfStrangers(t *testing.T) {
 	h := Hub{Pools: a100s(), Home: Home{Stays: true}, Profiles: []Profile{
-		{Name: "cpu", MemLimit: GiB, Groups: []string{"staff"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
+		{Name: "cpu", MemLimit: GiB, Groups: []string{"staff"}},
 		{Name: "gpu", MemLimit: GiB, GPUs: 1, Groups: []string{"lab"}},
 	}}
+	for i := range h.Pools {
+		h.Pools[i].Taints = nil
+	}
 	require.Empty(t, h.Fit().Apart, "nobody starts both")
 	h.Profiles[1].Groups = nil
 	require.NotEmpty(t, h.Fit().Apart)

@@ -54,15 +54,14 @@ type Endpoints struct {
 
 // Directory is an LDAP server.
 type Directory struct {
-	Server      string   // ldaps://host, or ldap://host for StartTLS; a port may follow
-	BindDN      []string // templates, e.g. uid={username},ou=people,dc=lab,dc=example
-	SearchBase  string   // where users are
-	Groups      []string // distinguished names; members may log in
-	LookupDN    bool     // search for the user's distinguished name first
-	SearchUser  string   // user for the search; empty: anonymous
-	SearchPass  secret.Value
-	UserAttr    string // what users type; default uid
-	SearchQuery string // further condition on users, e.g. (memberOf=…); may be empty
+	Server     string   // ldaps://host, or ldap://host for StartTLS; a port may follow
+	BindDN     []string // templates, e.g. uid={username},ou=people,dc=lab,dc=example
+	SearchBase string   // where users are
+	Groups     []string // distinguished names; members may log in
+	LookupDN   bool     // search for the user's distinguished name first
+	SearchUser string   // user for the search; empty: anonymous
+	SearchPass secret.Value
+	UserAttr   string // what users type; default uid
 }
 
 // classes maps the names of authenticators in the hub's image (z2jh 4.4
@@ -178,9 +177,6 @@ func (h login) ldap(own map[string]any) {
 	own["user_attribute"] = or(d.UserAttr, "uid")
 	if d.SearchBase != "" {
 		own["user_search_base"] = d.SearchBase
-	}
-	if d.SearchQuery != "" {
-		own["search_filter"] = "(&({userattr}={username})" + d.SearchQuery + ")"
 	}
 	if d.LookupDN {
 		own["lookup_dn"] = true

@@ -155,23 +155,6 @@ func (h Hub) checkStorage(c *checker) {
 		}
 		c.mount("Scratch.Path", or(s.Path, "/scratch"), paths)
 	}
-	for _, p := range h.Profiles {
-		own := map[string]string{}
-		for k, v := range paths {
-			own[k] = v
-		}
-		mine := map[string]bool{}
-		for k := range names {
-			mine[k] = true
-		}
-		for _, s := range p.Volumes {
-			field := "Profiles[" + p.Name + "].Volumes[" + s.Name + "]"
-			if len(s.Groups) > 0 {
-				c.say(field+".Groups", "a profile's volume is for everyone who sees the profile: set Groups of the profile")
-			}
-			c.share(field, s, mine, own)
-		}
-	}
 }
 
 func (c *checker) share(field string, s Share, names map[string]bool, paths map[string]string) {
@@ -182,16 +165,8 @@ func (c *checker) share(field string, s Share, names map[string]bool, paths map[
 		c.say(field+".Name", "there is a share of this name already")
 	}
 	names[s.Name] = true
-	switch {
-	case s.Claim == "" && s.NFS == nil:
-		c.say(field, "nothing to mount: want Claim or NFS")
-	case s.Claim != "" && s.NFS != nil:
-		c.say(field, "two things to mount: want Claim or NFS")
-	case s.NFS != nil:
-		c.need(field+".NFS.Server", s.NFS.Server, "the NFS server")
-		c.path(field+".NFS.Export", s.NFS.Export)
-	}
-	c.template(field+".SubPath", s.SubPath)
+	c.need(field+".NFS.Server", s.NFS.Server, "the NFS server")
+	c.path(field+".NFS.Export", s.NFS.Export)
 	c.mount(field+".Path", s.Path, paths)
 }
 

@@ -118,14 +118,11 @@ func (h login) checkLDAP(c *checker) {
 			c.say("Auth.Directory.BindDN", "%q: only {username} is expanded", dn)
 		}
 	}
-	if (d.LookupDN || d.SearchQuery != "") && d.SearchBase == "" {
+	if d.LookupDN && d.SearchBase == "" {
 		c.say("Auth.Directory.SearchBase", "missing: where users are searched for")
 	}
 	if d.SearchUser != "" && d.SearchPass.IsZero() {
 		c.say("Auth.Directory.SearchPass", "missing: the password of %s", d.SearchUser)
-	}
-	if d.SearchQuery != "" && (strings.ContainsAny(d.SearchQuery, "{}") || !strings.HasPrefix(d.SearchQuery, "(")) {
-		c.say("Auth.Directory.SearchQuery", "%q: want a condition in round brackets, without braces", d.SearchQuery)
 	}
 }
 

@@ -9,8 +9,8 @@
 // # What fits
 //
 // The most common problem of a hub is a server that stays pending forever. [Fit] finds it in
-// advance: it compares each profile with each pool of nodes, by the resources that pods can
-// get there ([Allocatable]) and by taints, labels, shares of GPUs and quotas, and says how
+// advance: it compares each profile with each pool of nodes, by the resources that notebooks can
+// get there ([Node]) and by taints, labels, shares of GPUs and quotas, and says how
 // many servers run at once, or the largest that would fit.
 //
 // # Secrets

@@ -24,7 +24,8 @@ type Pool struct {
 	GPUMemory Bytes // of a GPU, or of a share; 0: not known
 }
 
-// Node is what all notebooks on a node can have together: see [Allocatable].
+// Node is what all notebooks on a node can have together: less than the machine has, by what its kernel
+// needs, the kubelet keeps and other pods request.
 type Node struct {
 	Name      string
 	CPU       float64 // cores

@@ -105,9 +105,7 @@ type Share struct {
 	ReadOnly bool
 	Groups   []string // of users that get it; empty: all
 
-	Claim   string // an existing claim in the hub's namespace
-	SubPath string
-	NFS     *NFSExport // or an export, for which volume and claim are created
+	NFS NFSExport // for which volume and claim are created
 }
 
 // NFSExport is a folder of an NFS server, mounted unchanged by csi-driver-nfs.

@@ -146,7 +146,7 @@ func (h Hub) Token() Note {
 // objects are those that the chart does not create.
 func (h installed) objects() []runtime.Object {
 	var all []runtime.Object
-	for _, s := range h.exports() {
+	for _, s := range h.Shared {
 		all = append(all, h.volume(s), h.claim(s))
 	}
 	if bundle := h.bundle(); len(bundle) > 0 {
@@ -161,24 +161,6 @@ func (h installed) objects() []runtime.Object {
 
 func (h installed) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": defaultName}}
-}
-
-// exports are the shares whose volumes we create.
-func (h installed) exports() []Share {
-	var all []Share
-	for _, s := range h.Shared {
-		if s.NFS != nil {
-			all = append(all, s)
-		}
-	}
-	for _, p := range h.Profiles {
-		for _, s := range p.Volumes {
-			if s.NFS != nil {
-				all = append(all, s)
-			}
-		}
-	}
-	return all
 }
 
 // volume is for a folder that is not ours: it stays when the volume is deleted. NFS ignores

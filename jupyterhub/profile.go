@@ -36,13 +36,11 @@ type Profile struct {
 	Resources    map[string]string // further extended resources, e.g. nvidia.com/mig-1g.5gb: "1"
 	RuntimeClass string            // default nvidia with GPUs
 	Pool         string            // of nodes; empty: any with enough resources
-	Tolerations  []corev1.Toleration
 
 	Groups     []string // of users that see it; empty: all
 	Env        map[string]string
-	DefaultURL string  // e.g. /lab
-	SHM        Bytes   // of /dev/shm; 0: the hub's
-	Volumes    []Share // in addition to the hub's; their Groups are the profile's
+	DefaultURL string // e.g. /lab
+	SHM        Bytes  // of /dev/shm; 0: the hub's
 }
 
 // requests is what the scheduler counts for one server. A limit without a guarantee counts as
@@ -115,7 +113,7 @@ func (p Profile) tolerations(pools []Pool) []corev1.Toleration {
 			taints = append(taints, in.Taints...)
 		}
 	}
-	return append(tolerate(taints), p.Tolerations...)
+	return tolerate(taints)
 }
 
 // tolerate returns tolerations for taints, each once.
@@ -206,9 +204,6 @@ func (h Hub) putVolumes(p Profile, override map[string]any) {
 	if h.scratch(p) {
 		h.Scratch.put(volumes, mounts)
 	}
-	for _, s := range p.Volumes {
-		s.put(volumes, mounts)
-	}
 	if len(volumes) > 0 {
 		override["volumes"], override["volume_mounts"] = volumes, mounts
 	}
@@ -248,9 +243,6 @@ func tolerationValues(all []corev1.Toleration) []any {
 		}
 		if t.Effect != "" {
 			v["effect"] = string(t.Effect)
-		}
-		if t.TolerationSeconds != nil {
-			v["tolerationSeconds"] = *t.TolerationSeconds
 		}
 		out = append(out, v)
 	}

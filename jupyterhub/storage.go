@@ -54,25 +54,17 @@ func (h Hub) storage() map[string]any {
 
 // put adds the share's volume and mount, by its name.
 func (s Share) put(volumes, mounts map[string]any) {
-	name := "share-" + s.Name
-	claim := map[string]any{"claimName": s.claim()}
+	name := s.claim()
+	claim := map[string]any{"claimName": name}
 	mount := map[string]any{"name": name, "mountPath": s.Path}
 	if s.ReadOnly {
 		claim["readOnly"], mount["readOnly"] = true, true
-	}
-	if s.SubPath != "" {
-		mount["subPath"] = s.SubPath
 	}
 	volumes[name] = map[string]any{"name": name, "persistentVolumeClaim": claim}
 	mounts[name] = mount
 }
 
-func (s Share) claim() string {
-	if s.NFS != nil {
-		return "share-" + s.Name
-	}
-	return s.Claim
-}
+func (s Share) claim() string { return "share-" + s.Name }
 
 // has says whether a node has the class.
 func (s *Scratch) has(n Node) bool { return len(s.Nodes) == 0 || slices.Contains(s.Nodes, n.Name) }

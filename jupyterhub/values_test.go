@@ -39,13 +39,12 @@ func base() Hub {
 		Profiles: []Profile{
 			{Name: "cpu", Title: "CPU", Description: "4 cores & 8 GiB", Image: "quay.io/jupyter/scipy-notebook:2026-10-05", CPULimit: 4, MemGuarantee: 2 * GiB, MemLimit: 8 * GiB},
 			{Name: "gpu", Title: "One GPU", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPUGuarantee: 2, CPULimit: 8, MemLimit: 48 * GiB, SHM: 16 * GiB, Env: map[string]string{"OMP_NUM_THREADS": "8"}, DefaultURL: "/lab"},
-			{Name: "gpus", Title: "Two GPUs", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 2, CPULimit: 14, MemLimit: 96 * GiB, Groups: []string{"lab"},
-				Volumes: []Share{{Name: "models", Path: "/models", Claim: "models", ReadOnly: true}}},
+			{Name: "gpus", Title: "Two GPUs", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 2, CPULimit: 14, MemLimit: 96 * GiB, Groups: []string{"lab"}},
 		},
 		Home: Home{Class: "nfs", Size: 20 * GiB},
 		Shared: []Share{
-			{Name: "data", Path: "/data", ReadOnly: true, NFS: &NFSExport{Server: "10.0.0.30", Export: "/export/data", MountOptions: []string{"nfsvers=4.2"}}},
-			{Name: "papers", Path: "/papers", Claim: "papers", Groups: []string{"lab", "guests"}},
+			{Name: "data", Path: "/data", ReadOnly: true, NFS: NFSExport{Server: "10.0.0.30", Export: "/export/data", MountOptions: []string{"nfsvers=4.2"}}},
+			{Name: "papers", Path: "/papers", NFS: NFSExport{Server: "10.0.0.30", Export: "/export/papers"}, Groups: []string{"lab", "guests"}},
 		},
 		Scratch: &Scratch{Class: "scratch", Size: 100 * GiB},
 		SHM:     8 * GiB,
@@ -307,7 +306,7 @@ func TestObjects(t *testing.T) {
 	for _, o := range part.Before {
 		kinds = append(kinds, o.GetObjectKind().GroupVersionKind().Kind)
 	}
-	require.Equal(t, []string{"PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "LimitRange"}, kinds)
+	require.Equal(t, []string{"PersistentVolume", "PersistentVolumeClaim", "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "LimitRange"}, kinds)
 
 	part, err = hubs()["oidc"].Part()
 	require.NoError(t, err)

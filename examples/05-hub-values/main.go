@@ -27,8 +27,7 @@ func main() {
 		Taints: []corev1.Taint{{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}},
 	}
 	for _, name := range []string{"wk-gpu1", "wk-gpu2"} {
-		machine := jupyterhub.Capacity{Name: name, CPU: 16, Memory: 128 * jupyterhub.GiB, GPUs: 2}
-		pool.Nodes = append(pool.Nodes, jupyterhub.Allocatable(machine, jupyterhub.Overhead{CPU: 0.5, Memory: jupyterhub.GiB}))
+		pool.Nodes = append(pool.Nodes, jupyterhub.Node{Name: name, CPU: 15.5, Memory: 124 * jupyterhub.GiB, GPUs: 2}) // of 16 cores and 128 GiB
 	}
 	hub := jupyterhub.Hub{
 		Hostname: os.Args[1], Auth: jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"teacher"}},

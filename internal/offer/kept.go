@@ -24,12 +24,23 @@ type Kept struct {
 }
 
 // The kubelet's own settings (KubeletConfiguration, v1beta1). K3s sets none for memory. The eviction
-// threshold of 100 MiB counts in every estimate (jupyterhub.Allocatable), so only a larger one is
-// added.
+// threshold of 100 MiB counts in [Memory], so only a larger one is added.
 const (
 	maxPods      = 110
 	evictionHard = 100 * spec.MiB
 )
+
+// What is used before the kubelet counts. The kernel keeps 64 bytes for each page of 4 KiB, and memory
+// for its own text, firmware tables and crash reserves.
+const (
+	kernelShare = 64 // one in so many bytes
+	kernelFixed = 320 * spec.MiB
+)
+
+// Memory estimates what a node that does not exist yet has for pods, before it keeps anything.
+func Memory(n spec.Node) spec.Size {
+	return n.Memory - n.Memory/kernelShare - kernelFixed - evictionHard
+}
 
 // KeptBy returns what a node keeps. Wrong values are the kubelet's to refuse: they count as nothing.
 func KeptBy(s *spec.Spec, n spec.Node) Kept {

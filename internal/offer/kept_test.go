@@ -48,3 +48,10 @@ evictionHard: {memory.available: 10%, nodefs.available: 5%}
 		})
 	}
 }
+
+// Of 128 GiB, pods have between 123 and 126.
+func TestMemory(t *testing.T) {
+	have := offer.Memory(spec.Node{Memory: 128 * spec.GiB})
+	assert.Greater(t, have, 123*spec.GiB)
+	assert.Less(t, have, 126*spec.GiB)
+}

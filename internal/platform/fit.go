@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -25,34 +28,26 @@ func Fit(s *spec.Spec) jupyterhub.Report {
 	if h == nil {
 		return jupyterhub.Report{}
 	}
-	all, _ := hubOf(s, siteOf(s, false)) // what cannot be read has no influence on it
-	all.Pools = fitPools(s)
-	return all.Fit()
+	return Hub(s).Fit()
 }
 
-// fitPools groups the nodes that are equal for the scheduler. Nodes of one pool may differ in
+// hubPools groups the nodes that are equal for the scheduler. Nodes of one pool may differ in
 // taints and sharing; then the pool is several groups with one label.
-func fitPools(s *spec.Spec) []jupyterhub.Pool {
+func hubPools(s *spec.Spec) []jupyterhub.Pool {
 	var out []jupyterhub.Pool
 	index := map[string]int{}
 	for _, n := range s.Nodes {
 		// A program computes on one instance of a GPU, as on one share.
 		shared := n.GPUs.Count > 0 && n.GPUs.Sharing.Shared() || offer.Of(n).MIG == nvidia.MIGSingle
 		share := offer.Share(n)
-		key := fmt.Sprint(n.Pool, n.Taints, shared, share)
-		if n.Pool == "" {
-			key = "node " + n.Name
-		}
+		key := fmt.Sprint(n.PoolName(), n.Pool != "", n.Taints, shared, share)
 		i, ok := index[key]
 		if !ok {
 			i = len(out)
 			index[key] = i
-			p := jupyterhub.Pool{Name: n.Pool, Shared: shared, GPUMemory: jupyterhub.Bytes(share), Taints: addon.TaintsOf(n), Labels: hubLabels(n)}
-			switch {
-			case n.Pool == "":
-				p.Name = n.Name
-			case slices.ContainsFunc(out, func(o jupyterhub.Pool) bool { return o.Name == n.Pool }):
-				p.Name = n.Pool + " (" + n.Name + ")"
+			p := jupyterhub.Pool{Name: n.PoolName(), Shared: shared, GPUMemory: jupyterhub.Bytes(share), Taints: addon.TaintsOf(n), Labels: hubLabels(n)}
+			if slices.ContainsFunc(out, func(o jupyterhub.Pool) bool { return o.Name == p.Name }) {
+				p.Name += " (" + n.Name + ")"
 			}
 			out = append(out, p)
 		}
@@ -69,21 +64,19 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 		offers.Resources = nil // no node offers them
 	}
 	kept := offer.KeptBy(s, n)
-	less := jupyterhub.Overhead{CPU: daemonCPU + kept.CPU, Memory: jupyterhub.Bytes(daemonMemory + kept.Memory), Pods: daemonPods, MaxPods: kept.Pods}
+	cpu, memory := float64(n.Cores)-kept.CPU-daemonCPU, offer.Memory(n)-kept.Memory-daemonMemory
 	if n.Role == spec.Server {
-		less.CPU += serverCPU
-		less.Memory += jupyterhub.Bytes(serverMemory)
+		cpu, memory = cpu-serverCPU, memory-serverMemory
 	}
 	for _, part := range Parts(s) {
 		if info := part.Info(); info.On {
-			less.CPU += info.CPUShare * float64(n.Cores)
+			cpu -= info.CPUShare * float64(n.Cores)
 		}
 	}
-	out := jupyterhub.Allocatable(jupyterhub.Capacity{
-		Name: n.Name, CPU: float64(n.Cores), Memory: jupyterhub.Bytes(n.Memory), GPUs: offers.Resources[nvidia.Resource],
-	}, less)
-	out.Resources = offers.Divided()
-	return out
+	return jupyterhub.Node{
+		Name: n.Name, CPU: max(0, cpu), Memory: jupyterhub.Bytes(max(0, memory)), Pods: max(1, kept.Pods-daemonPods),
+		GPUs: offers.Resources[nvidia.Resource], Resources: offers.Divided(),
+	}
 }
 
 // Resources that notebooks cannot use. DaemonSets request little. A server also runs the API, etcd
@@ -94,3 +87,12 @@ const (
 	serverCPU, serverMemory = 0.75, 2 * spec.GiB
 	daemonPods              = 15
 )
+
+// hubLabels returns the labels by which a profile selects the node's pool, or the node itself if it
+// has no pool.
+func hubLabels(n spec.Node) map[string]string {
+	if n.Pool == "" {
+		return map[string]string{corev1.LabelHostname: n.Name}
+	}
+	return map[string]string{names.PoolLabel: n.Pool}
+}

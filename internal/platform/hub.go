@@ -7,11 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -221,7 +217,7 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 			if i := slices.IndexFunc(nfs.Shares, func(s spec.Share) bool { return s.Name == x.Name }); i >= 0 {
 				of := nfs.Shares[i]
 				share.ReadOnly = share.ReadOnly || of.ReadOnly
-				share.NFS = &jupyterhub.NFSExport{Server: nfs.Server, Export: of.Export, MountOptions: of.MountOptions}
+				share.NFS = jupyterhub.NFSExport{Server: nfs.Server, Export: of.Export, MountOptions: of.MountOptions}
 			}
 		}
 		h.Shared = append(h.Shared, share)
@@ -295,41 +291,6 @@ func hubAuth(p *spec.Platform, s *addon.Site) (jupyterhub.Auth, error) {
 		out.Endpoints = merged(given(o), jupyterhub.Endpoints{Authorize: o.Issuer + "/authorize", Token: o.Issuer + "/token", Userinfo: o.Issuer + "/userinfo"})
 	}
 	return out, errors.Join(errs...)
-}
-
-// hubPools returns the nodes, as profiles can name them.
-func hubPools(s *spec.Spec) []jupyterhub.Pool {
-	var out []jupyterhub.Pool
-	for _, n := range s.Nodes {
-		name := n.Pool
-		if name == "" {
-			name = n.Name
-		}
-		i := slices.IndexFunc(out, func(p jupyterhub.Pool) bool { return p.Name == name })
-		if i < 0 {
-			p := jupyterhub.Pool{Name: name, Labels: hubLabels(n)}
-			out, i = append(out, p), len(out)
-		}
-		for _, taint := range addon.TaintsOf(n) {
-			if !slices.Contains(out[i].Taints, taint) {
-				out[i].Taints = append(out[i].Taints, taint)
-			}
-		}
-		offers := offer.Of(n)
-		out[i].Nodes = append(out[i].Nodes, jupyterhub.Node{
-			Name: n.Name, CPU: float64(n.Cores), Memory: toBytes(n.Memory), GPUs: offers.Resources[nvidia.Resource], Resources: offers.Divided(),
-		})
-	}
-	return out
-}
-
-// hubLabels returns the labels by which a profile selects the node's pool, or the node itself if it
-// has no pool.
-func hubLabels(n spec.Node) map[string]string {
-	if n.Pool == "" {
-		return map[string]string{corev1.LabelHostname: n.Name}
-	}
-	return map[string]string{names.PoolLabel: n.Pool}
 }
 
 // instance is what a profile requests for an instance of a GPU; nil: none.
