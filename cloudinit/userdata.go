@@ -27,8 +27,6 @@ type UserData struct {
 	PackageUpgrade   bool        `yaml:"package_upgrade,omitempty"`
 	RebootIfRequired bool        `yaml:"package_reboot_if_required,omitempty"`
 	Packages         []string    `yaml:"packages,omitempty"`
-	FSSetup          []FSSetup   `yaml:"fs_setup,omitempty"`
-	Mounts           [][]string  `yaml:"mounts,omitempty"` // fstab lines, by field
 	WriteFiles       []WriteFile `yaml:"write_files,omitempty"`
 	RunCmd           [][]string  `yaml:"runcmd,omitempty"` // argument vectors, run in order, once per instance
 }
@@ -65,15 +63,6 @@ type Mirror struct {
 type Source struct {
 	Source string `yaml:"source"`
 	Key    string `yaml:"key,omitempty"` // armoured public key
-}
-
-// FSSetup creates a file system if there is none.
-type FSSetup struct {
-	Label      string `yaml:"label,omitempty"`
-	Filesystem string `yaml:"filesystem"`
-	Device     string `yaml:"device"`
-	Partition  string `yaml:"partition"` // "none": the whole disk, unless a file system is there
-	Overwrite  bool   `yaml:"overwrite"`
 }
 
 // WriteFile is a file. Make one with [File], which chooses the encoding.

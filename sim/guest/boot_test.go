@@ -275,8 +275,8 @@ func TestAFirstBootThatIsCutGoesOn(t *testing.T) {
 			defer m.Kill()
 			settle(t, m)
 			for command, want := range map[string]string{
-				"cat /etc/timezone": "Europe/Berlin\n",
-				"id -un admin":      "admin\n",
+				"cat /etc/timezone":                                       "Europe/Berlin\n",
+				"getent passwd admin | cut -d: -f1":                       "admin\n",
 				"test -e /etc/ssh/ssh_host_ed25519_key.pub && echo there": "there\n",
 			} {
 				assert.Equal(t, want, mustShell(t, m, command), "%s after %d s", command, after)

@@ -49,7 +49,7 @@
 //
 // # What is not
 //
-// There are no processes: a signal ends nothing, and ps lists units. A pipe
+// There are no processes: a signal ends nothing. A pipe
 // between two programs is one of the operating system, so that a program which
 // waits for time inside a pipeline refuses to under synctest, rather than stop
 // the clock forever. Device contents, partitions, quotas and free space are not

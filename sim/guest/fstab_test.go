@@ -11,7 +11,7 @@ import (
 )
 
 // A service that writes below a mount point at its start, as pods do.
-const writer = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/touch /scratch/here\n[Install]\nWantedBy=multi-user.target\n"
+const writer = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/tee /scratch/here\n[Install]\nWantedBy=multi-user.target\n"
 
 // rebootWith writes a line of fstab for the scratch disk and boots.
 func rebootWith(t *testing.T, m *Machine, options string) {

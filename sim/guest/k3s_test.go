@@ -3,6 +3,7 @@ package guest
 import (
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,7 +57,7 @@ func (l *lab) k3s(m *Machine, role, config string) {
 
 func put(t *testing.T, m *Machine, name, text string) {
 	t.Helper()
-	code, out := shellWith(m, "root", "mkdir -p $(dirname "+name+") && cat > "+name, text)
+	code, out := shellWith(m, "root", "mkdir -p "+path.Dir(name)+" && cat > "+name, text)
 	require.Zero(t, code, out)
 }
 
@@ -111,7 +112,7 @@ func TestK3sChain(t *testing.T) {
 		assert.ErrorContains(t, err, "connection refused", "an agent has no API server")
 
 		l.fail(plane, first, second)
-		mustShell(t, first, "echo 'kind: X' > "+manifestsDir+"/x.yaml; touch "+manifestsDir+"/y.yaml "+manifestsDir+"/y.yaml.skip")
+		mustShell(t, first, "echo 'kind: X' > "+manifestsDir+"/x.yaml; : >"+manifestsDir+"/y.yaml; : >"+manifestsDir+"/y.yaml.skip")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, "kind: X\n", plane.manifests[len(plane.manifests)-1])

@@ -16,51 +16,15 @@ func Programs() map[string]machine.Program {
 }
 
 func runSysctl(_ context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "p", "load")
-	show := func(key, value string) {
-		switch {
-		case getopt.Has(opts, "q", "quiet"):
-		case getopt.Has(opts, "n", "values"):
-			p.Printf("%s\n", value)
-		default:
-			p.Printf("%s = %s\n", key, value)
-		}
+	opts, _ := getopt.Parse(p.Args[1:])
+	if !getopt.Has(opts, "system") {
+		return p.Fail("only --system is simulated")
 	}
-	if getopt.Has(opts, "system") || getopt.Has(opts, "p", "load") {
-		if p.User.UID != 0 {
-			return p.Fail("permission denied")
-		}
-		if file := getopt.Last(opts, "p", "load"); file != "" {
-			data, err := p.FS.ReadFile(p.Abs(file))
-			if err != nil {
-				return p.Fail("cannot open \"%s\": %s", file, disk.Strerror(err))
-			}
-			sysctlLines(p.Sys, data)
-			return 0
-		}
-		applySysctl(p.Sys)
-		return 0
+	if p.User.UID != 0 {
+		return p.Fail("permission denied")
 	}
-	code := 0
-	for _, a := range args {
-		key, value, set := strings.Cut(a, "=")
-		if set || getopt.Has(opts, "w") && set {
-			if p.User.UID != 0 {
-				code = p.Fail("permission denied on key \"%s\"", key)
-				continue
-			}
-			p.Sys.Put(sysctlPath(key), value+"\n", 0o644)
-			show(key, value)
-			continue
-		}
-		data, err := p.FS.ReadFile(sysctlPath(key))
-		if err != nil {
-			code = p.Fail("cannot stat %s: No such file or directory", sysctlPath(key))
-			continue
-		}
-		show(key, strings.TrimSpace(string(data)))
-	}
-	return code
+	applySysctl(p.Sys)
+	return 0
 }
 
 // applySysctl is systemd-sysctl.

@@ -2,12 +2,10 @@ package cloud
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/image"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
-	"github.com/cps-gpu/homelab/sim/guest/internal/storage"
 	"github.com/cps-gpu/homelab/sim/guest/internal/yamlvalue"
 )
 
@@ -137,83 +134,22 @@ func (c *Run) writeOne(f map[string]any) error {
 	return c.v.Chown(name, uid, gid)
 }
 
-// decode undoes write_files' encodings.
+// decode undoes write_files' encoding.
 func decode(content, encoding string) ([]byte, error) {
-	data := []byte(content)
-	for part := range strings.SplitSeq(reorder(encoding), "+") {
-		switch part {
-		case "", "text/plain":
-		case "b64", "base64":
-			var err error
-			if data, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(data)), "")); err != nil {
-				return nil, err
-			}
-		case "gz", "gzip":
-			r, err := gzip.NewReader(bytes.NewReader(data))
-			if err != nil {
-				return nil, err
-			}
-			if data, err = io.ReadAll(r); err != nil {
-				return nil, err
-			}
-		default:
-			return nil, fmt.Errorf("unknown encoding %q", encoding)
-		}
+	switch encoding {
+	case "", "text/plain":
+		return []byte(content), nil
+	case "b64", "base64":
+		return base64.StdEncoding.DecodeString(strings.Join(strings.Fields(content), ""))
 	}
-	return data, nil
+	return nil, fmt.Errorf("encoding %q is not simulated", encoding)
 }
 
-// reorder puts base64 before gzip, the order in which they are undone.
-func reorder(encoding string) string {
-	parts := strings.Split(encoding, "+")
-	slices.SortFunc(parts, func(a, b string) int { return strings.Compare(a[:min(1, len(a))], b[:min(1, len(b))]) })
-	return strings.Join(parts, "+")
-}
-
-// filesystems is fs_setup.
-func (c *Run) filesystems() {
-	for _, e := range yamlvalue.List(c.user["fs_setup"]) {
-		f, ok := e.(map[string]any)
-		if !ok {
-			continue
-		}
-		i, data, err := storage.Find(c.s, yamlvalue.Text(f["device"]))
-		if err != nil {
-			c.fail("('disk_setup', RuntimeError(%q))", err.Error())
-			continue
-		}
-		if data.Exists(disk.Mark) && f["overwrite"] != true || i == 0 {
-			continue
-		}
-		if err := storage.Mkfs(c.s, yamlvalue.Text(f["device"]), yamlvalue.Text(f["filesystem"]), yamlvalue.Text(f["label"])); err != nil {
-			c.fail("('disk_setup', RuntimeError(%q))", err.Error())
-		}
-	}
-}
-
-// mounts adds to /etc/fstab, and mounts.
-func (c *Run) mounts() {
-	var added []string
-	for _, e := range yamlvalue.List(c.user["mounts"]) {
-		f := yamlvalue.Texts(e)
-		if len(f) < 2 {
-			continue
-		}
-		fields := append(f, []string{"", "", "auto", "defaults,nofail,x-systemd.after=cloud-init.service,_netdev", "0", "2"}[min(len(f), 6):]...)
-		if f[1] == "none" || f[1] == "swap" {
-			continue
-		}
-		added = append(added, strings.Join(fields, "\t")+"\t# cloudconfig")
-	}
-	if len(added) == 0 {
-		return
-	}
-	old, _ := c.v.ReadFile("/etc/fstab")
-	c.v.Save("/etc/fstab", string(old)+strings.Join(added, "\n")+"\n", 0o644)
-	for _, line := range added {
-		f := strings.Split(line, "\t")
-		if err := storage.Mount(c.s, f[0], f[1]); err != nil {
-			c.warn("mount %s: %v", f[1], err)
+// notSimulated refuses modules that nothing asks for.
+func (c *Run) notSimulated() {
+	for _, key := range []string{"disk_setup", "fs_setup", "mounts", "swap"} {
+		if c.user[key] != nil {
+			c.fail("%s is not simulated", key)
 		}
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
@@ -14,50 +11,12 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// Programs returns the programs that show the hardware and load modules for it.
+// Programs returns the programs that load modules and show what the kernel says.
 func Programs() map[string]machine.Program {
 	return map[string]machine.Program{
-		"lspci":    runLspci,
-		"modprobe": runModprobe, "lsmod": runModprobe,
-		"dmesg": runDmesg,
-		"free":  runFree,
-		"nproc": runNproc,
+		"modprobe": runModprobe,
+		"dmesg":    runDmesg,
 	}
-}
-
-func runLspci(_ context.Context, p *machine.Proc) int {
-	opts, _ := getopt.Parse(p.Args[1:], "d", "s")
-	vendor, device, _ := strings.Cut(getopt.Last(opts, "d"), ":")
-	for _, f := range p.Sys.Config.PCI {
-		v, d := fmt.Sprintf("%04x", f.Vendor), fmt.Sprintf("%04x", f.Device)
-		if vendor != "" && vendor != v || device != "" && !strings.HasPrefix(device, ":") && device != d {
-			continue
-		}
-		if s := getopt.Last(opts, "s"); s != "" && !strings.HasSuffix(f.Address, s) {
-			continue
-		}
-		at := f.Address
-		if !getopt.Has(opts, "D") {
-			at = strings.TrimPrefix(at, "0000:")
-		}
-		class := fmt.Sprintf("%04x", f.Class>>8)
-		name := f.Model
-		if name == "" {
-			name = "Device"
-		}
-		switch {
-		case len(opts["n"]) >= 2:
-			p.Printf("%s %s [%s]: %s [%s:%s] (rev a1)\n", at, ClassName(class), class, name, v, d)
-		case getopt.Has(opts, "n"):
-			p.Printf("%s %s: %s:%s (rev a1)\n", at, class, v, d)
-		default:
-			p.Printf("%s %s: %s (rev a1)\n", at, ClassName(class), name)
-		}
-		if getopt.Has(opts, "k") && gpu.LoadedVersion(p.Sys) != "" && v == "10de" {
-			p.Printf("\tKernel driver in use: nvidia\n\tKernel modules: nvidia\n")
-		}
-	}
-	return 0
 }
 
 // ClassName is what lspci calls a class of devices.
@@ -88,14 +47,6 @@ func Modprobe(s *machine.System, name string) error {
 
 func runModprobe(_ context.Context, p *machine.Proc) int {
 	opts, args := getopt.Parse(p.Args[1:])
-	if p.Name() == "lsmod" {
-		names := slices.Sorted(maps.Keys(p.Sys.Modules()))
-		p.Printf("Module                  Size  Used by\n")
-		for _, name := range names {
-			p.Printf("%-20s 16384  0\n", name)
-		}
-		return 0
-	}
 	if len(args) == 0 {
 		return p.Fail("ERROR: a module's name is needed")
 	}
@@ -130,27 +81,5 @@ func runDmesg(_ context.Context, p *machine.Proc) int {
 	for _, line := range p.Sys.Said(machine.KernelLog) {
 		p.Printf("%s\n", line)
 	}
-	return 0
-}
-
-func runFree(_ context.Context, p *machine.Proc) int {
-	opts, _ := getopt.Parse(p.Args[1:])
-	shift := 10
-	switch {
-	case getopt.Has(opts, "b"):
-		shift = 0
-	case getopt.Has(opts, "m"):
-		shift = 20
-	case getopt.Has(opts, "g"):
-		shift = 30
-	}
-	total := p.Sys.Config.Memory >> shift
-	p.Printf("               total        used        free      shared  buff/cache   available\n")
-	p.Printf("Mem:  %d %d %d 0 0 %d\nSwap: 0 0 0\n", total, total/10, total-total/10, total-total/10)
-	return 0
-}
-
-func runNproc(_ context.Context, p *machine.Proc) int {
-	p.Printf("%s\n", strconv.Itoa(max(1, p.Sys.Config.CPUs)))
 	return 0
 }

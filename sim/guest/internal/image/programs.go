@@ -6,17 +6,17 @@ package image
 // is found in other rooms (see machine.Software).
 var (
 	coreutils = []string{
-		"[", "awk", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cmp", "cp", "cut", "date", "dd",
-		"df", "dirname", "du", "echo", "env", "expr", "false", "find", "grep", "egrep", "gzip", "head", "hostname", "id",
-		"ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nproc", "printenv", "printf", "ps", "pwd", "readlink", "realpath", "rm", "rmdir",
-		"sed", "sh", "sha256sum", "sleep", "sort", "stat", "sync", "tac", "tail", "tee", "test", "timeout", "touch", "tr", "true",
-		"truncate", "uname", "wc", "which", "whoami", "xargs",
+		"[", "awk", "bash", "cat", "chmod", "chown", "cmp", "cp", "cut", "date", "dd",
+		"df", "echo", "env", "false", "find", "grep", "head", "hostname",
+		"ls", "mkdir", "mktemp", "mv", "printf", "pwd", "readlink", "rm", "rmdir",
+		"sed", "sh", "sha256sum", "sleep", "sort", "stat", "sync", "tac", "tail", "tee", "test", "timeout", "tr", "true",
+		"truncate", "uname", "wc", "xargs",
 	}
-	downloads  = []string{"curl", "wget"}
+	downloads  = []string{"curl"}
 	baseSystem = []string{
-		"apt", "apt-get", "apt-mark", "blkid", "blockdev", "chpasswd", "cloud-init", "deb-systemd-invoke", "dmesg", "dpkg", "dpkg-query", "findmnt", "flock", "free",
-		"getent", "hostnamectl", "ip", "ip6tables-restore", "ip6tables-save", "iptables-restore", "iptables-save", "journalctl", "ldconfig", "loginctl", "lsblk", "lsmod", "lspci", "mkfs.ext4", "mkfs.xfs",
-		"modprobe", "mount", "netplan", "passwd", "pgrep", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo", "swapoff",
-		"sysctl", "systemctl", "systemd-detect-virt", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "uptime", "xfs_growfs", "xfs_info",
+		"apt", "apt-get", "apt-mark", "blkid", "blockdev", "chpasswd", "cloud-init", "dmesg", "dpkg", "dpkg-query", "findmnt", "flock",
+		"getent", "ip", "ip6tables-restore", "ip6tables-save", "iptables-restore", "iptables-save", "journalctl", "lsblk", "mkfs.ext4", "mkfs.xfs",
+		"modprobe", "mount", "netplan", "poweroff", "reboot", "resize2fs", "shutdown", "ssh-keygen", "sudo",
+		"sysctl", "systemctl", "timedatectl", "udevadm", "umount", "update-grub", "update-initramfs", "xfs_growfs", "xfs_info",
 	}
 )

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
@@ -138,42 +136,4 @@ func nodeExists(ctx context.Context, plane plane.Plane, name string) (bool, erro
 		return true, nil
 	}
 	return false, fmt.Errorf("GET node %s: status %d", name, code)
-}
-
-// kubectlNodes is kubectl get nodes.
-func kubectlNodes(ctx context.Context, p *machine.Proc, plane plane.Plane) int {
-	_, body, err := apiGet(ctx, plane, "/api/v1/nodes")
-	var nodes struct {
-		Items []struct {
-			Metadata struct {
-				Name string `json:"name"`
-			} `json:"metadata"`
-			Status struct {
-				Conditions []struct {
-					Type, Status string
-				} `json:"conditions"`
-				NodeInfo struct {
-					Version string `json:"kubeletVersion"`
-				} `json:"nodeInfo"`
-			} `json:"status"`
-		} `json:"items"`
-	}
-	if err == nil {
-		err = json.Unmarshal(body, &nodes)
-	}
-	if err != nil {
-		fmt.Fprintf(p.Stderr, "Unable to connect to the server: %v\n", err)
-		return 1
-	}
-	p.Printf("NAME STATUS VERSION\n")
-	for _, item := range nodes.Items {
-		status := "NotReady"
-		for _, c := range item.Status.Conditions {
-			if c.Type == "Ready" && c.Status == "True" {
-				status = "Ready"
-			}
-		}
-		p.Printf("%s %s %s\n", item.Metadata.Name, status, item.Status.NodeInfo.Version)
-	}
-	return 0
 }

@@ -42,8 +42,6 @@ func runCommand(ctx context.Context, p *machine.Proc) int {
 	switch {
 	case args[0] == "kubectl" && len(args) == 4 && args[1] == "get" && args[2] == "--raw":
 		return kubectlRaw(ctx, p, n, args[3])
-	case args[0] == "kubectl" && len(args) > 2 && args[1] == "get" && strings.HasPrefix(args[2], "node"):
-		return kubectlNodes(ctx, p, n.cluster.plane)
 	case args[0] == "token" && len(args) > 1:
 		return tokens(p, n.cluster, args[1], args[2:])
 	case args[0] == "etcd-snapshot" && len(args) > 1:

@@ -17,26 +17,9 @@ import (
 
 func runEnv(ctx context.Context, p *machine.Proc) int {
 	args := p.Args[1:]
-	if p.Name() == "printenv" {
-		for _, name := range args {
-			if v := p.Env.Get(name); v.IsSet() && v.Exported {
-				p.Printf("%s\n", v.String())
-			} else {
-				return 1
-			}
-		}
-		if len(args) > 0 {
-			return 0
-		}
-	}
 	vars := p.Exported()
 	for ; len(args) > 0; args = args[1:] {
 		switch a := args[0]; {
-		case a == "-i" || a == "-":
-			vars = nil
-		case a == "-u" && len(args) > 1:
-			args = args[1:]
-			vars = slices.DeleteFunc(vars, func(v string) bool { return strings.HasPrefix(v, args[0]+"=") })
 		case a == "--":
 		case strings.Contains(a, "="):
 			vars = append(vars, a)
@@ -169,55 +152,11 @@ func runDate(_ context.Context, p *machine.Proc) int {
 	return 0
 }
 
-func runID(_ context.Context, p *machine.Proc) int {
-	opts, rest := getopt.Parse(p.Args[1:])
-	u := p.User
-	if len(rest) > 0 {
-		if u = disk.FindUser(p.FS, rest[0]); u == nil {
-			return p.Fail("'%s': no such user", rest[0])
-		}
-	}
-	group := func(id int) string { return disk.NameOf(p.FS, "/etc/group", id) }
-	switch {
-	case p.Name() == "whoami", getopt.Has(opts, "u") && getopt.Has(opts, "n"):
-		p.Printf("%s\n", u.Name)
-	case getopt.Has(opts, "u"):
-		p.Printf("%d\n", u.UID)
-	case getopt.Has(opts, "g") && getopt.Has(opts, "n"):
-		p.Printf("%s\n", group(u.GID))
-	case getopt.Has(opts, "g"):
-		p.Printf("%d\n", u.GID)
-	default:
-		names := []string{group(u.GID)}
-		text := []string{fmt.Sprintf("%d(%s)", u.GID, group(u.GID))}
-		for _, g := range u.GIDs {
-			names = append(names, group(g))
-			text = append(text, fmt.Sprintf("%d(%s)", g, group(g)))
-		}
-		if getopt.Has(opts, "G") {
-			p.Printf("%s\n", strings.Join(names, " "))
-			return 0
-		}
-		p.Printf("uid=%d(%s) gid=%s groups=%s\n", u.UID, u.Name, text[0], strings.Join(text, ","))
-	}
-	return 0
-}
-
 func runGetent(_ context.Context, p *machine.Proc) int {
 	_, args := getopt.Parse(p.Args[1:])
-	if len(args) == 0 || !slices.Contains([]string{"passwd", "group", "hosts", "shadow"}, args[0]) {
+	if len(args) == 0 || !slices.Contains([]string{"passwd", "group", "shadow"}, args[0]) {
 		_ = p.Fail("Unknown database")
 		return 1
-	}
-	if args[0] == "hosts" {
-		data, _ := p.FS.ReadFile("/etc/hosts")
-		for _, line := range disk.Lines(data) {
-			if f := strings.Fields(line); len(args) > 1 && len(f) > 1 && slices.Contains(f[1:], args[1]) {
-				p.Printf("%-15s %s\n", f[0], strings.Join(f[1:], " "))
-				return 0
-			}
-		}
-		return 2
 	}
 	found := 2
 	for _, f := range disk.Records(p.FS, "/etc/"+args[0]) {

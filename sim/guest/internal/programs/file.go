@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"strconv"
-	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
@@ -76,6 +75,9 @@ func runCp(_ context.Context, p *machine.Proc) int {
 	if dir := getopt.Last(opts, "t", "target-directory"); dir != "" {
 		names = append(names, dir)
 	}
+	if getopt.Has(opts, "r", "R", "a", "recursive", "archive") {
+		return p.Fail("folders are not simulated")
+	}
 	if len(names) < 2 {
 		return p.Fail("missing destination file operand")
 	}
@@ -86,43 +88,25 @@ func runCp(_ context.Context, p *machine.Proc) int {
 		if getopt.Has(opts, "T") {
 			dest = p.Abs(to)
 		}
-		recursive, keep := getopt.Has(opts, "r", "R", "a", "recursive", "archive"), getopt.Has(opts, "p", "a", "archive", "preserve")
 		if getopt.Has(opts, "n", "no-clobber") {
 			if _, err := p.FS.Lstat(dest); err == nil {
 				continue
 			}
 		}
-		if err := copyTree(p, p.Abs(from), dest, recursive, keep); err != nil {
+		if err := copyFile(p, p.Abs(from), dest, getopt.Has(opts, "p", "preserve")); err != nil {
 			code = p.Fail("cannot copy '%s': %s", from, disk.Strerror(err))
 		}
 	}
 	return code
 }
 
-func copyTree(p *machine.Proc, from, to string, recursive, keep bool) error {
-	look := p.FS.Stat
-	if recursive {
-		look = p.FS.Lstat
-	}
-	e, err := look(from)
+func copyFile(p *machine.Proc, from, to string, keep bool) error {
+	e, err := p.FS.Stat(from)
 	if err != nil {
 		return err
 	}
-	switch {
-	case e.Mode()&fs.ModeSymlink != 0:
-		_ = p.FS.Remove(to)
-		return p.FS.Symlink(e.Target(), to)
-	case e.IsDir() && !recursive:
+	if e.IsDir() {
 		return errors.New("-r not specified; omitting directory")
-	case e.IsDir():
-		if err := p.FS.MkdirAll(to, e.Mode()); err != nil {
-			return err
-		}
-		entries, err := p.FS.ReadDir(from)
-		for _, kid := range entries {
-			err = errors.Join(err, copyTree(p, path.Join(from, kid.Name()), path.Join(to, kid.Name()), true, keep))
-		}
-		return err
 	}
 	data, err := p.FS.ReadFile(from)
 	if err != nil {
@@ -219,98 +203,24 @@ func runRmdir(_ context.Context, p *machine.Proc) int {
 	return code
 }
 
-func runLn(_ context.Context, p *machine.Proc) int {
-	opts, names := getopt.Parse(p.Args[1:])
-	if len(names) == 0 {
-		return p.Fail("missing file operand")
-	}
-	target, name := names[0], path.Base(names[0])
-	if len(names) > 1 {
-		name = names[1]
-		if !getopt.Has(opts, "n", "T", "no-dereference") {
-			name = into(p, name, target)
-		}
-	}
-	if getopt.Has(opts, "f", "force") {
-		if e, err := p.FS.Lstat(p.Abs(name)); err == nil && e.Mode()&fs.ModeSymlink != 0 && e.Target() == target {
-			return 0
-		}
-		_ = p.FS.Remove(p.Abs(name))
-	}
-	var err error
-	if getopt.Has(opts, "s", "symbolic") {
-		err = p.FS.Symlink(target, p.Abs(name))
-	} else {
-		err = copyTree(p, p.Abs(target), p.Abs(name), false, true) // hard links are copies here
-	}
-	if err != nil {
-		return p.Fail("failed to create link '%s': %s", name, disk.Strerror(err))
-	}
-	return 0
-}
-
-// setMode sets a mode in octal, or as u+x and the like.
+// setMode sets a mode in octal.
 func setMode(p *machine.Proc, mode, name string) error {
-	if n, err := strconv.ParseUint(mode, 8, 12); err == nil {
-		return p.FS.Chmod(name, disk.UnixMode(n))
-	}
-	e, err := p.FS.Stat(name)
+	n, err := strconv.ParseUint(mode, 8, 12)
 	if err != nil {
-		return err
+		return errors.New("mode '" + mode + "' is not simulated")
 	}
-	perm := e.Mode() & (fs.ModePerm | fs.ModeSticky | fs.ModeSetuid | fs.ModeSetgid)
-	for clause := range strings.SplitSeq(mode, ",") {
-		i := strings.IndexAny(clause, "+-=")
-		if i < 0 {
-			return errors.New("invalid mode: '" + mode + "'")
-		}
-		var bits, mask fs.FileMode
-		for _, c := range clause[i+1:] {
-			bits |= map[rune]fs.FileMode{'r': 0o444, 'w': 0o222, 'x': 0o111, 'X': 0o111}[c]
-		}
-		for _, c := range clause[:i] {
-			mask |= map[rune]fs.FileMode{'u': 0o700, 'g': 0o070, 'o': 0o007, 'a': 0o777}[c]
-		}
-		if i == 0 {
-			mask = 0o777
-		}
-		switch clause[i] {
-		case '+':
-			perm |= bits & mask
-		case '-':
-			perm &^= bits & mask
-		default:
-			perm = perm&^mask | bits&mask
-		}
-	}
-	return p.FS.Chmod(name, perm)
+	return p.FS.Chmod(name, disk.UnixMode(n))
 }
 
-// walk calls f for a file and, when recursive, for all below it.
-func walk(p *machine.Proc, name string, recursive bool, f func(name string) error) error {
-	if err := f(name); err != nil {
-		return err
-	}
-	e, err := p.FS.Lstat(name)
-	if err != nil || !recursive || !e.IsDir() {
-		return err
-	}
-	kids, err := p.FS.ReadDir(name)
-	for _, kid := range kids {
-		err = errors.Join(err, walk(p, path.Join(name, kid.Name()), true, f))
-	}
-	return err
-}
-
+// runChmod changes modes in octal, one file after another.
 func runChmod(_ context.Context, p *machine.Proc) int {
-	opts, names := getopt.Parse(p.Args[1:], "reference")
-	if len(names) < 2 {
-		return p.Fail("missing operand")
+	opts, names := getopt.Parse(p.Args[1:])
+	if len(opts) > 0 || len(names) < 2 {
+		return p.Fail("only 'chmod MODE FILE…' is simulated")
 	}
 	code := 0
 	for _, name := range names[1:] {
-		set := func(n string) error { return setMode(p, names[0], n) }
-		if err := walk(p, p.Abs(name), getopt.Has(opts, "R"), set); err != nil {
+		if err := setMode(p, names[0], p.Abs(name)); err != nil {
 			code = p.Fail("cannot access '%s': %s", name, disk.Strerror(err))
 		}
 	}
@@ -319,21 +229,16 @@ func runChmod(_ context.Context, p *machine.Proc) int {
 
 func runChown(_ context.Context, p *machine.Proc) int {
 	opts, names := getopt.Parse(p.Args[1:])
-	if len(names) < 2 {
-		return p.Fail("missing operand")
+	if len(opts) > 0 || len(names) < 2 {
+		return p.Fail("only 'chown OWNER FILE…' is simulated")
 	}
-	spec := names[0]
-	if p.Name() == "chgrp" {
-		spec = ":" + spec
-	}
-	uid, gid, err := disk.OwnerOf(p.FS, spec)
+	uid, gid, err := disk.OwnerOf(p.FS, names[0])
 	if err != nil {
 		return p.Fail("%v", err)
 	}
 	code := 0
 	for _, name := range names[1:] {
-		set := func(n string) error { return p.FS.Chown(n, uid, gid) }
-		if err := walk(p, p.Abs(name), getopt.Has(opts, "R"), set); err != nil {
+		if err := p.FS.Chown(p.Abs(name), uid, gid); err != nil {
 			code = p.Fail("changing ownership of '%s': %s", name, disk.Strerror(err))
 		}
 	}

@@ -2,9 +2,9 @@ package programs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strconv"
 	"strings"
 
@@ -139,7 +139,7 @@ func runReadlink(_ context.Context, p *machine.Proc) int {
 	opts, names := getopt.Parse(p.Args[1:])
 	code := 0
 	for _, name := range names {
-		if p.Name() == "readlink" && !getopt.Has(opts, "f", "e", "m") {
+		if !getopt.Has(opts, "f", "e", "m") {
 			e, err := p.FS.Lstat(p.Abs(name))
 			if err != nil || e.Mode()&fs.ModeSymlink == 0 {
 				code = 1
@@ -161,105 +161,28 @@ func runReadlink(_ context.Context, p *machine.Proc) int {
 	return code
 }
 
-func runBasename(_ context.Context, p *machine.Proc) int {
-	_, names := getopt.Parse(p.Args[1:])
-	if len(names) == 0 {
-		return p.Fail("missing operand")
-	}
-	if p.Name() == "dirname" {
-		for _, n := range names {
-			p.Printf("%s\n", path.Dir(n))
-		}
-		return 0
-	}
-	base := path.Base(names[0])
-	if len(names) > 1 && base != names[1] {
-		base = strings.TrimSuffix(base, names[1])
-	}
-	p.Printf("%s\n", base)
-	return 0
-}
-
-// runFind knows -name, -type, -maxdepth, -mindepth and -delete.
+// runFind is find FOLDER ! -type d.
 func runFind(_ context.Context, p *machine.Proc) int {
-	args := p.Args[1:]
-	var roots []string
-	for len(args) > 0 && !strings.HasPrefix(args[0], "-") && args[0] != "!" {
-		roots, args = append(roots, args[0]), args[1:]
+	if len(p.Args) < 2 || strings.Join(p.Args[2:], " ") != "! -type d" {
+		return p.Fail("only 'find FOLDER ! -type d' is simulated")
 	}
-	if len(roots) == 0 {
-		roots = []string{"."}
-	}
-	want := map[string]string{}
-	for i := 0; i < len(args); i++ {
-		switch args[i] {
-		case "-name", "-type", "-maxdepth", "-mindepth":
-			if i+1 < len(args) {
-				want[args[i]] = args[i+1]
+	var found func(name string) error
+	found = func(name string) error {
+		e, err := p.FS.Lstat(p.Abs(name))
+		if err != nil || !e.IsDir() {
+			if err == nil {
+				p.Printf("%s\n", name)
 			}
-			i++
-		case "-delete", "-print":
-			want[args[i]] = "yes"
-		case "!":
-			if strings.Join(args[i:min(i+3, len(args))], " ") != "! -type d" {
-				return p.Fail("only '! -type d' is simulated")
-			}
-			want["no folders"] = "yes"
-			i += 2
-		default:
-			return p.Fail("unknown predicate '%s' (not simulated)", args[i])
+			return err
 		}
-	}
-	code := 0
-	for _, root := range roots {
-		if _, err := p.FS.Lstat(p.Abs(root)); err != nil {
-			code = p.Fail("'%s': %s", root, disk.Strerror(err))
-			continue
-		}
-		found(p, root, 0, want)
-	}
-	return code
-}
-
-func found(p *machine.Proc, name string, depth int, want map[string]string) {
-	e, err := p.FS.Lstat(p.Abs(name))
-	if err != nil {
-		return
-	}
-	limit, err := strconv.Atoi(want["-maxdepth"])
-	if e.IsDir() && (err != nil || depth < limit) {
-		kids, _ := p.FS.ReadDir(p.Abs(name))
+		kids, err := p.FS.ReadDir(p.Abs(name))
 		for _, kid := range kids {
-			found(p, strings.TrimSuffix(name, "/")+"/"+kid.Name(), depth+1, want)
+			err = errors.Join(err, found(strings.TrimSuffix(name, "/")+"/"+kid.Name()))
 		}
+		return err
 	}
-	least, _ := strconv.Atoi(want["-mindepth"])
-	fits, _ := path.Match(want["-name"], path.Base(name))
-	if want["-name"] != "" && !fits || depth < least {
-		return
+	if err := found(p.Args[1]); err != nil {
+		return p.Fail("'%s': %s", p.Args[1], disk.Strerror(err))
 	}
-	if t := want["-type"]; t == "f" && !e.Mode().IsRegular() || t == "d" && !e.IsDir() || t == "l" && e.Mode()&fs.ModeSymlink == 0 {
-		return
-	}
-	if want["no folders"] != "" && e.IsDir() {
-		return
-	}
-	if want["-delete"] != "" {
-		_ = p.FS.Remove(p.Abs(name))
-		return
-	}
-	p.Printf("%s\n", name)
-}
-
-func runWhich(_ context.Context, p *machine.Proc) int {
-	code := 0
-	for _, name := range p.Args[1:] {
-		file, err := p.Find(name)
-		if err != nil {
-			code = 1
-			continue
-		}
-		p.Printf("%s\n", file)
-	}
-	return code
+	return 0
 }

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
@@ -23,16 +21,11 @@ const (
 	curlWrite    = 23
 )
 
-// runCurl is curl and wget, one URL at a time.
+// runCurl is curl, one URL at a time.
 func runCurl(ctx context.Context, p *machine.Proc) int {
-	wget := p.Name() == "wget"
-	valued := []string{"o", "output", "proto", "proto-redir", "retry", "retry-delay", "retry-max-time", "connect-timeout", "max-time", "m", "w", "H", "A", "header",
-		"cacert", "x", "X", "T", "t", "O"}
-	if !wget {
-		valued = valued[:len(valued)-3]
-	}
-	opts, urls := getopt.Parse(p.Args[1:], valued...)
-	silent := getopt.Has(opts, "s", "silent", "q", "quiet", "nv")
+	opts, urls := getopt.Parse(p.Args[1:], "o", "output", "proto", "proto-redir", "retry", "retry-delay", "retry-max-time", "connect-timeout",
+		"max-time", "m", "w", "H", "A", "header", "cacert", "x", "X", "T")
+	silent := getopt.Has(opts, "s", "silent")
 	complain := func(code int, format string, args ...any) int {
 		if !silent || getopt.Has(opts, "S", "show-error") {
 			fmt.Fprintf(p.Stderr, p.Name()+": (%d) %s\n", code, fmt.Sprintf(format, args...))
@@ -47,7 +40,7 @@ func runCurl(ctx context.Context, p *machine.Proc) int {
 		switch {
 		case errors.Is(err, machine.ErrNoInternet):
 			return complain(curlResolve, "Could not resolve host: %s", url)
-		case errors.Is(err, internet.ErrNotFound) && (wget || getopt.Has(opts, "f", "fail", "fail-with-body")):
+		case errors.Is(err, internet.ErrNotFound) && getopt.Has(opts, "f", "fail", "fail-with-body"):
 			return complain(curlHTTP, "The requested URL returned error: 404")
 		case errors.Is(err, internet.ErrNotFound):
 			data = []byte("404 Not Found\n") // without --fail, curl takes it for the file
@@ -55,17 +48,6 @@ func runCurl(ctx context.Context, p *machine.Proc) int {
 			return complain(7, "%v", err)
 		}
 		to := getopt.Last(opts, "o", "output")
-		if wget {
-			if to = getopt.Last(opts, "O"); to == "" {
-				to = path.Base(url)
-			}
-		} else if getopt.Has(opts, "O", "remote-name") {
-			to = path.Base(url)
-		}
-		if getopt.Has(opts, "I", "head") {
-			p.Printf("HTTP/2 200\ncontent-length: %d\n", len(data))
-			continue
-		}
 		if to == "" || to == "-" {
 			_, _ = p.Stdout.Write(data)
 			continue
@@ -97,49 +79,12 @@ func runUname(_ context.Context, p *machine.Proc) int {
 	return 0
 }
 
+// runHostname shows the name.
 func runHostname(_ context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:])
-	if p.Name() == "hostname" {
-		switch {
-		case getopt.Has(opts, "I"):
-			if a := p.Sys.Address(); a.IsValid() {
-				p.Printf("%s \n", a)
-			}
-		case len(args) > 0:
-			if p.User.UID != 0 || p.Box != nil {
-				return p.Fail("you must be root to change the host name")
-			}
-			p.Sys.SetHostname(args[0])
-		default:
-			p.Printf("%s\n", p.Hostname())
-		}
-		return 0
+	if len(p.Args) > 1 {
+		return p.Fail("only the name is shown here: hostname")
 	}
-	if len(args) > 1 && (args[0] == "set-hostname" || args[0] == "hostname") {
-		if p.User.UID != 0 {
-			return p.Fail("Could not set static hostname: Access denied")
-		}
-		if err := p.FS.WriteFile("/etc/hostname", []byte(args[1]+"\n"), 0o644); err != nil {
-			return p.Fail("%s", disk.Strerror(err))
-		}
-		p.Sys.SetHostname(args[1])
-		return 0
-	}
-	if len(args) > 0 && args[0] == "hostname" {
-		p.Printf("%s\n", p.Sys.Hostname())
-		return 0
-	}
-	p.Printf(" Static hostname: %s\nOperating System: Ubuntu 24.04.4 LTS\n          Kernel: Linux %s\n    Architecture: x86-64\n  Virtualization: kvm\n", p.Sys.Hostname(), p.Sys.Kernel())
-	return 0
-}
-
-func runUptime(_ context.Context, p *machine.Proc) int {
-	opts, _ := getopt.Parse(p.Args[1:])
-	if getopt.Has(opts, "s", "since") {
-		p.Printf("%s\n", p.Sys.Booted().UTC().Format(time.DateTime))
-		return 0
-	}
-	p.Printf(" up %s, 0 users, load average: 0.00, 0.00, 0.00\n", strconv.Itoa(int(time.Since(p.Sys.Booted()).Minutes()))+" min")
+	p.Printf("%s\n", p.Hostname())
 	return 0
 }
 

@@ -15,11 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-// sedCommand is one of sed's: p, d, q or s, for the lines that its address names.
+// sedCommand is sed's s, for all lines: nothing here asks for another, or for some lines.
 type sedCommand struct {
-	line    int // 0 for none; -1 for the last
-	match   *regexp.Regexp
-	verb    byte
 	re      *regexp.Regexp
 	with    string
 	all, pr bool
@@ -30,40 +27,15 @@ type sedCommand struct {
 func sedScript(script string, extended bool) ([]sedCommand, error) {
 	var out []sedCommand
 	for s := strings.TrimLeft(script, " ;\n"); s != ""; s = strings.TrimLeft(s, " ;\n") {
+		if s[0] != 's' {
+			return nil, fmt.Errorf("command '%s' is not simulated", s)
+		}
 		var c sedCommand
-		switch digits := len(s) - len(strings.TrimLeft(s, "0123456789")); {
-		case digits > 0:
-			c.line, _ = strconv.Atoi(s[:digits])
-			s = s[digits:]
-		case s[0] == '$':
-			c.line, s = -1, s[1:]
-		case s[0] == '/':
-			end := closing(s[1:], '/')
-			if end < 0 {
-				return nil, errors.New("unterminated address regex")
-			}
-			re, err := regexp.Compile(posix(s[1:end+1], extended))
-			if err != nil {
-				return nil, err
-			}
-			c.match, s = re, s[end+2:]
+		rest, err := c.substitution(s[1:], extended)
+		if err != nil {
+			return nil, err
 		}
-		if s = strings.TrimLeft(s, " "); s == "" {
-			return nil, errors.New("missing command")
-		}
-		c.verb, s = s[0], s[1:]
-		switch c.verb {
-		case 'p', 'd', 'q':
-		case 's':
-			rest, err := c.substitution(s, extended)
-			if err != nil {
-				return nil, err
-			}
-			s = rest
-		default:
-			return nil, fmt.Errorf("command '%c' is not simulated", c.verb)
-		}
-		if s != "" && !strings.ContainsRune(" ;\n", rune(s[0])) {
+		if s = rest; s != "" && !strings.ContainsRune(" ;\n", rune(s[0])) {
 			return nil, errors.New("extra characters after command")
 		}
 		out = append(out, c)
@@ -171,106 +143,41 @@ func runSed(_ context.Context, p *machine.Proc) int {
 }
 
 func sed(commands []sedCommand, data []byte, quiet bool, out io.Writer) {
-	all := disk.Lines(data)
-	for i, line := range all {
-		show, quit := !quiet, false
+	for _, line := range disk.Lines(data) {
 		for _, c := range commands {
-			last := c.line == -1 && i == len(all)-1
-			if c.line != 0 && c.line != i+1 && !last || c.match != nil && !c.match.MatchString(line) {
-				continue
-			}
-			switch c.verb {
-			case 'p':
+			var hit bool
+			if line, hit = c.replace(line); hit && c.pr {
 				fmt.Fprintln(out, line)
-			case 'd':
-				show = false
-			case 'q':
-				quit = true
-			case 's':
-				var hit bool
-				if line, hit = c.replace(line); hit && c.pr {
-					fmt.Fprintln(out, line)
-				}
-			}
-			if c.verb == 'd' || quit {
-				break
 			}
 		}
-		if show {
+		if !quiet {
 			fmt.Fprintln(out, line)
-		}
-		if quit {
-			return
 		}
 	}
 }
 
-// awkProgram is the awk that administrators write: a condition of one kind, and
-// a print of fields and texts.
-var awkProgram = regexp.MustCompile(`^\s*(?:/((?:[^/\\]|\\.)*)/|NR\s*==\s*(\d+)|\$(\d+)\s*==\s*"([^"]*)")?\s*(?:\{\s*print\s*([^;}]*?)\s*(;\s*exit)?\s*;?\s*\})?\s*$`)
+// awkProgram is the only one that is asked for: a field of the lines in which another is a text.
+var awkProgram = regexp.MustCompile(`^\$(\d+) == "([^"]*)" \{print \$(\d+)\}$`)
 
 func runAwk(_ context.Context, p *machine.Proc) int {
-	opts, rest := getopt.Parse(p.Args[1:], "F", "v")
-	if len(rest) == 0 {
-		_ = p.Fail("usage: awk [-F fs] 'prog' [file ...]")
+	m := awkProgram.FindStringSubmatch(strings.Join(p.Args[1:min(2, len(p.Args))], ""))
+	if m == nil {
+		_ = p.Fail("program %q is not simulated", p.Args[1:])
 		return 2
 	}
-	m := awkProgram.FindStringSubmatch(rest[0])
-	if m == nil || strings.TrimSpace(rest[0]) == "" {
-		_ = p.Fail("program %q is not simulated", rest[0])
-		return 2
-	}
-	match, err := regexp.Compile(m[1])
-	if err != nil {
-		_ = p.Fail("%v", err)
-		return 2
-	}
-	return each(p, rest[1:], func(_ string, data []byte) {
-		for i, line := range disk.Lines(data) {
-			fields := strings.Fields(line)
-			if fs := getopt.Last(opts, "F"); fs != "" && fs != " " {
-				fields = strings.Split(line, fs)
-			}
+	return each(p, p.Args[2:], func(_ string, data []byte) {
+		for _, line := range disk.Lines(data) {
 			field := func(n string) string {
-				switch k, _ := strconv.Atoi(n); {
-				case n == "NF" && len(fields) > 0:
-					return fields[len(fields)-1]
-				case k == 0:
-					return line
-				case k <= len(fields):
-					return fields[k-1]
+				if k, _ := strconv.Atoi(n); k > 0 && k <= len(strings.Fields(line)) {
+					return strings.Fields(line)[k-1]
 				}
 				return ""
 			}
-			if !match.MatchString(line) || m[2] != "" && m[2] != strconv.Itoa(i+1) || m[3] != "" && field(m[3]) != m[4] {
-				continue
-			}
-			p.Printf("%s\n", awkPrint(m[5], field))
-			if m[6] != "" {
-				return
+			if field(m[1]) == m[2] {
+				p.Printf("%s\n", field(m[3]))
 			}
 		}
 	})
-}
-
-var awkTerm = regexp.MustCompile(`\$(NF|\d+)|"([^"]*)"|,`)
-
-func awkPrint(what string, field func(string) string) string {
-	if what == "" {
-		return field("0")
-	}
-	var b strings.Builder
-	for _, t := range awkTerm.FindAllStringSubmatch(what, -1) {
-		switch {
-		case t[0] == ",":
-			b.WriteByte(' ')
-		case t[1] != "":
-			b.WriteString(field(t[1]))
-		default:
-			b.WriteString(t[2])
-		}
-	}
-	return b.String()
 }
 
 func runCmp(_ context.Context, p *machine.Proc) int {
@@ -293,40 +200,15 @@ func runCmp(_ context.Context, p *machine.Proc) int {
 	return 0
 }
 
-func runXargs(ctx context.Context, p *machine.Proc) int {
-	args := p.Args[1:]
-	per, skip := 0, false
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		switch {
-		case args[0] == "-r" || args[0] == "--no-run-if-empty":
-			skip = true
-		case args[0] == "-n" && len(args) > 1:
-			per, _ = strconv.Atoi(args[1])
-			args = args[1:]
-		case args[0] != "-0":
-			return p.Fail("%s is not simulated", args[0])
-		}
-		args = args[1:]
+// runXargs is xargs without a command: it puts words into one line.
+func runXargs(_ context.Context, p *machine.Proc) int {
+	if len(p.Args) > 1 {
+		return p.Fail("commands are not simulated")
 	}
-	data, _ := io.ReadAll(p.Stdin)
-	words := strings.FieldsFunc(string(data), func(r rune) bool { return r == 0 || r == ' ' || r == '\n' || r == '\t' })
-	if len(words) == 0 && skip {
-		return 0
+	data, err := io.ReadAll(p.Stdin)
+	if err != nil {
+		return p.Fail("%v", err)
 	}
-	if len(args) == 0 {
-		args = []string{"echo"}
-	}
-	if per <= 0 {
-		per = max(len(words), 1)
-	}
-	code := 0
-	for {
-		n := min(per, len(words))
-		if p.Start(ctx, append(args[:len(args):len(args)], words[:n]...)...) != 0 {
-			code = 123
-		}
-		if words = words[n:]; len(words) == 0 {
-			return code
-		}
-	}
+	p.Printf("%s\n", strings.Join(strings.Fields(string(data)), " "))
+	return 0
 }

@@ -53,7 +53,7 @@ func runGrep(_ context.Context, p *machine.Proc) int {
 	}
 	var tests []*regexp.Regexp
 	for _, pattern := range patterns {
-		re, err := grepPattern(opts, pattern, p.Name() == "egrep")
+		re, err := grepPattern(opts, pattern)
 		if err != nil {
 			_ = p.Fail("%v", err)
 			return 2
@@ -63,11 +63,11 @@ func runGrep(_ context.Context, p *machine.Proc) int {
 	return grep(p, opts, tests, rest)
 }
 
-func grepPattern(opts map[string][]string, pattern string, extended bool) (*regexp.Regexp, error) {
+func grepPattern(opts map[string][]string, pattern string) (*regexp.Regexp, error) {
 	if getopt.Has(opts, "F", "fixed-strings") {
 		pattern = regexp.QuoteMeta(pattern)
 	} else {
-		pattern = posix(pattern, extended || getopt.Has(opts, "E", "P", "extended-regexp"))
+		pattern = posix(pattern, getopt.Has(opts, "E", "P", "extended-regexp"))
 	}
 	if getopt.Has(opts, "x", "line-regexp") {
 		pattern = "^(?:" + pattern + ")$"

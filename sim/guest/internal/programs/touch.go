@@ -11,17 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
-func runTouch(_ context.Context, p *machine.Proc) int {
-	_, names := getopt.Parse(p.Args[1:], "d", "r", "t")
-	code := 0
-	for _, name := range names {
-		if _, err := p.FS.Open(p.Abs(name), 0o666, false); err != nil {
-			code = p.Fail("cannot touch '%s': %s", name, disk.Strerror(err))
-		}
-	}
-	return code
-}
-
 func runTruncate(_ context.Context, p *machine.Proc) int {
 	opts, names := getopt.Parse(p.Args[1:], "s", "size")
 	if size := getopt.Last(opts, "s", "size"); size != "0" {

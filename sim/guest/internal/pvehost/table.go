@@ -38,7 +38,7 @@ func Program(s *machine.System, name string) machine.Program {
 
 // hostPrograms are those that a host has and an Ubuntu guest does not have.
 func hostPrograms() []string {
-	return []string{"proxmox-boot-tool", "pveversion", "pveum", "pvesm", "pvesh", "qm"}
+	return []string{"proxmox-boot-tool", "pveversion", "pveum", "pvesm", "pvesh", "qm", "lspci"}
 }
 
 // optionOf reports whether one of the options was given.

@@ -25,7 +25,7 @@ func Programs() map[string]machine.Program {
 		"xfs_info": runXFSInfo,
 		"mount":    runMount, "umount": runMount,
 		"findmnt": runFindmnt,
-		"df":      runDf, "du": runDf,
+		"df":      runDf,
 	}
 }
 
@@ -274,16 +274,10 @@ func runBlkid(_ context.Context, p *machine.Proc) int {
 }
 
 func runDf(_ context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "t", "output", "B", "x")
+	opts, _ := getopt.Parse(p.Args[1:], "t", "output", "B", "x")
 	var size int64 = 10 << 30
 	if len(p.Sys.Disks()) > 0 {
 		size = p.Sys.Disks()[0].Size
-	}
-	if p.Name() == "du" {
-		for _, a := range args {
-			p.Printf("4\t%s\n", a)
-		}
-		return 0
 	}
 	unit := int64(1 << 10)
 	if getopt.Has(opts, "B") && getopt.Last(opts, "B") == "1" {

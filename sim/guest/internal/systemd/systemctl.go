@@ -20,9 +20,7 @@ func Programs() map[string]machine.Program {
 		"systemctl":  runSystemctl,
 		"journalctl": runJournalctl,
 		"poweroff":   runPoweroff, "reboot": runPoweroff, "shutdown": runPoweroff,
-		"timedatectl":         runTimedatectl,
-		"systemd-detect-virt": func(_ context.Context, p *machine.Proc) int { p.Printf("kvm\n"); return 0 },
-		"ps":                  runPs, "pgrep": runPs,
+		"timedatectl": runTimedatectl,
 	}
 }
 
