@@ -52,5 +52,5 @@ func TestEachTestEndsAlone(t *testing.T) {
 func TestASuiteIsNamedByItsBeginning(t *testing.T) {
 	assert.NoError(t, known(""))
 	assert.NoError(t, known("bpg"))
-	assert.EqualError(t, known("bgp"), "-only=bgp: there are the suites bpg/proxmox, bpg/proxmox beyond machines, bpg/proxmox on two hosts, community.proxmox, go-proxmox")
+	assert.EqualError(t, known("bgp"), "-only=bgp: there are the suites bpg/proxmox, bpg/proxmox beyond machines, bpg/proxmox on two hosts, go-proxmox")
 }

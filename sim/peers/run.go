@@ -60,23 +60,12 @@ func Run(ctx context.Context, o Options) error {
 		}
 		problems = append(problems, report(o.Out, s, got, expected[s.name])...)
 	}
-	if s := ansibleSuite(); strings.HasPrefix(s.name, o.Only) {
-		if why := s.absent(); why != "" {
-			_, _ = fmt.Fprintf(o.Out, "%s: not tried: %s\n", s.name, why)
-			return errors.Join(problems...)
-		}
-		got, err := s.play(ctx, o, pvesim)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		problems = append(problems, report(o.Out, s, got, expected[s.name])...)
-	}
 	return errors.Join(problems...)
 }
 
 // known refuses a prefix that no suite's name has.
 func known(only string) error {
-	names := []string{ansibleSuite().name}
+	var names []string
 	for _, s := range suites() {
 		names = append(names, s.name)
 	}

@@ -13,7 +13,6 @@ type suite struct {
 	packages              []string
 	only, skip            string            // patterns of the tests that alone are begun, and that are not
 	apart                 bool              // each test can run alone, beside others
-	targets               []string          // of Ansible, instead of packages
 	needs                 []string          // programs, one of which has to be there
 	model                 string            // of pvesim: a file, or one of its own
 	files                 map[string]string // for downloads, by name: the simulated internet's URL, or empty for zeros

@@ -22,7 +22,6 @@ type folder struct {
 	fingerprint string
 	proxy       string // to the guests, where asked for
 	ssh         string // to the first node, likewise
-	control     string // the page that resets, likewise
 }
 
 // rootToken is the token for other tools: with all privileges, although Proxmox still refuses
@@ -118,9 +117,6 @@ func (f *folder) String() string {
 	}
 	if f.ssh != "" {
 		lines = append(lines, "# ssh          ssh -i '"+f.path(sshKeyFile)+"' -o UserKnownHostsFile='"+f.path(knownFile)+"' "+f.ssh)
-	}
-	if f.control != "" {
-		lines = append(lines, "# control      curl "+f.control+"/state > site.yaml; curl -X POST "+f.control+"/reset")
 	}
 	lines = append(lines, "#",
 		"# source '"+f.path(envFile)+"'",

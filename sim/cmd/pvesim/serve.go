@@ -14,7 +14,7 @@ import (
 // serving has the flags of the server.
 type serving struct {
 	listen, model, speed, dir, guests, requests string
-	ssh, control, internet                      string
+	ssh, internet                               string
 	log, version                                bool
 }
 
@@ -47,7 +47,6 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	f.StringVar(&o.guests, "guests", "", "address for a SOCKS5 proxy that leads to the guests, as in 127.0.0.1:1080; none when empty")
 	f.StringVar(&o.requests, "requests", "", "file for what was asked, without secrets, a line of JSON each, as it is answered")
 	f.StringVar(&o.ssh, "ssh", "", "address for root's SSH to the first node, as in 127.0.0.1:2222; none when empty")
-	f.StringVar(&o.control, "control", "", "address of a page to GET /state (the world as a model) and POST /reset (as it was at the start); none when empty")
 	f.StringVar(&o.internet, "internet", "", "folder of files that downloads find by their last name, whatever the URL, before the simulated internet")
 	f.BoolVar(&o.version, "version", false, "print this program's version, and which Proxmox VE it plays")
 	f.BoolVar(&o.log, "log", false, "log requests and tasks")
@@ -83,7 +82,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 
 // listen serves until ctx ends.
 func (p *program) listen(ctx context.Context, o serving, w *world, folder *folder, what string) error {
-	cert, fingerprint, err := w.now().TLS()
+	cert, fingerprint, err := w.sim.TLS()
 	if err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ func (p *program) listen(ctx context.Context, o serving, w *world, folder *folde
 	}
 	ways := &ways{}
 	defer ways.close()
-	if err := p.open(ctx, o, w, folder, ways); err != nil {
+	if err := open(ctx, o, w, folder, ways); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	folder.endpoint, folder.fingerprint = "https://"+l.Addr().String(), fingerprint

@@ -6,18 +6,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"os"
-	"strings"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/cps-gpu/homelab/sim/pvesim"
-	"github.com/cps-gpu/homelab/sim/record"
 )
 
 // ways are listeners in addition to the API's. close ends them and waits for them.
@@ -40,7 +32,7 @@ func (s *ways) close() {
 }
 
 // open opens the listeners of the flags, and records their addresses in the folder.
-func (p *program) open(ctx context.Context, o serving, w *world, f *folder, s *ways) error {
+func open(ctx context.Context, o serving, w *world, f *folder, s *ways) error {
 	for _, way := range []struct {
 		flag, address string
 		open          func(l net.Listener) error
@@ -50,12 +42,7 @@ func (p *program) open(ctx context.Context, o serving, w *world, f *folder, s *w
 			s.run(ctx, func(ctx context.Context) { serveSOCKS(ctx, l, w.dial) })
 			return nil
 		}},
-		{"ssh", o.ssh, func(l net.Listener) error { return p.openSSH(ctx, w, f, s, l) }},
-		{"control", o.control, func(l net.Listener) error {
-			f.control = "http://" + l.Addr().String()
-			s.run(ctx, func(ctx context.Context) { serveControl(ctx, l, w, f) })
-			return nil
-		}},
+		{"ssh", o.ssh, func(l net.Listener) error { return openSSH(ctx, w, f, s, l) }},
 	} {
 		if way.address == "" {
 			continue
@@ -89,7 +76,7 @@ func newKey() (file []byte, line string, err error) {
 }
 
 // openSSH lets root log in to the first node with a key of the folder.
-func (p *program) openSSH(ctx context.Context, w *world, f *folder, s *ways, l net.Listener) error {
+func openSSH(ctx context.Context, w *world, f *folder, s *ways, l net.Listener) error {
 	private, public, err := newKey()
 	if err != nil {
 		return err
@@ -102,20 +89,15 @@ func (p *program) openSSH(ctx context.Context, w *world, f *folder, s *ways, l n
 		return err
 	}
 	f.ssh = "-p " + port + " root@" + host
-	var address atomic.Value // of a string
-	w.begun = func(sim *pvesim.Sim) error {
-		shell, err := sim.HostShell(ctx, w.model.Hosts[0].Name, public)
-		if err != nil {
-			return err
-		}
-		address.Store(shell.Address.String())
-		return f.write(knownFile, "["+host+"]:"+port+" "+shell.HostKey+"\n")
+	shell, err := w.sim.HostShell(ctx, w.first, public)
+	if err != nil {
+		return err
 	}
-	if err := w.begun(w.now()); err != nil {
+	if err := f.write(knownFile, "["+host+"]:"+port+" "+shell.HostKey+"\n"); err != nil {
 		return err
 	}
 	s.run(ctx, func(ctx context.Context) {
-		forward(ctx, l, func(ctx context.Context) (net.Conn, error) { return w.dial(ctx, "tcp", address.Load().(string)) })
+		forward(ctx, l, func(ctx context.Context) (net.Conn, error) { return w.dial(ctx, "tcp", shell.Address.String()) })
 	})
 	return nil
 }
@@ -130,43 +112,4 @@ func forward(ctx context.Context, l net.Listener, dial func(context.Context) (ne
 		defer func() { _ = there.Close() }()
 		pipe(conn, there)
 	})
-}
-
-// serveControl serves the world's state and resets it.
-func serveControl(ctx context.Context, l net.Listener, w *world, f *folder) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /state", func(out http.ResponseWriter, r *http.Request) {
-		text, err := w.state(r.Context(), f)
-		if err != nil {
-			http.Error(out, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = out.Write(text)
-	})
-	mux.HandleFunc("POST /reset", func(out http.ResponseWriter, _ *http.Request) {
-		if err := w.reset(); err != nil {
-			http.Error(out, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = io.WriteString(out, "as at the start\n")
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	_ = server.Serve(l)
-}
-
-// state is the world as a model, which -model accepts.
-func (w *world) state(ctx context.Context, f *folder) ([]byte, error) {
-	token, err := os.ReadFile(f.path(rootTokenFile))
-	if err != nil {
-		return nil, err
-	}
-	m, _, err := record.Read(ctx, record.Options{
-		Endpoint: "https://" + w.model.Hosts[0].Name + ":8006", TokenID: rootToken, TokenSecret: strings.TrimSpace(string(token)),
-		Client: w.now().Client(), Descriptions: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return m.YAML()
 }

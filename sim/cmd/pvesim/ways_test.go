@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,75 +14,27 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
-
-	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-func (s *served) control(method, path string) (code int, body string) {
-	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, strings.Fields(s.line("control"))[0], nil)
-	require.NoError(s.t, err)
-	at := s.said[strings.Index(s.said, "# control"):]
-	req.URL.Host = strings.TrimPrefix(strings.SplitN(at[strings.Index(at, "http://"):], "/state", 2)[0], "http://")
-	req.URL.Scheme, req.URL.Path = "http", path
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(s.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(s.t, err)
-	return resp.StatusCode, string(b)
-}
-
-// What was made is in the state, which is a model; a reset removes it, and the secrets
-// stay.
-func TestStateAndReset(t *testing.T) {
-	requests := filepath.Join(t.TempDir(), "requests.jsonl")
-	s := serve(t, "-model", "one-gpu", "-control", "127.0.0.1:0", "-requests", requests)
-	token := "root@pam!pvesim=" + s.file("root-token")
-	status, reason, _ := s.ask("POST", "/pools?poolid=made", token)
-	require.Equal(t, "200 OK", status+" "+reason)
-	written, err := os.ReadFile(requests)
-	require.NoError(t, err)
-	assert.Contains(t, string(written), `"path":"/pools"`, "written as it is answered")
-
-	code, text := s.control("GET", "/state")
-	require.Equal(t, http.StatusOK, code, text)
-	m, err := pvesim.ParseModel("state.yaml", []byte(text))
-	require.NoError(t, err)
-	require.Len(t, m.Pools, 1)
-	assert.Equal(t, "made", m.Pools[0].ID)
-
-	code, text = s.control("POST", "/reset")
-	require.Equal(t, http.StatusOK, code, text)
-	_, _, body := s.ask("GET", "/pools", token)
-	assert.NotContains(t, body, "made")
-	code, _ = s.control("GET", "/reset")
-	assert.Equal(t, http.StatusMethodNotAllowed, code)
-}
-
-// Root logs in to the node, before and after a reset.
+// Root logs in to the node.
 func TestRootsShell(t *testing.T) {
-	s := serve(t, "-model", "one-gpu", "-ssh", "127.0.0.1:0", "-control", "127.0.0.1:0")
+	s := serve(t, "-model", "one-gpu", "-ssh", "127.0.0.1:0")
 	private, err := os.ReadFile(filepath.Join(s.dir, "ssh-key"))
 	require.NoError(t, err)
 	signer, err := ssh.ParsePrivateKey(private)
 	require.NoError(t, err)
 	at := s.said[strings.Index(s.said, "# ssh"):]
 	port := strings.Fields(at[strings.Index(at, " -p "):])[1]
-	for range 2 {
-		known, err := knownhosts.New(filepath.Join(s.dir, "known_hosts"))
-		require.NoError(t, err)
-		c, err := ssh.Dial("tcp", "127.0.0.1:"+port, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: known})
-		require.NoError(t, err)
-		session, err := c.NewSession()
-		require.NoError(t, err)
-		out, err := session.Output("pveversion")
-		require.NoError(t, err)
-		assert.Contains(t, string(out), "pve-manager/9.")
-		require.NoError(t, c.Close())
-		code, text := s.control("POST", "/reset")
-		require.Equal(t, http.StatusOK, code, text)
-	}
+	known, err := knownhosts.New(filepath.Join(s.dir, "known_hosts"))
+	require.NoError(t, err)
+	c, err := ssh.Dial("tcp", "127.0.0.1:"+port, &ssh.ClientConfig{User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: known})
+	require.NoError(t, err)
+	session, err := c.NewSession()
+	require.NoError(t, err)
+	out, err := session.Output("pveversion")
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "pve-manager/9.")
+	require.NoError(t, c.Close())
 }
 
 // A download finds a file of one's own, whatever the host in its URL.

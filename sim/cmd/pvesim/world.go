@@ -15,33 +15,26 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// world is the simulated site. A reset replaces it with a fresh one, with the same hardware
-// and secrets.
+// world is the simulated site.
 type world struct {
-	model    pvesim.Model
-	options  pvesim.Options
+	sim      *pvesim.Sim
+	first    string // host
 	requests *requestLog
 	talk     *slog.Logger
-
-	begun func(*pvesim.Sim) error // options of each new one, in addition to its model
-
-	resets sync.Mutex // held while one is made
-	sim    atomic.Pointer[pvesim.Sim]
 }
 
 func (p *program) makeWorld(o serving, model pvesim.Model, speed float64) (*world, error) {
-	w := &world{model: model, talk: slog.New(slog.DiscardHandler), begun: func(*pvesim.Sim) error { return nil }}
-	w.options = pvesim.Options{Speed: speed, Lean: true}
+	w := &world{first: model.Hosts[0].Name, talk: slog.New(slog.DiscardHandler)}
+	options := pvesim.Options{Speed: speed, Lean: true}
 	if o.log {
 		w.talk = slog.New(slog.NewTextHandler(p.talk, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		w.options.Log = w.talk
+		options.Log = w.talk
 	}
 	if o.requests != "" {
 		file, err := os.OpenFile(o.requests, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -49,43 +42,26 @@ func (p *program) makeWorld(o serving, model pvesim.Model, speed float64) (*worl
 			return nil, fmt.Errorf("-requests: %w", err)
 		}
 		w.requests = &requestLog{to: file}
-		w.options.Heard = w.requests.hear
+		options.Heard = w.requests.hear
 	}
 	if o.internet != "" {
 		if info, err := os.Stat(o.internet); err != nil || !info.IsDir() {
 			return nil, usageError{fmt.Errorf("-internet %s: name a folder with the files that downloads are to find", o.internet)}
 		}
-		w.options.Internet = folderInternet(o.internet)
+		options.Internet = folderInternet(o.internet)
 	}
-	w.sim.Store(w.fresh())
+	w.sim = pvesim.New(model, options)
 	return w, nil
 }
 
-func (w *world) fresh() *pvesim.Sim { return pvesim.New(w.model, w.options) }
-
-func (w *world) now() *pvesim.Sim { return w.sim.Load() }
-
-// reset restores the world's initial state.
-func (w *world) reset() error {
-	w.resets.Lock()
-	defer w.resets.Unlock()
-	sim := w.fresh()
-	if err := w.begun(sim); err != nil {
-		sim.Close()
-		return err
-	}
-	w.sim.Swap(sim).Close()
-	return nil
-}
-
 func (w *world) close() {
-	w.now().Close()
+	w.sim.Close()
 	w.requests.close()
 }
 
-// dial connects to machines of the present world.
+// dial connects to machines.
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return w.now().Network().Dial(ctx, network, address)
+	return w.sim.Network().Dial(ctx, network, address)
 }
 
 // headerTime is how long a client may take to send a request's head.
@@ -95,8 +71,7 @@ const headerTime = 30 * time.Second
 func (w *world) serve(ctx context.Context, l net.Listener) error {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
-	api := http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) { w.now().Handler().ServeHTTP(out, r) })
-	server := &http.Server{Handler: api, Protocols: protocols, ReadHeaderTimeout: headerTime,
+	server := &http.Server{Handler: w.sim.Handler(), Protocols: protocols, ReadHeaderTimeout: headerTime,
 		ErrorLog: slog.NewLogLogger(w.talk.Handler(), slog.LevelDebug)}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
