@@ -124,7 +124,7 @@ func TestISO(t *testing.T) {
 
 		files, label, err := iso.Read(image)
 		require.NoError(t, err, name)
-		assert.Equal(t, Label, label)
+		assert.Equal(t, seedLabel, label)
 		want, err := n.Files()
 		require.NoError(t, err)
 		assert.Equal(t, want, files)

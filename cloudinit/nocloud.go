@@ -8,8 +8,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/iso9660"
 )
 
-// Label is the volume label by which cloud-init finds a NoCloud disk.
-const Label = "cidata"
+// seedLabel is the volume label by which cloud-init finds a NoCloud disk.
+const seedLabel = "cidata"
 
 // NoCloud has all documents of a machine's first boot.
 type NoCloud struct {
@@ -44,7 +44,7 @@ func (n NoCloud) ISO() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return iso9660.Build(Label, files)
+	return iso9660.Build(seedLabel, files)
 }
 
 // Digest returns 64 hexadecimal digits that change whenever a document does. The
