@@ -9,6 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 )
@@ -23,7 +24,7 @@ func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverSeen
 		},
 		Diff: func(s driverSeen) converge.Diff {
 			const note = "the machine is external: install it there"
-			d := nvidia.DiffGPUs(s.DriverState, n.GPUs.Count)
+			d := nvidia.DiffGPUs(s.DriverState, offer.Of(n).Cards)
 			if s.Loaded == "" {
 				d = converge.Diff{{Path: "driver", Have: "not loaded", Want: "a driver of NVIDIA's", Effect: converge.Create, Note: note}}
 			}

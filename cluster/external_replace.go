@@ -60,7 +60,7 @@ func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Re
 	joined := g.Add(c.members.K3sStep(n), c.driver(g, n, booted))
 	node := g.Add(c.members.NodeStep(n), joined)
 	g.Add(c.members.KubeconfigStep(), node)
-	if c.members.HasPlugin() && n.GPUs.Count > 0 {
+	if c.members.HasPlugin() && n.HasGPUs() {
 		g.Add(c.members.AllocatableStep(n), c.runtimeOf(g, n, c.offer(g, node))...)
 	}
 }

@@ -80,7 +80,7 @@ func (c *cards) refuseLater(n spec.Node, a *placement.Allotment) error {
 }
 
 // sharesCards reports whether a node has a share of its host's cards, by a mapping of its own.
-func sharesCards(n spec.Node) bool { return n.GPUs.Count > 0 && len(n.GPUs.Mapping) == 0 }
+func sharesCards(n spec.Node) bool { return n.HasGPUs() && len(n.GPUs.Mapping) == 0 }
 
 // inTwoSteps says how a node gets cards that it cannot get in one run.
 func inTwoSteps(node string) string {
@@ -130,7 +130,7 @@ func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allo
 // cardsFree refuses to recreate a node while other nodes still have its cards: only cluster:up
 // moves cards.
 func (c *cards) cardsFree(ctx context.Context, n spec.Node) error {
-	if n.GPUs.Count == 0 {
+	if !n.HasGPUs() {
 		return nil
 	}
 	a, err := c.allot(ctx, n.Host)

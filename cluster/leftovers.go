@@ -87,7 +87,7 @@ func (c *holdings) wanted(ctx context.Context, host string) (keep, error) {
 		if n.External {
 			continue
 		}
-		k.mappings[names.Mapping(c.spec, n.Name)] = n.GPUs.Count > 0
+		k.mappings[names.Mapping(c.spec, n.Name)] = n.HasGPUs()
 		sd, err := c.seeds.Seed(n) // hosts may share the storage
 		if err != nil {
 			return k, err

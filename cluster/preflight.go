@@ -122,7 +122,7 @@ func (c *holdings) wantVM(n spec.Node) preflight.VM {
 	vm := preflight.VM{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: to.Memory, CPUType: n.CPUType,
 		NICs: to.NICs, Disks: to.Disks, RootOnly: map[string]string{},
-		GPUs: preflight.GPUs{Count: n.GPUs.Count, Model: n.GPUs.Model, Mappings: n.GPUs.Mapping},
+		GPUs: preflight.GPUs{Count: len(to.GPUs), Model: n.GPUs.Model, Mappings: n.GPUs.Mapping},
 	}
 	for key, value := range map[string]string{"hugepages": to.Hugepages, "affinity": to.Affinity} {
 		if value != "" && value != proxmox.None {

@@ -104,7 +104,7 @@ func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, boote
 	if !n.Adopt { // an adopted VM has finished its first boot
 		needs = append(needs, on.template, g.Add(c.seeds.Step(n, on.again), on.begin...))
 	}
-	if n.GPUs.Count > 0 {
+	if n.HasGPUs() {
 		needs = append(needs, g.Add(c.gpusStep(n), on.free))
 	}
 	vm = g.Add(c.vmStep(n), append(needs, on.first...)...)

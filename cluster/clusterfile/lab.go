@@ -87,7 +87,7 @@ func (r labSection) realGuests() {
 		switch {
 		case n.External:
 			r.Wrong(&n.SSH, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
-		case n.GPUs.Count > 0:
+		case n.HasGPUs():
 			r.Wrong(&n.GPUs, n.Name+" has GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
 		case n.DHCP():
 			r.Wrong(&n.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")

@@ -227,7 +227,7 @@ func (r *resolver) finish() {
 	gpus := false
 	for _, n := range r.nodes {
 		r.spec.Nodes = append(r.spec.Nodes, *n.Node)
-		gpus = gpus || n.GPUs.Count > 0
+		gpus = gpus || n.HasGPUs()
 	}
 	if r.spec.NVIDIA.Stack == "" {
 		r.spec.NVIDIA.Stack = spec.StackNone

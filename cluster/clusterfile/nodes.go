@@ -265,7 +265,7 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	if n.Network.Queues == 0 {
 		n.Network.Queues = min(n.Cores, 64)
 	}
-	if n.Taints == nil && n.GPUs.Count > 0 && n.Role == spec.Agent {
+	if n.Taints == nil && n.HasGPUs() && n.Role == spec.Agent {
 		n.Taints = []spec.Taint{{Key: nvidia.TaintKey, Value: nvidia.TaintValue, Effect: "NoSchedule"}}
 	}
 	if own != nil {
@@ -310,7 +310,7 @@ func (r nodesSection) external(n *spec.Node) {
 func (r nodesSection) shape(n *spec.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {
-	case n.GPUs.Count > 0:
+	case n.HasGPUs():
 		cores, memory = 16, 64*spec.GiB
 	case n.Role == spec.Server:
 		cores, memory = 4, 8*spec.GiB
@@ -321,7 +321,7 @@ func (r nodesSection) shape(n *spec.Node) {
 	if !r.IsSet(&n.Memory) {
 		n.Memory = memory
 	}
-	n.NUMA = n.NUMA.Or(n.GPUs.Count > 0)
+	n.NUMA = n.NUMA.Or(n.HasGPUs())
 	r.within(&n.Cores, "cores", 1, 1024)
 	r.within(&n.CPUUnits, "cpuUnits", 1, 10000)
 	if n.CPULimit > 128 || r.IsSet(&n.CPULimit) && n.CPULimit <= 0 {

@@ -60,7 +60,7 @@ func (r profilesSection) profilePool(raw *spec.HubProfile) {
 		return
 	}
 	mps := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool {
-		return n.GPUs.Count > 0 && n.GPUs.Sharing.Strategy == spec.SharingMPS && (raw.Pool == "" || raw.Pool == n.PoolName())
+		return n.HasGPUs() && n.GPUs.Sharing.Strategy == spec.SharingMPS && (raw.Pool == "" || raw.Pool == n.PoolName())
 	})
 	if !mps {
 		cure := "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory"

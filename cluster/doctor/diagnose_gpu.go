@@ -80,7 +80,7 @@ func (d *diagnosis) fits(m Machine, l mig.Layout, f *Finding, wrong *[]string) {
 
 // allocatable compares the GPUs, or their instances, that a node offers with those of the file.
 func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
-	if want.GPUs.Count == 0 || d.e.Spec.NVIDIA.Stack == spec.StackNone {
+	if !want.HasGPUs() || d.e.Spec.NVIDIA.Stack == spec.StackNone {
 		return
 	}
 	offers, namespace := offer.Of(want).Resources, nvidia.PluginName

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -105,15 +106,15 @@ func (d *diagnosis) driver(m Machine) {
 		})
 	case errors.Is(s.SMIError, nvidia.ErrLost):
 		f := Finding{Failure: "gpu-missing", What: "a GPU no longer answers", Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
-		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
+		d.explained(&f, nvidia.DiffGPUs(s, offer.Of(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
 	case s.Loaded == "" || s.SMIError != nil:
 		f := Finding{Failure: "driver-not-loaded", What: "NVIDIA's driver does not work", Evidence: seen, Do: "homelab cluster:up installs or repairs it"}
-		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
+		d.explained(&f, nvidia.DiffGPUs(s, offer.Of(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
-	case len(s.GPUs()) < m.GPUs.Count:
-		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), printable.Count(m.GPUs.Count, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
-		d.explained(&f, nvidia.DiffGPUs(s, m.GPUs.Count))
+	case len(s.GPUs()) < offer.Of(m.Node).Cards:
+		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), printable.Count(offer.Of(m.Node).Cards, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
+		d.explained(&f, nvidia.DiffGPUs(s, offer.Of(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
 	default:
 		d.logged(m, s.Log)

@@ -135,7 +135,7 @@ func (s Sources) hasDriver(n spec.Node) bool {
 	if s.HasDriver != nil {
 		return s.HasDriver(n)
 	}
-	return n.GPUs.Count > 0
+	return n.HasGPUs()
 }
 
 // hosts asks Proxmox for the hosts of the file.

@@ -1,11 +1,8 @@
 package spec
 
 import (
-	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -281,58 +278,11 @@ type VerifyImages struct {
 	TensorFlow string `yaml:"tensorflow" absent:"none: the check is skipped" doc:"With ‘python3’ and TensorFlow."`
 }
 
-// Choices of Sharing.Strategy.
-const (
-	SharingNone        = "none"
-	SharingTimeSlicing = "time-slicing"
-	SharingMPS         = "mps"
-	SharingMIG         = "mig"
-)
-
-// Sharing says how one GPU serves several pods.
-type Sharing struct {
-	Strategy string      `yaml:"strategy" default:"none" enum:"none,time-slicing,mps,mig" doc:"‘none’, ‘time-slicing’, ‘mps’, or ‘mig’."`
-	Replicas int         `yaml:"replicas" absent:"required for ‘time-slicing’ and ‘mps’" doc:"Pods that share one GPU; 2 or more, with MPS at most 48, on Volta 16."`
-	Layouts  []MIGLayout `yaml:"layouts" absent:"required for ‘mig’" doc:"How GPUs are divided: [mig.md](mig.md)."`
-}
-
-// Shared reports whether several pods use one GPU.
-func (s Sharing) Shared() bool { return s.Strategy == SharingTimeSlicing || s.Strategy == SharingMPS }
-
-// Name tells apart the ways of sharing for which a device plugin needs different settings.
-func (s Sharing) Name() string {
-	switch {
-	case s.Replicas > 1:
-		return fmt.Sprintf("%s-%d", s.Strategy, s.Replicas)
-	case s.Strategy == "":
-		return SharingNone
-	}
-	return s.Strategy
-}
-
-// MIGLayout says how some GPUs of a node are partitioned.
-type MIGLayout struct {
-	GPUs     []int          `yaml:"gpus" absent:"all" doc:"Indices of a node's GPUs, from 0. Others stay whole."`
-	Profiles map[string]int `yaml:"profiles" absent:"none: the GPU stays whole" doc:"Profiles and the number of each, e.g. ‘{3g.20gb: 2}’."` // empty: MIG off
-}
-
-// String returns e.g. "2 of 3g.20gb".
-func (l MIGLayout) String() string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(l.Profiles)) {
-		out = append(out, fmt.Sprintf("%d of %s", l.Profiles[name], name))
-	}
-	return strings.Join(out, ", ")
-}
-
 // Servers returns the control-plane nodes.
 func (s *Spec) Servers() []Node { return s.nodes(func(n Node) bool { return n.Role == Server }) }
 
 // Agents returns the nodes that are not servers.
 func (s *Spec) Agents() []Node { return s.nodes(func(n Node) bool { return n.Role == Agent }) }
-
-// GPUNodes returns the nodes with GPUs.
-func (s *Spec) GPUNodes() []Node { return s.nodes(func(n Node) bool { return n.GPUs.Count > 0 }) }
 
 // Node returns the node of that name.
 func (s *Spec) Node(name string) (Node, bool) {

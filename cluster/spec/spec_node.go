@@ -131,19 +131,6 @@ type Route struct {
 	Via netip.Addr   `yaml:"via" required:"true" doc:"The router's address."`
 }
 
-// GPURequest says which GPUs a node gets. Without PCI and Mapping homelab chooses Count of
-// them on the node's host, on one NUMA node if possible.
-type GPURequest struct {
-	Count        int          `yaml:"count" short:"number" doc:"Number of GPUs."` // equals len(PCI) or len(Mapping) if one is set
-	Model        string       `yaml:"model" absent:"any" doc:"Only cards of this model: whole words of its name, e.g. ‘A100’, ‘RTX 4090’."`
-	PCI          []PCIAddress `yaml:"pci" doc:"These cards of the host, instead of ‘count’."`
-	Mapping      []string     `yaml:"mapping" doc:"These existing resource mappings, one for each GPU, instead of ‘count’."`
-	PCIe         Switch       `yaml:"pcie" default:"true" doc:"Attach as PCI Express."`
-	ROMBar       Switch       `yaml:"rombar" default:"true" doc:"Show the card's option ROM to the guest."`
-	AllFunctions Switch       `yaml:"allFunctions" default:"true" doc:"Pass the card's other functions (audio, USB) too."`
-	Sharing      Sharing      `yaml:"sharing" absent:"‘nvidia.sharing’" doc:"Replaces ‘nvidia.sharing’ for this node as a whole."`
-}
-
 // Taint keeps pods away that do not tolerate it.
 type Taint struct {
 	Key    string

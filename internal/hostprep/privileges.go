@@ -179,7 +179,7 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 }
 
 func wantsGPUs(s *spec.Spec) bool {
-	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.GPUs.Count > 0 })
+	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.HasGPUs() })
 }
 
 // mappingGrants returns the grants for resource mappings. A token can give a machine a GPU only
@@ -189,7 +189,7 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	var named []string
 	made := false
 	for _, n := range s.Nodes {
-		if n.External || n.GPUs.Count == 0 {
+		if n.External || !n.HasGPUs() {
 			continue
 		}
 		named = append(named, n.GPUs.Mapping...)

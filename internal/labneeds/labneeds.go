@@ -134,7 +134,7 @@ func (w *need) node(s *spec.Spec, n spec.Node) {
 	w.storage(s.Image.SeedStorage, "iso")
 	w.storage(w.templates, "images")
 	w.Cards += n.GPUs.Count
-	if asked := n.GPUs.Model; n.GPUs.Count > 0 && asked != "" && !slices.ContainsFunc(w.Models, func(m labctl.Model) bool { return m.Asked == asked }) {
+	if asked := n.GPUs.Model; n.HasGPUs() && asked != "" && !slices.ContainsFunc(w.Models, func(m labctl.Model) bool { return m.Asked == asked }) {
 		w.Models = append(w.Models, model(asked))
 	}
 	for _, a := range n.GPUs.PCI {

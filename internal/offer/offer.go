@@ -13,6 +13,7 @@ import (
 
 // GPUs is what a node offers.
 type GPUs struct {
+	Cards     int                // that its driver shows
 	MIG       nvidia.MIGStrategy // empty: none of its GPUs is divided
 	Resources map[string]int     // what containers request, with the number of each
 }
@@ -26,11 +27,11 @@ func Of(n spec.Node) GPUs {
 	}
 	layouts := Layouts(n)
 	if len(layouts) == 0 {
-		return GPUs{Resources: map[string]int{gpu: count}}
+		return GPUs{Cards: n.GPUs.Count, Resources: map[string]int{gpu: count}}
 	}
-	out := GPUs{MIG: nvidia.MIGMixed, Resources: map[string]int{}}
+	out := GPUs{Cards: n.GPUs.Count, MIG: nvidia.MIGMixed, Resources: map[string]int{}}
 	if name, ok := alike(layouts); ok {
-		return GPUs{MIG: nvidia.MIGSingle, Resources: map[string]int{gpu: len(layouts) * layouts[0].Profiles[name]}}
+		return GPUs{Cards: n.GPUs.Count, MIG: nvidia.MIGSingle, Resources: map[string]int{gpu: len(layouts) * layouts[0].Profiles[name]}}
 	}
 	for _, l := range layouts {
 		if len(l.Profiles) == 0 {
@@ -47,7 +48,7 @@ func Of(n spec.Node) GPUs {
 func All(s *spec.Spec) map[string]int {
 	out := map[string]int{}
 	for _, n := range s.Nodes {
-		if n.GPUs.Count == 0 || s.NVIDIA.Stack == spec.StackNone {
+		if !n.HasGPUs() || s.NVIDIA.Stack == spec.StackNone {
 			continue
 		}
 		for resource, count := range Of(n).Resources {

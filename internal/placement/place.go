@@ -53,7 +53,7 @@ func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec
 	for _, gpus := range []bool{true, false} {
 		for i := range out.Nodes {
 			n := &out.Nodes[i]
-			if !n.Unplaced() || (n.GPUs.Count > 0) != gpus {
+			if !n.Unplaced() || n.HasGPUs() != gpus {
 				continue
 			}
 			if err := p.choose(n); err != nil {
@@ -179,7 +179,7 @@ func (p *placing) mapped(l *pci.Ledger) {
 	for i := range p.spec.Nodes {
 		n := &p.spec.Nodes[i]
 		m := Mapping(l.Mappings, names.Mapping(p.spec, n.Name))
-		if n.Unplaced() && n.GPUs.Count > 0 && m != nil && m.Description == names.MappingNote(p.spec) && len(m.Devices) > 0 && p.room(m.Devices[0].Host) != nil {
+		if n.Unplaced() && n.HasGPUs() && m != nil && m.Description == names.MappingNote(p.spec) && len(m.Devices) > 0 && p.room(m.Devices[0].Host) != nil {
 			n.Host = m.Devices[0].Host
 		}
 	}
@@ -263,7 +263,7 @@ func (p *placing) cardsWith(r *room, n *spec.Node) (*Allotment, string) {
 // matching counts the cards that an allotment leaves for a node.
 func matching(a *Allotment, n spec.Node) (cards int) {
 	for _, g := range a.left {
-		if n.GPUs.Count > 0 && Candidate(n, g) && unsuited(n, g) == "" {
+		if n.HasGPUs() && Candidate(n, g) && unsuited(n, g) == "" {
 			cards++
 		}
 	}
@@ -311,7 +311,7 @@ func (p *placing) freeOnAll(n spec.Node) (sum int) {
 
 func wants(n spec.Node) string {
 	out := fmt.Sprintf("%d cores, %s", n.Cores, n.Memory)
-	if n.GPUs.Count > 0 {
+	if n.HasGPUs() {
 		out += ", " + GPUs(n.GPUs.Count)
 		if n.GPUs.Model != "" {
 			out += " of model " + n.GPUs.Model

@@ -38,7 +38,7 @@ func hubPools(s *spec.Spec) []jupyterhub.Pool {
 	index := map[string]int{}
 	for _, n := range s.Nodes {
 		// A program computes on one instance of a GPU, as on one share.
-		shared := n.GPUs.Count > 0 && n.GPUs.Sharing.Shared() || offer.Of(n).MIG == nvidia.MIGSingle
+		shared := n.HasGPUs() && n.GPUs.Sharing.Shared() || offer.Of(n).MIG == nvidia.MIGSingle
 		share := offer.Share(n)
 		key := fmt.Sprint(n.PoolName(), n.Pool != "", n.Taints, shared, share)
 		i, ok := index[key]

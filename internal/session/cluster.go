@@ -23,10 +23,7 @@ func Validate(s *Session, ctx context.Context) error {
 		return err
 	}
 	s.Warn()
-	servers, agents, gpus := len(s.Spec.Servers()), len(s.Spec.Agents()), 0
-	for _, n := range s.Spec.GPUNodes() {
-		gpus += n.GPUs.Count
-	}
+	servers, agents, gpus := len(s.Spec.Servers()), len(s.Spec.Agents()), s.Spec.GPUCount()
 	if ref := s.Spec.Proxmox.TokenSecret; !ref.IsZero() {
 		if _, err := ref.Resolve(); err != nil {
 			s.Say("warning: %s", s.at("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))

@@ -157,7 +157,7 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 	for _, n := range s.Spec.GPUNodes() {
 		offers := offer.Of(n)
 		if offers.MIG == "" {
-			all += n.GPUs.Count // if GPUs are shared, one of them counts for its node
+			all += offers.Cards // if GPUs are shared, one of them counts for its node
 			continue
 		}
 		what = "GPUs and instances of GPUs"

@@ -267,11 +267,7 @@ func sayAfterInit(s *Session, path string, f draft.Found, a draft.Answers) error
 	for _, w := range draft.Warnings(f, a) {
 		s.Say("warning: %s", w)
 	}
-	gpus := 0
-	for _, n := range spec.GPUNodes() {
-		gpus += n.GPUs.Count
-	}
-	s.Say("Wrote %s: %s, %s, %s.", path, printable.Count(len(spec.Servers()), "server"), printable.Count(len(spec.Agents()), "agent"), printable.Count(gpus, "GPU"))
+	s.Say("Wrote %s: %s, %s, %s.", path, printable.Count(len(spec.Servers()), "server"), printable.Count(len(spec.Agents()), "agent"), printable.Count(spec.GPUCount(), "GPU"))
 	if strings.HasPrefix(a.Secret, "file:.homelab/") {
 		s.Say("The token's secret is in %s, mode 0600; keep .homelab out of version control.", filepath.Join(filepath.Dir(path), strings.TrimPrefix(a.Secret, "file:")))
 	}

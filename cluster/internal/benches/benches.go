@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/bench"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
@@ -86,7 +87,7 @@ func (b *Benches) image(k bench.Kind) string {
 func (b *Benches) Steps(n spec.Node) []converge.Step {
 	var out []converge.Step
 	for _, k := range b.Kinds() {
-		offers := n.GPUs.Count
+		offers := offer.Of(n).Cards
 		if n.GPUs.Sharing.Shared() {
 			offers = 1
 		}
@@ -209,7 +210,7 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 	if err != nil {
 		return 0, nil, err
 	}
-	count := n.GPUs.Count
+	count := offer.Of(n).Cards
 	var used []check.Check
 	for _, h := range holders {
 		count -= int(h.Count)
@@ -223,8 +224,8 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 	case n.GPUs.Sharing.Shared() && len(holders) > 0:
 		return 0, used, nil // its share may be of any of them
 	case n.GPUs.Sharing.Shared():
-		if n.GPUs.Count > 1 {
-			why := fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", n.GPUs.Count)
+		if offer.Of(n).Cards > 1 {
+			why := fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", offer.Of(n).Cards)
 			used = append(used, skipped(k, n.Name, why))
 		}
 		return 1, used, nil

@@ -19,7 +19,7 @@ import (
 
 // HasDriver reports whether this cluster manages a node's driver.
 func (ks *Kubernetes) HasDriver(n spec.Node) bool {
-	return n.GPUs.Count > 0 && templates.InstallsDriver(ks.Spec) && ks.Spec.NVIDIA.Stack != spec.StackNone
+	return n.HasGPUs() && templates.InstallsDriver(ks.Spec) && ks.Spec.NVIDIA.Stack != spec.StackNone
 }
 
 // HasPlugin reports whether this cluster makes GPUs allocatable.

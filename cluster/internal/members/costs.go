@@ -39,7 +39,7 @@ func (ts *Turns) Upgrades(ctx context.Context, why string, n spec.Node) []conver
 // has them evicted. In the node's turn none is left, so one that has come since would end.
 func (ts *Turns) endsWith(ctx context.Context, n spec.Node) []converge.Loss {
 	return ts.Users(ctx, func(w *workload.Work) []converge.Loss {
-		if n.GPUs.Count > 0 && !ts.evicts() && !ts.turns.of(n.Name) {
+		if n.HasGPUs() && !ts.evicts() && !ts.turns.of(n.Name) {
 			w = w.WithoutGPUs()
 		}
 		return w.On(n.Name)

@@ -344,7 +344,7 @@ func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
 	if n.Pool != "" {
 		out[names.PoolLabel] = n.Pool
 	}
-	if n.GPUs.Count > 0 {
+	if n.HasGPUs() {
 		out[nvidia.LabelPresent] = "true"
 		if s.NVIDIA.Stack != spec.StackNone { // the same with the operator: K3s restarts for another label
 			out[sharingLabel] = sharingName(s, n)

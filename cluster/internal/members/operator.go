@@ -99,7 +99,7 @@ func pluginObject(r kube.Ref) runtime.Object {
 
 // HasOperatorDriver reports whether the GPU operator installs a node's driver and toolkit.
 func (ks *Kubernetes) HasOperatorDriver(n spec.Node) bool {
-	return n.GPUs.Count > 0 && ks.Spec.NVIDIA.Stack == spec.StackOperator && ks.Spec.NVIDIA.DriverMode == spec.DriverOperator
+	return n.HasGPUs() && ks.Spec.NVIDIA.Stack == spec.StackOperator && ks.Spec.NVIDIA.DriverMode == spec.DriverOperator
 }
 
 // operatorTime is how long the operator may take to install driver and toolkit on a node: it pulls

@@ -47,7 +47,7 @@ func (ks *Kubernetes) evicts() bool { return ks.Spec.K3s.Upgrade.GPUPods == spec
 // freeOfGPUs cordons a node whose GPUs no pod holds. If one does, the node stays as it was.
 func (ts *Turns) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
 	held, err := ts.heldNow(ctx, n)
-	if err != nil || len(held) > 0 || n.GPUs.Count == 0 {
+	if err != nil || len(held) > 0 || !n.HasGPUs() {
 		return len(held) == 0, err
 	}
 	was, err := ts.ObserveNode(ctx, n.Name)
@@ -72,7 +72,7 @@ func (ts *Turns) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
 
 // freeAgain lets pods onto a node again that does not go down after all.
 func (ts *Turns) freeAgain(ctx context.Context, n spec.Node, v visit) error {
-	if v.keeps == "" || n.GPUs.Count == 0 || ctx.Err() != nil {
+	if v.keeps == "" || !n.HasGPUs() || ctx.Err() != nil {
 		return nil
 	}
 	client, err := ts.Kube(ctx)
@@ -131,7 +131,7 @@ func (e *StaysError) Error() string { return e.words }
 // heldNow names the pods that hold GPUs of a node and that a drain would evict. It names none
 // if there is no cluster yet, or if the only server's API does not answer.
 func (ts *Turns) heldNow(ctx context.Context, n spec.Node) (out []string, err error) {
-	if n.GPUs.Count == 0 {
+	if !n.HasGPUs() {
 		return nil, nil
 	}
 	client, err := ts.Kube(ctx)
@@ -152,7 +152,7 @@ func (ts *Turns) heldNow(ctx context.Context, n spec.Node) (out []string, err er
 func (ts *Turns) gpuTime(n spec.Node) string {
 	policy := ts.Spec.K3s.Upgrade
 	switch {
-	case n.GPUs.Count == 0:
+	case !n.HasGPUs():
 		return ""
 	case ts.evicts() && policy.Wait == 0:
 		return "; pods that hold GPUs are evicted"

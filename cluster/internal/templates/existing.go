@@ -138,11 +138,11 @@ func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM, unbased []string) []str
 	if len(vm.GPUs) > 0 {
 		bad("it passes a device through, which its clones cannot share: qm set %d --delete %s", vm.VMID, printable.Word(vm.GPUs[0].Slot))
 	}
-	dkms := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 })
+	dkms := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.HasGPUs() })
 	if dkms && BuildsModules(s) && vm.SecureBoot {
 		bad("%s", SecureBootOn("each clone"))
 	}
-	gpus := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.GPUs.Count > 0 && n.GPUs.PCIe.IsOn() })
+	gpus := slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Host == host && n.HasGPUs() && n.GPUs.PCIe.IsOn() })
 	if gpus && vm.BIOS != "ovmf" {
 		storage := "STORAGE"
 		if d, ok := vm.Disk("scsi0"); ok {

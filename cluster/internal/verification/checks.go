@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/volumes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -55,7 +56,7 @@ func broken(checks []check.Check) error {
 }
 
 // offers is how many GPUs, or shares of them, pods can get on a node.
-func offers(n spec.Node) int { return n.GPUs.Count * max(1, n.GPUs.Sharing.Replicas) }
+func offers(n spec.Node) int { return offer.Of(n).Cards * max(1, n.GPUs.Sharing.Replicas) }
 
 func (v *Verification) jobOptions() check.VerifyOptions {
 	return check.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.Spec), Image: v.Spec.NVIDIA.Images.CUDA}

@@ -205,9 +205,9 @@ func note(n spec.Node) string {
 	if !s.Shared() {
 		return ""
 	}
-	text := fmt.Sprintf("one of %d shares (%s)", n.GPUs.Count*s.Replicas, s.Strategy)
-	if n.GPUs.Count > 1 {
-		text += fmt.Sprintf("; the node has %d GPUs, the others were not tested", n.GPUs.Count)
+	text := fmt.Sprintf("one of %d shares (%s)", offer.Of(n).Cards*s.Replicas, s.Strategy)
+	if offer.Of(n).Cards > 1 {
+		text += fmt.Sprintf("; the node has %d GPUs, the others were not tested", offer.Of(n).Cards)
 	}
 	return text
 }

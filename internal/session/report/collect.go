@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -338,7 +339,7 @@ func (c *collector) pools(inv *cluster.Inventory) {
 		p.GPUs += m.GPUs.Total
 		p.Unit = cmp.Or(m.GPUs.Unit, p.Unit)
 		cores[i], memory[i] = append(cores[i], n.Cores), append(memory[i], n.Memory)
-		models[i][cmp.Or(c.model(m.Name), n.GPUs.Model)] += n.GPUs.Count
+		models[i][cmp.Or(c.model(m.Name), n.GPUs.Model)] += offer.Of(n).Cards
 	}
 	for i := range c.Pools {
 		c.Pools[i].Cores, c.Pools[i].Memory = span(cores[i], func(n int) string { return fmt.Sprint(n) }), span(memory[i], proxmox.Size.String)

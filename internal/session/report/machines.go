@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -120,7 +121,7 @@ func (c *collector) machine(m cluster.Machine, inv *cluster.Inventory, gpus []cl
 		}
 	}
 	if n, ok := c.session.Spec.Node(m.Name); ok {
-		for len(x.GPUs) < n.GPUs.Count { // of an external machine, or not seen
+		for len(x.GPUs) < offer.Of(n).Cards { // of an external machine, or not seen
 			x.GPUs = append(x.GPUs, GPU{Model: n.GPUs.Model})
 		}
 	}
