@@ -66,10 +66,13 @@ func (r loadbalancerSection) pools() {
 				r.Wrong(at, fmt.Sprintf("%s and %s share addresses, in %s", p, other, r.Line(&lb.Addresses[j])), "write separate ranges")
 			}
 		}
-		if len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.From) || !r.inNodesNetwork(p.To)) && !leased {
+		if lb.BGP == nil && len(r.spec.Nodes) > 0 && (!r.inNodesNetwork(p.From) || !r.inNodesNetwork(p.To)) && !leased {
 			r.Wrong(at, fmt.Sprintf("%s is outside the nodes' network, where the load balancer answers ARP for its addresses, so no router would find them", p),
-				"write an unused range of the nodes' network; BGP, which announces other ones, is not supported")
+				"write an unused range of the nodes' network; or announce it to your router: bgp: {asn: 64512, peers: [{address: ROUTER, asn: 64500}]}")
 			continue
+		}
+		if lb.BGP != nil && (r.inNodesNetwork(p.From) || r.inNodesNetwork(p.To)) {
+			r.Warn(at, fmt.Sprintf("%s is in the nodes' network and announced by BGP: its other machines ask for it by ARP, which nobody answers", p), "write a range outside your networks, e.g. 10.50.0.0/24, or remove bgp")
 		}
 		for _, a := range owners {
 			if p.Contains(a) {
@@ -80,7 +83,7 @@ func (r loadbalancerSection) pools() {
 		if a := r.spec.Network.Prefix; a.IsValid() && (p.Contains(a.Masked().Addr()) || p.Contains(spec.LastAddr(a))) && a.Addr().Is4() {
 			r.Wrong(at, fmt.Sprintf("%s contains the network address or the broadcast address", p), "write a range without the first and the last address of "+a.String())
 		}
-		if leased {
+		if leased && lb.BGP == nil {
 			r.Warn(at, "nodes get their addresses from a DHCP server, which must not assign these too", "exclude the range from the DHCP server's")
 		}
 	}
@@ -149,3 +152,39 @@ func (r loadbalancerSection) loadBalancer() {
 		r.Wrong(&lb.Kind, "the load balancer is K3s' servicelb, and k3s.disable disables it", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
 	}
 }
+
+// bgp checks to whom addresses are announced.
+func (r loadbalancerSection) bgp() {
+	lb := r.spec.Platform.LB
+	if lb == nil || lb.BGP == nil {
+		return
+	}
+	b := lb.BGP
+	if lb.Kind != spec.LBMetalLB {
+		r.Wrong(lb.BGP, fmt.Sprintf("%s announces nothing by BGP", lb.Kind), "write kind: metallb, or remove bgp")
+	}
+	if b.ASN < 1 || b.ASN > maxASN {
+		r.Wrong(b, "the nodes have no autonomous system", fmt.Sprintf("write asn: and a number from 1 to %d; 64512 to 65534 are for private use", maxASN))
+	}
+	if len(b.Peers) == 0 {
+		r.Wrong(b, "there is no router to announce addresses to", "write peers: [{address: 10.0.0.1, asn: 64500}] with your router's")
+	}
+	seen := map[netip.Addr]any{}
+	for i := range b.Peers {
+		p := &b.Peers[i]
+		r.within(&p.ASN, "asn", 1, maxASN)
+		r.within(&p.Port, "port", 1, 16384)
+		if !p.Address.IsValid() {
+			r.Wrong(p, "the router has no address", "write address: and the router's")
+			continue
+		}
+		unique(r.resolver, seen, p.Address, any(p), fmt.Sprintf("router %s is here twice", p.Address), "remove one")
+		if p.ASN != 0 && p.ASN != b.ASN && !p.Multihop && len(r.spec.Nodes) > 0 && !r.inNodesNetwork(p.Address) {
+			r.Warn(p, fmt.Sprintf("router %s is in no network of the nodes: a session with another autonomous system reaches the next router alone", p.Address), "write multihop: true, or the address of the router in the nodes' network")
+		}
+	}
+}
+
+// maxASN is the largest number of an autonomous system that a file can have; those above are for
+// private use, as 64512 to 65534 are.
+const maxASN = 1<<31 - 1

@@ -17,6 +17,7 @@ type partsSection struct{ *resolver }
 func (r partsSection) validatePlatform() {
 	loadbalancerSection(r).pools()
 	loadbalancerSection(r).reserved()
+	loadbalancerSection(r).bgp()
 	nfsSection(r).fileServer()
 	ingressSection(r).hostnames()
 	ingressSection(r).reached()

@@ -126,6 +126,22 @@ type LoadBalancer struct {
 	Kind      string                `yaml:"kind" short:"text" enum:"servicelb,metallb,cilium" absent:"‘metallb’ with ‘addresses’ (‘cilium’ with that CNI), else ‘servicelb’" doc:"‘servicelb’ uses the nodes' own addresses."`
 	Addresses []AddressPool         `yaml:"addresses" absent:"required, except for ‘servicelb’" doc:"Ranges ‘a-b’ and prefixes."`
 	Reserved  map[string]netip.Addr `yaml:"reserved" doc:"Addresses of single services, ‘namespace/name’ or ‘ingress’: ‘{ingress: 10.0.0.200}’."`
+	BGP       *BGP                  `yaml:"bgp" absent:"ARP and NDP in the nodes' network" doc:"Announce the addresses to routers. Only MetalLB does."`
+}
+
+// BGP says to which routers every node announces the load balancer's addresses.
+type BGP struct {
+	ASN   int       `yaml:"asn" required:"true" min:"1" max:"2147483647" doc:"The nodes' autonomous system, e.g. 64512."`
+	Peers []BGPPeer `yaml:"peers" required:"true" doc:"The routers."`
+}
+
+// BGPPeer is a router.
+type BGPPeer struct {
+	Address  netip.Addr `yaml:"address" required:"true" doc:"Its address."`
+	ASN      int        `yaml:"asn" min:"1" max:"2147483647" absent:"the nodes'" doc:"Its autonomous system."`
+	Port     int        `yaml:"port" default:"179" min:"1" max:"16384" doc:"Where it listens."`
+	Password SecretRef  `yaml:"password" absent:"none" doc:"Reference to the password of the session (TCP MD5)."`
+	Multihop bool       `yaml:"multihop" doc:"It is behind another router."`
 }
 
 // Kinds of ingress.

@@ -19,6 +19,7 @@ import (
 func definedBy() map[string]string {
 	return map[string]string{
 		"IPAddressPool": "metallb.io_ipaddresspools.yaml", "L2Advertisement": "metallb.io_l2advertisements.yaml",
+		"BGPAdvertisement": "metallb.io_bgpadvertisements.yaml", "BGPPeer": "metallb.io_bgppeers.yaml",
 		"ResourceFlavor": "kueue.x-k8s.io_resourceflavors.yaml", "ClusterQueue": "kueue.x-k8s.io_clusterqueues.yaml", "LocalQueue": "kueue.x-k8s.io_localqueues.yaml",
 		"ClusterIssuer": "cert-manager.io_clusterissuers.yaml", "Certificate": "cert-manager.io_certificates.yaml",
 	}

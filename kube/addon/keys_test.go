@@ -29,6 +29,7 @@ var notInValues = map[string][]string{
 var subcharts = map[string][]string{
 	"gpu-operator":          {"node-feature-discovery"},
 	"kube-prometheus-stack": {"grafana", "kube-state-metrics", "prometheus-node-exporter"},
+	"metallb":               {"frr-k8s"},
 }
 
 // chartFacts is what is kept of a chart: the keys of its values, those of notInValues

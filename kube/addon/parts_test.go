@@ -169,6 +169,8 @@ func writtenSamples(t *testing.T) []sample {
 	reserved := map[string]netip.Addr{"ingress": netip.MustParseAddr("10.0.0.120"), "lab/ssh": netip.MustParseAddr("10.0.0.130")}
 	pool := pools(t, "10.0.0.120-10.0.0.139", "10.0.0.160/29")
 	lb := &spec.LoadBalancer{Kind: spec.LBMetalLB, Addresses: pool, Reserved: reserved}
+	bgp := *lb
+	bgp.BGP = &spec.BGP{ASN: 64512, Peers: []spec.BGPPeer{{Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500, Port: 179, Password: key0}, {Address: netip.MustParseAddr("10.9.0.1"), Port: 1790, Multihop: true}}}
 	cilium := &spec.LoadBalancer{Kind: spec.LBCilium, Addresses: pool, Reserved: reserved}
 	flat := spec.K3s{CNI: "cilium", PodCIDR: netip.MustParsePrefix("10.42.0.0/16")}
 	gateway := spec.Ingress{Kind: spec.IngressGateway, Class: "traefik"}
@@ -209,6 +211,7 @@ func writtenSamples(t *testing.T) []sample {
 		{"ingress", must(t, addon.Ingress{Ingress: traefik, Pages: true}, addon.Site{Ingress: traefik})},
 		{"ingress-gateway", must(t, addon.Ingress{Ingress: gateway, Pages: true}, rich(addon.Site{Ingress: gateway, Balancer: lb, TLS: signed,
 			Hosts: []string{"hub.example.org", "*.apps.example.org"}}))},
+		{"metallb-bgp", must(t, addon.MetalLB{LoadBalancer: &bgp}, addon.Site{})},
 		{"metallb", must(t, addon.MetalLB{LoadBalancer: lb}, rich(addon.Site{}))},
 		{"cilium", must(t, addon.Cilium{K3s: flat}, addon.Site{})},
 		{"cilium-rich", must(t, addon.Cilium{K3s: flat}, rich(addon.Site{Balancer: cilium}))},
