@@ -74,6 +74,9 @@ const (
 	full     = 95
 )
 
+// diskFull is the finding of a machine whose disk is full.
+const diskFull = "disk-full"
+
 func (d *diagnosis) hosts() {
 	if d.e.Proxmox != nil {
 		d.add(onHost, "", Finding{
@@ -175,7 +178,7 @@ func (d *diagnosis) inside(m Machine) {
 		{in.Inodes, " with files (inodes)", "very many small files: remove some"},
 	} {
 		for _, u := range of.all {
-			f := Finding{Failure: "disk-full", What: u.full() + of.what + ": below 5 % free, the kubelet evicts pods", Evidence: []string{u.full() + of.what}, Do: of.clear}
+			f := Finding{Failure: diskFull, What: u.full() + of.what + ": below 5 % free, the kubelet evicts pods", Evidence: []string{u.full() + of.what}, Do: of.clear}
 			if u.Percent < fullSoon {
 				continue
 			}

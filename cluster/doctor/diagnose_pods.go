@@ -110,7 +110,7 @@ func ownerOf(p *corev1.Pod) string {
 // pod judges a pod. A pod that waits is not the fault of a machine, one that runs on a machine
 // may be.
 func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
-	f := Finding{Where: "pod " + p.Namespace + "/" + p.Name, machine: p.Spec.NodeName, layer: layerOf(p)}
+	f := Finding{Where: "pod " + p.Namespace + "/" + p.Name, machine: p.Spec.NodeName, layer: layerOf(p), pod: true}
 	if p.Status.Phase == corev1.PodSucceeded || d.e.Time.Sub(p.CreationTimestamp.Time) < settled {
 		return f, false
 	}
@@ -162,6 +162,8 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	case asks > most:
 		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: "+
 			"ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
+	case strings.Contains(message, diskPressure) && d.named(diskFull) != "":
+		f.Follows, f.Do = d.named(diskFull), "it starts when that is fixed"
 	case strings.Contains(message, "Insufficient nvidia.com/"):
 		f.Severity, f.Do = Warning, "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
@@ -175,6 +177,16 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 func (d *diagnosis) promised(asks int64, resource corev1.ResourceName) string {
 	for _, f := range d.found {
 		if n, ours := d.wanted(f.machine); ours && f.Failure == "gpus-not-offered" && int64(offer.Of(n).Resources[string(resource)]) >= asks {
+			return f.name()
+		}
+	}
+	return ""
+}
+
+// named is the first error of a kind, "" if there is none.
+func (d *diagnosis) named(failure string) string {
+	for _, f := range d.found {
+		if f.Failure == failure && f.Severity == Error {
 			return f.name()
 		}
 	}

@@ -28,6 +28,7 @@ type Finding struct {
 
 	machine string // the machine that it is about, "" for none
 	layer   layer
+	pod     bool // it is about a pod
 }
 
 // String returns place and cause.
@@ -115,10 +116,23 @@ func rank(f Finding) int {
 }
 
 // explains reports whether one finding is the cause of another: an error of the same machine
-// that is further down.
+// that is further down. A full disk is not the cause of a pod that fails for a reason of its own.
 func explains(cause, f Finding) bool {
+	if cause.Failure == diskFull && f.pod && !slices.ContainsFunc(f.Evidence, lacksRoom) {
+		return false
+	}
 	return cause.Severity == Error && cause.machine != "" && cause.machine == f.machine && cause.layer < f.layer
 }
+
+// lacksRoom reports whether the kubelet, the scheduler or containerd says that a disk is full:
+// "The node was low on resource: ephemeral-storage", "The node had condition: [DiskPressure]".
+func lacksRoom(said string) bool {
+	return slices.ContainsFunc([]string{"low on resource: ephemeral-storage", "low on resource: inodes", "DiskPressure", diskPressure, "no space left on device"},
+		func(sign string) bool { return strings.Contains(said, sign) })
+}
+
+// diskPressure is the taint of a node whose disk is full.
+const diskPressure = "node.kubernetes.io/disk-pressure"
 
 // Failure is a kind of finding.
 type Failure struct {

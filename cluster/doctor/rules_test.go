@@ -145,3 +145,34 @@ func TestForeignTaint(t *testing.T) {
 	assert.Equal(t, []string{"error gpus-not-offered of node gpu1: it offers 0 of 1 nvidia.com/gpu, and has a taint that the file does not name: nothing that homelab deploys tolerates it " +
 		"[write taints: [\"dedicated=research:NoExecute\"] for the node, and cluster:up makes everything tolerate it; or remove it: kubectl taint node gpu1 dedicated=research:NoExecute-]"}, told(e))
 }
+
+// A full disk is the cause of the pods that say so, and of no other pod of its machine.
+func TestFullDisk(t *testing.T) {
+	const (
+		on    = "nodeName: gpu1, "
+		cause = "disk-full of gpu1"
+	)
+	for name, c := range map[string]struct{ node, status, want string }{
+		"evicted for room":   {on, `{phase: Failed, reason: Evicted, message: "The node was low on resource: ephemeral-storage. Threshold quantity: 1, available: 0."}`, cause},
+		"refused":            {on, `{phase: Failed, reason: Evicted, message: "Pod was rejected: The node had condition: [DiskPressure]. "}`, cause},
+		"image too large":    {on, `{phase: Pending, containerStatuses: [{name: c, image: i, state: {waiting: {reason: ErrImagePull, message: "write /var/lib/x: no space left on device"}}}]}`, cause},
+		"no node":            {"", `{phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }."}]}`, cause},
+		"evicted for memory": {on, `{phase: Failed, reason: Evicted, message: "The node was low on resource: memory."}`, ""},
+		"its own limit":      {on, `{phase: Failed, reason: Evicted, message: "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi."}`, ""},
+		"crashes":            {on, `{phase: Running, containerStatuses: [{name: c, image: i, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 1, reason: Error}}}]}`, ""},
+		"no such image":      {on, `{phase: Pending, containerStatuses: [{name: c, image: i, state: {waiting: {reason: ErrImagePull, message: "i: not found"}}}]}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := healthy()
+			e.Machines[1].Inside.Disks = []doctor.Usage{{At: "/", Percent: 100}}
+			e.Objects["Pod"] = append(e.Objects["Pod"], object("Pod", "metadata: {name: p, namespace: team}\nspec: {"+c.node+"containers: [{name: c, image: i}]}\nstatus: "+c.status+"\n"))
+			found := doctor.Diagnose(*e).Findings
+			require.Len(t, found, 2)
+			for _, f := range found {
+				if f.Failure != "disk-full" {
+					assert.Equal(t, c.want, f.Follows)
+				}
+			}
+		})
+	}
+}
