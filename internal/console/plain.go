@@ -10,14 +10,19 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// quiet is how long a waiting step prints nothing new in plain mode.
-const quiet = 30 * time.Second
+// In plain mode a check that takes longer than slowCheck says what it does, and a waiting step prints
+// nothing new for quiet.
+const (
+	slowCheck = 5 * time.Second
+	quiet     = 30 * time.Second
+)
 
 // plain prints a line for each important event: started, waiting (from time to time), ended.
 type plain struct {
 	console *Console
 
 	mu      sync.Mutex
+	began   map[string]time.Time   // when a step's check began
 	said    map[string]time.Time   // when a step last had a line
 	late    map[string]*time.Timer // says what a step waits for after a long silence
 	skipped []string
@@ -25,7 +30,7 @@ type plain struct {
 }
 
 func newPlain(c *Console) *plain {
-	return &plain{console: c, said: map[string]time.Time{}, late: map[string]*time.Timer{}, advice: advice{}}
+	return &plain{console: c, began: map[string]time.Time{}, said: map[string]time.Time{}, late: map[string]*time.Timer{}, advice: advice{}}
 }
 
 func (p *plain) Listen(e converge.Event) {
@@ -43,12 +48,31 @@ func (p *plain) Listen(e converge.Event) {
 	if text == "" {
 		return
 	}
-	if last, ok := p.said[e.Step]; ok && !e.Kind.Final() && e.Time.Sub(last) < quiet && e.Kind != converge.Acting {
-		p.later(e, text, quiet-e.Time.Sub(last))
+	if e.Kind == converge.Checking {
+		p.began[e.Step] = e.Time
+	}
+	if wait := p.due(e).Sub(e.Time); wait > 0 {
+		p.later(e, text, wait)
 		return
 	}
 	p.said[e.Step] = e.Time
 	p.print(e.Time, e.Step, text)
+}
+
+// due is when an event gets its line, unless a newer one of its step comes first.
+func (p *plain) due(e converge.Event) time.Time {
+	last, begun := p.said[e.Step]
+	switch {
+	case e.Kind.Final(), e.Kind == converge.Acting:
+		return e.Time
+	case begun:
+		return last.Add(quiet)
+	case e.Kind == converge.Checking:
+		return e.Time.Add(quiet)
+	case e.Kind == converge.Progress:
+		return p.began[e.Step].Add(slowCheck)
+	}
+	return e.Time
 }
 
 // later prints what a step waits for unless a newer event comes first: it may be the last
@@ -79,6 +103,7 @@ func (p *plain) Again() {
 	defer p.mu.Unlock()
 	p.forget()
 	p.skipped = nil
+	clear(p.began)
 	clear(p.said)
 }
 
@@ -103,14 +128,17 @@ func (p *plain) Close() {
 // sentence describes an event, or returns "" if it is not worth a line.
 func (p *plain) sentence(e converge.Event) string {
 	switch e.Kind {
+	case converge.Checking:
+		return "checking"
 	case converge.Acting:
 		return verb(e.Diff) + ": " + p.console.line(differences(e.Diff))
 	case converge.Waiting:
 		return p.console.waiting(e)
 	case converge.Progress:
-		if _, begun := p.said[e.Step]; begun {
-			return p.console.line(e.Message)
+		if _, begun := p.said[e.Step]; !begun {
+			return "checking: " + p.console.line(e.Message)
 		}
+		return p.console.line(e.Message)
 	case converge.Changed:
 		return "done in " + short(e.Elapsed)
 	case converge.FailedStep:

@@ -216,3 +216,29 @@ func TestAdviceIsGivenOnce(t *testing.T) {
 00:00:00  vm/cp3                 FAILED: another
 `, c.talk.String())
 }
+
+// A check that hangs is said within seconds, with what it does, and again; one that ends soon is not.
+func TestPlainSaysWhatACheckWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := capture(0)
+		d := c.Display(nil)
+		tell := func(step string, kind converge.Kind, message string) {
+			d.Listen(converge.Event{Time: time.Now(), Step: step, Kind: kind, Message: message})
+		}
+		tell("login/n2", converge.Checking, "")
+		tell("login/n1", converge.Checking, "")
+		time.Sleep(time.Second)
+		tell("login/n1", converge.Progress, "connecting to 10.0.0.1:22")
+		time.Sleep(3 * time.Second)
+		tell("login/n2", converge.Unchanged, "")
+		assert.Empty(t, c.talk.String())
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, "00:00:05  login/n1               checking: connecting to 10.0.0.1:22\n", c.talk.String())
+		tell("login/n1", converge.Progress, "cannot reach 10.0.0.1:22")
+		time.Sleep(time.Minute)
+		tell("login/n1", converge.Unchanged, "")
+		time.Sleep(time.Minute)
+		assert.Equal(t, "00:00:35  login/n1               cannot reach 10.0.0.1:22", strings.Split(c.talk.String(), "\n")[1])
+		assert.Equal(t, 2, strings.Count(c.talk.String(), "\n"))
+	})
+}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/placement"
@@ -108,7 +107,9 @@ func (r *right) first(ctx, held context.Context) error {
 
 func (r *right) takeTurn(ctx context.Context, t *turn) error {
 	claim := converge.LeaseClaim{What: t.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
-	held, l, err := converge.AcquireLease(r.reportReasons(ctx, t.what), t.store, claim, func(h converge.LeaseHolder) error {
+	said := r.reportReasons(t)
+	defer said.end()
+	held, l, err := converge.AcquireLease(converge.WithProgress(ctx, said.listen), t.store, claim, func(h converge.LeaseHolder) error {
 		if r.noWait {
 			return &converge.LeaseHeldError{What: t.what, LeaseHolder: h}
 		}
@@ -132,28 +133,6 @@ func (r *right) still(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// reportReasons prints why a run waits for the right, each reason once; the holder is printed
-// elsewhere. Reasons that differ only in numbers, such as ports of connections, count as the
-// same.
-func (r *right) reportReasons(ctx context.Context, what string) context.Context {
-	var told sync.Map
-	return converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
-		reason, waits := strings.CutPrefix(u.Message, "the right to change "+what+": ")
-		if !waits || strings.HasSuffix(reason, " changes "+what) {
-			return
-		}
-		same := strings.Map(func(c rune) rune {
-			if unicode.IsDigit(c) {
-				return -1
-			}
-			return c
-		}, reason)
-		if _, again := told.LoadOrStore(same, true); !again {
-			r.s.Say("Waiting for the right to change %s: %s", what, reason)
-		}
-	})
 }
 
 // placed checks that nodes with host: auto still belong on the hosts that were chosen at the

@@ -134,6 +134,40 @@ func TestAWaitSaysWhy(t *testing.T) {
 	})
 }
 
+// hung is a store whose machine accepts connections, and does not answer for two minutes.
+type hung struct{ converge.LeaseStore }
+
+func (h hung) Read(ctx context.Context) (converge.LeaseRecord, error) {
+	if time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) < 2*time.Minute {
+		<-ctx.Done()
+		return converge.LeaseRecord{}, ctx.Err()
+	}
+	return h.LeaseStore.Read(ctx)
+}
+
+// TestAStoreThatHangsIsNamed: within seconds, and again.
+func TestAStoreThatHangsIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(pvesim.OneGPU(), pvesim.Options{})
+		defer sim.Close()
+		s, talk := atDesk(t, sim)
+		_, right := s.hold(t.Context(), false)
+		right.on[0].store = hung{right.on[0].store}
+		began, first := time.Now(), make(chan string)
+		go func() {
+			time.Sleep(6 * time.Second)
+			first <- talk.String()
+		}()
+		taken := make(chan error)
+		go func() { taken <- right.take(t.Context()) }()
+		assert.Contains(t, <-first, "Waiting for the right to change cluster lab1: VM 936906479 (homelab-lab1-lease) does not answer yet\n")
+		require.NoError(t, <-taken)
+		assert.Less(t, time.Since(began), 160*time.Second)
+		right.release(t.Context())
+		assert.Equal(t, 3, strings.Count(talk.String(), "Waiting for the right"), talk.String())
+	})
+}
+
 // TestAnInterruptedRunGivesItsLeaseBack: one signal, at any request for the lease, and an error of an
 // overloaded host at any of them: the lease is gone when the command has ended.
 func TestAnInterruptedRunGivesItsLeaseBack(t *testing.T) {
