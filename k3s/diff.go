@@ -179,15 +179,11 @@ func (p plan) versionDiff(have State) converge.Diff {
 	return d
 }
 
-// activeDiff says whether the unit runs. The note has the reason from its journal.
+// activeDiff says whether the unit runs. The note has the reason.
 func (p plan) activeDiff(have State) converge.Diff {
 	var d converge.Diff
 	if !have.Running() {
-		f := converge.Field{Path: "state", Have: have.Active, Want: "active", Effect: converge.Create}
-		if diagnosis, ok := have.Diagnosis(); ok {
-			f.Note = diagnosis.String()
-		}
-		d = append(d, f)
+		d = append(d, converge.Field{Path: "state", Have: have.Active, Want: "active", Effect: converge.Create, Note: have.Reason()})
 	}
 	if have.Role == p.role && !have.Enabled {
 		d = append(d, converge.Field{Path: "enabled", Have: "no", Want: "yes", Effect: converge.Update, Note: "it would not start at boot"})

@@ -39,6 +39,10 @@ for unit in k3s k3s-agent; do
 				since=@$(stat -c %.6Y "$etc/homelab.started")
 			fi
 			journalctl -u "$unit" -r -n 60 -o cat --no-pager "--since=$since" 2>/dev/null | tac
+			# How its last run ended: a start says more than the lines above hold.
+			section "ended $unit"
+			journalctl -u "$unit" -r -n 2000 -o cat --no-pager "--since=$since" 2>/dev/null |
+				grep -m 1 -e ' level=fatal msg=' -e ' level=error msg="Shutdown request received: '
 		fi
 	fi
 done

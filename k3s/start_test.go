@@ -114,6 +114,37 @@ func TestNewestLinesOfTheJournal(t *testing.T) {
 	assert.Equal(t, []string{"the", "last"}, have[58:])
 }
 
+// A server that ends and starts again says why in lines that its next start has pushed out: its end is
+// read apart, as a real v1.34.3 has it (testdata/real/35-apiserver-ends.txt).
+func TestHowTheLastRunEnded(t *testing.T) {
+	m := newMachine(t)
+	m.install()
+	require.NoError(t, k3s.StartServer(t.Context(), m, firstServer(t)))
+	var end string
+	for _, r := range recordings(t) {
+		if r.file == "35-apiserver-ends.txt" {
+			end = strings.Join(r.journal, "\n") + "\n"
+		}
+	}
+	require.NotEmpty(t, end)
+	const why = `its last run ended: apiserver exited: invalid argument "abc" for "--service-node-port-range" flag: strconv.Atoi: parsing "abc": invalid syntax`
+	for journal, want := range map[string]string{
+		"":  "",
+		end: why,
+		end + strings.Repeat("of its start\n", 100):   why,
+		end + "level=info msg=\"Waiting for etcd\"\n": "etcd is starting; " + why,
+		strings.Replace(end, "abc", "unknown flag: --x", 1): "an argument of the kubelet or of the control plane is not one of this version: " +
+			"remove it from kubelet-arg, kube-apiserver-arg and the like in /etc/rancher/k3s/config.yaml",
+		`time="2026-11-28T08:38:28Z" level=fatal msg="starting kubernetes: \"x\"" error=no` + "\n": `its last run ended: starting kubernetes: "x" error=no`,
+	} {
+		m.write("units/journal", journal)
+		have := m.observe()
+		assert.Equal(t, want, have.Reason())
+		d := firstServer(t).Diff(have)
+		assert.Equal(t, want, d[len(d)-1].Note)
+	}
+}
+
 // K3s gives its node the labels of config.yaml at every start, so the file has to
 // follow; for labels and taints alone nothing is restarted.
 func TestLabelsAndTaintsRestartNothing(t *testing.T) {

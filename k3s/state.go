@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -37,6 +38,7 @@ type State struct {
 	Manifests    map[string]string // SHA-256 of the files in the manifests folder, by name
 	Restoring    string            // what [StopForRestore] began to restore; empty if it is over
 	Journal      []string          // the end of K3s' journal since its last start; only if it is not active
+	Ended        string            // how K3s' last run ended since then, in its own words; only if it is not active
 	ForeignFiles []ForeignFile     // foreign files that K3s or its unit also reads
 }
 
@@ -69,6 +71,31 @@ func (s State) Diagnosis() (Diagnosis, bool) {
 		return diagnoseAgent(s.Journal)
 	}
 	return Diagnose(s.Journal)
+}
+
+// Reason says what keeps K3s from running: the diagnosis of its journal, and how its last run ended
+// if that may happen again. Empty: nothing is known.
+func (s State) Reason() string {
+	d, ok := s.Diagnosis()
+	switch {
+	case s.Ended == "" || d.Fatal:
+		return d.String()
+	case !ok:
+		return "its last run ended: " + s.Ended
+	}
+	return d.String() + "; its last run ended: " + s.Ended
+}
+
+// messageOf is the message of a line of K3s' log.
+func messageOf(line string) string {
+	_, message, _ := strings.Cut(line, " msg=")
+	message = strings.TrimSpace(message)
+	quoted, err := strconv.QuotedPrefix(message)
+	if err != nil {
+		return message
+	}
+	text, _ := strconv.Unquote(quoted) // QuotedPrefix has read it
+	return strings.TrimPrefix(text, "Shutdown request received: ") + strings.TrimPrefix(message, quoted)
 }
 
 // journalLines is how many lines of the journal observe.sh asks for.
@@ -178,6 +205,7 @@ func parseState(out []byte) (State, error) {
 			s.Active = strings.TrimSpace(sections["active "+role.Unit()])
 			s.Enabled = strings.TrimSpace(sections["enabled "+role.Unit()]) == "enabled"
 			s.Journal = lines(sections["journal "+role.Unit()])
+			s.Ended = messageOf(sections["ended "+role.Unit()])
 		}
 	}
 	if text := sections["config"]; strings.TrimSpace(text) != "" {

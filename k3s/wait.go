@@ -48,12 +48,11 @@ func Wait(ctx context.Context, r remote.Runner, role Role) (State, error) {
 // waitReason says what keeps K3s from running, or returns a [*StartError] if waiting does not
 // help.
 func waitReason(s State) (string, error) {
-	d, ok := s.Diagnosis()
-	switch {
-	case ok && d.Fatal:
+	if d, _ := s.Diagnosis(); d.Fatal {
 		return "", &StartError{Role: s.Role, Diagnosis: d}
-	case ok:
-		return d.String(), nil
+	}
+	if reason := s.Reason(); reason != "" {
+		return reason, nil
 	}
 	for _, line := range slices.Backward(s.Journal) {
 		if !isForeign(line) {

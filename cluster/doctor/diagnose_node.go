@@ -45,6 +45,8 @@ func (d *diagnosis) k3s(m Machine) {
 			if said.Cure != "" {
 				f.Do = said.Cure
 			}
+		} else if s.Ended != "" {
+			f.What += ": its last run ended: " + s.Ended
 		}
 		d.add(inK3s, m.Name, f)
 	}

@@ -146,6 +146,13 @@ func TestForeignTaint(t *testing.T) {
 		"[write taints: [\"dedicated=research:NoExecute\"] for the node, and cluster:up makes everything tolerate it; or remove it: kubectl taint node gpu1 dedicated=research:NoExecute-]"}, told(e))
 }
 
+// A K3s that ends again and again is found with its own last words, if its journal is no known case.
+func TestK3sEndsAgainAndAgain(t *testing.T) {
+	e := healthy()
+	e.Machines[1].K3s.Active, e.Machines[1].K3s.Ended = "activating", "apiserver exited: invalid argument"
+	assert.Equal(t, []string{"error k3s-down of gpu1: K3s does not run: its last run ended: apiserver exited: invalid argument [journalctl -u k3s-agent on gpu1]"}, told(e))
+}
+
 // A full disk is the cause of the pods that say so, and of no other pod of its machine.
 func TestFullDisk(t *testing.T) {
 	const (

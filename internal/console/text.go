@@ -166,7 +166,7 @@ func differences(d converge.Diff) string {
 func awaited(d converge.Diff) string {
 	s := make([]string, len(d))
 	for i, f := range d {
-		if s[i] = difference(converge.Field{Path: f.Path, Have: f.Have, Want: f.Want, Effect: converge.Update}); f.Path == "" && f.Have != "" && f.Want != "" {
+		if s[i] = difference(converge.Field{Path: f.Path, Have: f.Have, Want: f.Want, Note: f.Note, Effect: converge.Update}); f.Path == "" && f.Have != "" && f.Want != "" {
 			s[i] = f.Want + " (" + f.Have + ")"
 		}
 	}

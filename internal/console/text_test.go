@@ -129,6 +129,7 @@ func TestDifferences(t *testing.T) {
 		"connection refused → a login over SSH; size: 2 → 1, needs a replacement (disks do not shrink)", oneLine(differences(d)))
 	assert.Equal(t, `memory: 128GiB → 96GiB; label/a: "x" → (none)`, awaited(d[:2]))
 	assert.Equal(t, "a login over SSH (connection refused)", awaited(d[3:4]))
+	assert.Equal(t, "state: activating → active (its last run ended: no)", awaited(converge.Diff{{Path: "state", Have: "activating", Want: "active", Effect: converge.Create, Note: "its last run ended: no"}}))
 }
 
 func TestParts(t *testing.T) {

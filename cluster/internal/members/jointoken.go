@@ -3,7 +3,7 @@ package members
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -80,9 +80,6 @@ func (ms *Members) waitJoined(ctx context.Context, n spec.Node, token secret.Val
 		if err != nil || have.Running() {
 			return "", err
 		}
-		if d, ok := have.Diagnosis(); ok {
-			return fmt.Sprintf("K3s is %s: %s", have.Active, d), nil
-		}
-		return "K3s is " + have.Active, nil
+		return strings.TrimSuffix("K3s is "+have.Active+": "+have.Reason(), ": "), nil
 	})
 }

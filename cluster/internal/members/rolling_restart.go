@@ -119,8 +119,7 @@ func (ts *Turns) waitReported(ctx context.Context, n spec.Node, was *kube.Node) 
 			return "", err
 		}
 		if !k.Running() {
-			d, _ := k.Diagnosis()
-			return strings.TrimSuffix("K3s is "+k.Active+": "+d.String(), ": "), nil
+			return strings.TrimSuffix("K3s is "+k.Active+": "+k.Reason(), ": "), nil
 		}
 		have, err := ts.ObserveNode(ctx, n.Name)
 		switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/members"
@@ -213,10 +214,8 @@ func (r *Rescue) up(ctx context.Context, n spec.Node, role k3s.Role) error {
 			return "its Node of the snapshot was that of another machine, and was deleted", nil
 		case ok && d.Fatal && !forgotten:
 			return "", converge.Permanent(&k3s.StartError{Role: role, Diagnosis: d})
-		case ok:
-			return d.String(), nil
 		}
-		return "K3s is " + have.Active, nil
+		return strings.TrimSuffix("K3s is "+have.Active+": "+have.Reason(), ": "), nil
 	})
 }
 
