@@ -125,7 +125,7 @@ func explains(cause, f Finding) bool {
 }
 
 // lacksRoom reports whether the kubelet, the scheduler or containerd says that a disk is full:
-// "The node was low on resource: ephemeral-storage", "The node had condition: [DiskPressure]".
+// "The node was low on resource: ephemeral-storage", a condition DiskPressure.
 func lacksRoom(said string) bool {
 	return slices.ContainsFunc([]string{"low on resource: ephemeral-storage", "low on resource: inodes", "DiskPressure", diskPressure, "no space left on device"},
 		func(sign string) bool { return strings.Contains(said, sign) })

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
 // recordings are what a real K3s was recorded to say: each journal, by "FILE: MACHINE, ROLE and what is
@@ -218,3 +220,31 @@ func TestAgentKeepsItsPlace(t *testing.T) {
 }
 
 const clientKubelet = "/var/lib/rancher/k3s/agent/client-kubelet.crt"
+
+// TestAgentOfAStartingServer: a server that starts again refuses a good token for a while, in two ways,
+// and the agent that asks then gets in.
+func TestAgentOfAStartingServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		first := l.machine(11, func(c *machine.Config) { c.Faults.StartsSlowly = true })
+		l.form(first)
+		token := strings.TrimSpace(mustShell(t, first, "k3s token create --ttl 1h"))
+		agent := l.machine(21, nil)
+		mustShell(t, first, "systemctl stop k3s")
+		l.k3s(agent, "agent", "server: https://10.0.0.11:6443\ntoken: "+token+"\n")
+		time.Sleep(time.Second)
+		mustShell(t, first, "systemctl start --no-block k3s")
+		time.Sleep(30 * time.Second)
+		require.Equal(t, "active\n", mustShell(t, agent, "systemctl is-active k3s-agent"))
+		assert.Equal(t, telling(recordings(t)["36-agent-of-a-starting-server.txt: wk1 agent, its server starts"]), telling(agent.Journal("k3s-agent")))
+
+		late := l.machine(22, nil) // it asks when the server knows no tokens yet
+		mustShell(t, first, "systemctl restart --no-block k3s")
+		time.Sleep(13 * time.Second)
+		l.k3s(late, "agent", "server: https://10.0.0.11:6443\ntoken: "+token+"\n")
+		time.Sleep(20 * time.Second)
+		require.Equal(t, "active\n", mustShell(t, late, "systemctl is-active k3s-agent"))
+		const refused = "failed to retrieve configuration from server: not authorized"
+		assert.Equal(t, 1, strings.Count(strings.Join(late.Journal("k3s-agent"), "\n"), refused))
+	})
+}

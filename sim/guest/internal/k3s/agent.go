@@ -74,6 +74,9 @@ func (n *node) claimName(ctx context.Context) error {
 // while it starts (pkg/server/auth/auth.go, pkg/util/apierrors.go).
 func (n *node) admits(asks *node, role string) error {
 	err := n.cluster.admits(asks, role)
+	if err == nil && !n.cluster.isKnown(asks) {
+		err = n.unready(parseToken(asks.token))
+	}
 	switch {
 	case errors.Is(err, errNotAuthorized) && parseToken(asks.token).bootstrap:
 		n.say("error", "Failed to authenticate request from %s: invalid bearer token", asks.from())

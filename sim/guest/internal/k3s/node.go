@@ -55,6 +55,8 @@ type node struct {
 	member  string // its identifier in etcd
 	never   bool   // the fault that it never gets ready
 
+	starting time.Time // when it began to start again, with the fault that this takes long
+
 	mu    sync.Mutex  // one manifest run at a time
 	woken atomic.Bool // a manifest run is about to begin
 }

@@ -77,6 +77,9 @@ func (n *node) resume(ctx context.Context, mark []byte) int {
 		return 1
 	}
 	n.cluster = c
+	if n.sys.Faulty(func(f machine.Faults) bool { return f.StartsSlowly }) && !n.startSlowly(ctx) {
+		return 1
+	}
 	n.afterReset()
 	return 0
 }

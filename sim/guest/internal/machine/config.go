@@ -114,6 +114,7 @@ type Faults struct {
 	LosesGPUsOnReload bool
 	CUDAFails         bool // GPUs are listed, but no kernel runs on them, as after a fatal Xid
 	NodeNeverReady    bool // K3s runs, but its kubelet never joins
+	StartsSlowly      bool // its K3s server takes as long to start again as a real one, and refuses good tokens meanwhile
 	EtcdSick          bool // the etcd member of this server answers nobody
 	SSHRefuses        bool // port 22 refuses connections
 	NeverBoots        bool // stays in the firmware
