@@ -146,7 +146,7 @@ func TestForeignTaint(t *testing.T) {
 		"[write taints: [\"dedicated=research:NoExecute\"] for the node, and cluster:up makes everything tolerate it; or remove it: kubectl taint node gpu1 dedicated=research:NoExecute-]"}, told(e))
 }
 
-// A K3s that ends again and again is found with its own last words, if its journal is no known case.
+// A K3s that ends again and again is found with its own last words, if its journal shows nothing that is known.
 func TestK3sEndsAgainAndAgain(t *testing.T) {
 	e := healthy()
 	e.Machines[1].K3s.Active, e.Machines[1].K3s.Ended = "activating", "apiserver exited: invalid argument"
