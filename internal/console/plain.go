@@ -135,9 +135,6 @@ func (p *plain) sentence(e converge.Event) string {
 	case converge.Waiting:
 		return p.console.waiting(e)
 	case converge.Progress:
-		if _, begun := p.said[e.Step]; !begun {
-			return "checking: " + p.console.line(e.Message)
-		}
 		return p.console.line(e.Message)
 	case converge.Changed:
 		return "done in " + short(e.Elapsed)

@@ -233,7 +233,7 @@ func TestPlainSaysWhatACheckWaitsFor(t *testing.T) {
 		tell("login/n2", converge.Unchanged, "")
 		assert.Empty(t, c.talk.String())
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "00:00:05  login/n1               checking: connecting to 10.0.0.1:22\n", c.talk.String())
+		assert.Equal(t, "00:00:05  login/n1               connecting to 10.0.0.1:22\n", c.talk.String())
 		tell("login/n1", converge.Progress, "cannot reach 10.0.0.1:22")
 		time.Sleep(time.Minute)
 		tell("login/n1", converge.Unchanged, "")
