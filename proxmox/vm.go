@@ -29,7 +29,7 @@ type VM struct {
 	NUMANodes   map[string]NUMANode // by config key: numa0
 	Hugepages   string
 	Affinity    string
-	CPUUnits    int     // 100 if the configuration names none
+	CPUUnits    int     // 0: Proxmox's default, 100
 	CPULimit    float64 // 0: none
 	OnBoot      bool
 	Startup     string
@@ -128,7 +128,7 @@ func (v *VM) read() {
 	v.CPUType = wire.ParseLenient(c["cpu"]).GetFirst("cputype", "")
 	v.NUMA = c["numa"] == "1"
 	v.Hugepages, v.Affinity = c["hugepages"], c["affinity"]
-	v.CPUUnits = wire.Number(c["cpuunits"], 100)
+	v.CPUUnits = wire.Number(c["cpuunits"], 0)
 	v.CPULimit, _ = strconv.ParseFloat(c["cpulimit"], 64) // 0 if there is none
 	for k, line := range c {
 		if numaNode.MatchString(k) {

@@ -27,17 +27,17 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 			d.set(theDisk, path, "", fmt.Sprintf("%s on %s", want.Size, want.Storage), want.Slot, want.line(nil))
 			continue
 		}
-		want = want.unsaid(have)
+		all := want.filledFrom(have)
 		// Disks are not moved: the storage is chosen when a disk is made.
-		if have.options() != want.options() {
+		if have.options() != all.options() {
 			thing := theDiskOptions
 			switch {
 			case have.Serial != want.Serial:
 				thing = theDiskSerial
-			case have.device() == want.device():
+			case have.device() == all.device():
 				thing = theDiskBackups
 			}
-			d.set(thing, path+"/options", have.options(), want.options(), want.Slot, want.line(wire.ParseLenient(vm.config[want.Slot])))
+			d.set(thing, path+"/options", have.options(), all.options(), want.Slot, want.line(wire.ParseLenient(vm.config[want.Slot])))
 		}
 		switch {
 		case want.Size == 0 || want.Size == have.Size:
@@ -95,8 +95,8 @@ func (s VMSpec) slots(vm *VM) []string {
 	return out
 }
 
-// unsaid returns d with the options that it leaves open as have has them.
-func (d Disk) unsaid(have Disk) Disk {
+// filledFrom returns d with the options that it leaves open as have has them.
+func (d Disk) filledFrom(have Disk) Disk {
 	d.Cache, d.NoBackup, d.NoReplication = cmp.Or(d.Cache, have.Cache), cmp.Or(d.NoBackup, have.NoBackup), cmp.Or(d.NoReplication, have.NoReplication)
 	return d
 }

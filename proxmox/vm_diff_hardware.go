@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,7 +35,7 @@ func (s VMSpec) diffProcessor(d *differ, vm *VM) {
 	d.rootOnly(theHugepages, "hugepages", vm.Hugepages, s.Hugepages)
 	d.rootOnly(theAffinity, "affinity", vm.Affinity, s.Affinity)
 	if s.CPUUnits != 0 {
-		d.set(theCPUShare, "cpuunits", vm.CPUUnits, s.CPUUnits, "cpuunits", fmt.Sprint(s.CPUUnits))
+		d.set(theCPUShare, "cpuunits", cmp.Or(vm.CPUUnits, 100), s.CPUUnits, "cpuunits", fmt.Sprint(s.CPUUnits))
 	}
 	if s.CPULimit != 0 {
 		d.set(theCPUShare, "cpulimit", vm.CPULimit, s.CPULimit, "cpulimit", fmt.Sprint(s.CPULimit))

@@ -1,7 +1,6 @@
 package proxmox
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -115,14 +114,16 @@ func parseDiskProperties(slot string, p wire.Properties) Disk {
 	return Disk{
 		Slot: slot, Storage: storage, Size: size, Serial: p.Get("serial"), SSD: p.Bool("ssd"),
 		Discard: p.Bool("discard"), IOThread: p.Bool("iothread"), Volume: volume,
-		Cache: cmp.Or(p.Get("cache"), "none"), NoBackup: isOff(p.Get("backup")), NoReplication: isOff(p.Get("replicate")),
+		Cache: p.Get("cache"), NoBackup: isOff(p.Get("backup")), NoReplication: isOff(p.Get("replicate")),
 	}
 }
 
-// isOff reads an option that is on by default.
+// isOff reads an option that is on by default; nil: it is on.
 func isOff(value string) *bool {
-	off := value == "0"
-	return &off
+	if value != "0" {
+		return nil
+	}
+	return new(true)
 }
 
 // Disk returns the disk in slot.

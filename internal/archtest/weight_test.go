@@ -42,8 +42,8 @@ func TestWhatComesAlong(t *testing.T) {
 var weighs = map[string]float64{
 	"k3s": 4,
 	// Of that 6.1 is net/http with TLS, encoding/json and regexp.
-	"proxmox": 6.8,
-	"fleet":   24, // 33 with every kind of client-go's scheme
+	"proxmox":     6.8,
+	"fleet":       24, // 33 with every kind of client-go's scheme
 	"clusterfile": 6.5,
 	"jupyterhub":  10.6,
 	// Helm's template engine alone is 35: chartutil brings client-go's discovery and scheme with every kind.

@@ -222,6 +222,12 @@ func TestPlainSaysWhatACheckWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := capture(0)
 		d := c.Display(nil)
+		text := func() string {
+			d := d.(*plain)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return c.talk.String()
+		}
 		tell := func(step string, kind converge.Kind, message string) {
 			d.Listen(converge.Event{Time: time.Now(), Step: step, Kind: kind, Message: message})
 		}
@@ -231,14 +237,14 @@ func TestPlainSaysWhatACheckWaitsFor(t *testing.T) {
 		tell("login/n1", converge.Progress, "connecting to 10.0.0.1:22")
 		time.Sleep(3 * time.Second)
 		tell("login/n2", converge.Unchanged, "")
-		assert.Empty(t, c.talk.String())
+		assert.Empty(t, text())
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, "00:00:05  login/n1               connecting to 10.0.0.1:22\n", c.talk.String())
+		assert.Equal(t, "00:00:05  login/n1               connecting to 10.0.0.1:22\n", text())
 		tell("login/n1", converge.Progress, "cannot reach 10.0.0.1:22")
 		time.Sleep(time.Minute)
 		tell("login/n1", converge.Unchanged, "")
 		time.Sleep(time.Minute)
-		assert.Equal(t, "00:00:35  login/n1               cannot reach 10.0.0.1:22", strings.Split(c.talk.String(), "\n")[1])
-		assert.Equal(t, 2, strings.Count(c.talk.String(), "\n"))
+		assert.Equal(t, "00:00:35  login/n1               cannot reach 10.0.0.1:22", strings.Split(text(), "\n")[1])
+		assert.Equal(t, 2, strings.Count(text(), "\n"))
 	})
 }

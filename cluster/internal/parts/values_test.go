@@ -41,7 +41,7 @@ nodes: {a: {role: server, external: root@10.0.0.2}}
 storage: {nfs: "10.0.0.9:/export"}
 monitoring: {retention: 15d}
 `
-	s, err := clusterfile.Parse("cluster.yaml", []byte(text))
+	s, err := clusterfile.Parse("cluster.yaml", []byte(text), platform.Check)
 	require.NoError(t, err)
 	require.Empty(t, s.Warnings)
 	pieces, err := platform.Pieces(s, false)
@@ -54,12 +54,12 @@ monitoring: {retention: 15d}
 	}
 	keys := leafKeys(ours, "")
 	require.NotEmpty(t, keys)
-	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 30d}}, nobodys: {key: 1}}}}\n"))
+	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 30d}}, nobodys: {key: 1}}}}\n"), platform.Check)
 	require.NoError(t, err)
 	require.Len(t, s.Warnings, 1)
 	assert.Equal(t, "charts.values.monitoring replaces what the other keys of this file set: prometheus.prometheusSpec.retention", s.Warnings[0].What)
 	assert.Equal(t, 7, s.Warnings[0].Line)
-	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 15d}}}}}\n"))
+	s, err = clusterfile.Parse("cluster.yaml", []byte(text+"charts: {values: {monitoring: {prometheus: {prometheusSpec: {retention: 15d}}}}}\n"), platform.Check)
 	require.NoError(t, err)
 	assert.Empty(t, s.Warnings, "it says the same")
 }
