@@ -66,7 +66,7 @@ func classicMishaps() []mishap {
 		onSmall("N5, a taint of somebody", func(t *testing.T, w *world, _ *spec.Spec) {
 			api := w.api(t)
 			require.NoError(t, api.Mark(t.Context(), "gpu1", kube.Marks{Taints: []kube.Taint{{Key: "dedicated", Value: "research", Effect: "NoSchedule"}}}))
-			pods, err := api.PodsOn(t.Context(), "gpu1")
+			pods, err := api.NodePods(t.Context(), "gpu1")
 			require.NoError(t, err)
 			for _, p := range pods {
 				require.NoError(t, api.Delete(t.Context(), &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}))
@@ -173,13 +173,13 @@ func TestOperatorWithoutTheSocketOfK3s(t *testing.T) {
 		defer w.close()
 		want := parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator, branch: 580-server}"))
 		w.up(t, want)
-		api := w.api(t).As("somebody")
+		api := w.api(t).WithFieldManager("somebody")
 		policies, err := api.List(t.Context(), "nvidia.com/v1", "ClusterPolicy", "", "")
 		require.NoError(t, err)
 		require.Len(t, policies, 1)
 		require.NoError(t, unstructured.SetNestedSlice(policies[0].Object, []any{}, "spec", "toolkit", "env"))
 		policies[0].SetManagedFields(nil)
-		_, err = api.Put(t.Context(), &policies[0])
+		_, err = api.ServerSideApply(t.Context(), &policies[0])
 		require.NoError(t, err)
 		w.reboot(t, "gpu1")
 		assertFound(t, []string{"pod-crashing of pod gpu-operator/nvidia-container-toolkit-daemonset-…: container nvidia-container-toolkit-ctr ends again and again " +

@@ -123,15 +123,15 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Spec: want, Nodes: c.nodes, VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.kubeconfig(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
 	})
 	c.parts = parts.New(parts.Config{
-		Spec: want, Make: sync.OnceValues(func() ([]addon.Piece, error) { return platform.Pieces(want, true) }),
+		Spec: want, Make: sync.OnceValues(func() ([]addon.Recipe, error) { return platform.Pieces(want, true) }),
 		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial,
 	})
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
 	c.hosts.DeferWrites() // a plan writes nothing
 	if b.Proxmox != nil {
-		b.Proxmox.VMs.RegisterNames(names.Tag(want), func(name string) bool { return names.MayHave(want, name) })
+		b.Proxmox.VMs.RegisterNames(names.Tag(want), func(name string) bool { return names.MayBeName(want, name) })
 		b.Proxmox.SetGrantCommands(proxmox.MissingGrantCommands(hostprep.RolePrefix(want), b.Proxmox.TokenID(),
-			slices.Concat(hostprep.Grants(want, b.Proxmox.Version()), hostprep.LookGrants(want))))
+			slices.Concat(hostprep.Grants(want, b.Proxmox.Version()), hostprep.ReadGrants(want))))
 	}
 	return &Cluster{b, c}, nil
 }
@@ -140,9 +140,9 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 // until the graph's Plan or Run ends.
 func (c *site) flow() *flow {
 	s := *c
-	s.nodes = c.nodes.Another()
-	s.members = c.members.Another(s.nodes)
-	s.parts = c.parts.Another(s.members.Kube, s.members.Work)
+	s.nodes = c.nodes.ForRun()
+	s.members = c.members.ForRun(s.nodes)
+	s.parts = c.parts.ForRun(s.members.Kube, s.members.Work)
 	return &flow{machines{holdings{cards{&s}}}}
 }
 
@@ -154,9 +154,9 @@ func (c *Cluster) KubeconfigPath() string { return c.site.kubeconfig() }
 
 func (c *site) kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Keep writes the machines' host keys that were learned to known_hosts in Dir. Up does so at
+// SaveHostKeys writes the machines' host keys that were learned to known_hosts in Dir. Up does so at
 // its end. After other Runs, Keep saves asking again.
-func (c *Cluster) Keep() error { return c.site.hosts.Flush() }
+func (c *Cluster) SaveHostKeys() error { return c.site.hosts.Flush() }
 
 // Close ends the connections to the guests.
 func (c *Cluster) Close() {

@@ -82,7 +82,7 @@ func (k costlyChange) prepared(t *testing.T) lateRun {
 	require.NoError(t, err)
 	require.NoError(t, plan.Err(), k.name)
 	r := lateRun{w: w, g: g, agreed: &converge.Agreement{Destroy: k.destroy}}
-	lacking := r.agreed.Lacking(plan)
+	lacking := r.agreed.NotAgreed(plan)
 	require.NotEqual(t, len(k.destroy) > 0, len(lacking) > 0, k.name)
 	r.agreed.Agree(lacking...)
 	for _, it := range plan.Items {

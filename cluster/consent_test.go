@@ -231,7 +231,7 @@ func TestNothingIsLostWithoutConsent(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, plan.Err(), k.what)
 			require.True(t, plan.Changes(), k.what)
-			costs := (&converge.Agreement{}).Lacking(plan)
+			costs := (&converge.Agreement{}).NotAgreed(plan)
 			answer := k.answer(costs)
 			if changes[answer] == nil {
 				answers = append(answers, answer)

@@ -12,7 +12,7 @@ import (
 
 // Of what lies about, templates are named when all goes, and files for whom asked for nothing else.
 func TestWhatLiesAbout(t *testing.T) {
-	all := []templates.Rest{{
+	all := []templates.Leftover{{
 		Host: "pve1", Volumes: []proxmox.Volume{{ID: "local:iso/homelab_a_b_c.iso"}}, Mappings: []string{"a_b"},
 		Templates: []proxmox.Summary{{Name: "a-template-pve1-x"}},
 	}}
@@ -25,5 +25,5 @@ func TestWhatLiesAbout(t *testing.T) {
 	}
 	assert.Equal(t, []string{"a-template-pve1-x"}, names(costsOfRests(t.Context(), all, nil)))
 	assert.Equal(t, []string{"homelab_a_b_c.iso"}, names(costsOfFiles(t.Context(), all, nil)))
-	assert.Empty(t, costsOfRests(t.Context(), []templates.Rest{{Host: "pve2"}}, nil))
+	assert.Empty(t, costsOfRests(t.Context(), []templates.Leftover{{Host: "pve2"}}, nil))
 }

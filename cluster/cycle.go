@@ -16,7 +16,7 @@ import (
 // does.
 func (c *Cluster) NodeCycle(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	f := c.site.flow()
-	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeCycleGraph(ctx, name, force) })
+	return run.Retry(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeCycleGraph(ctx, name, force) })
 }
 
 func (c *machines) nodeCycleGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
@@ -32,7 +32,7 @@ func (c *machines) nodeCycleGraph(ctx context.Context, name string, force bool) 
 		return nil, &RefusedError{name, "it has no VM: homelab cluster:up creates it"}
 	}
 	if !force {
-		if err := c.mayStop(ctx, n); err != nil {
+		if err := c.checkMayStop(ctx, n); err != nil {
 			return nil, err
 		}
 	}

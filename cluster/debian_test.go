@@ -42,7 +42,7 @@ func TestUpOnDebian(t *testing.T) {
 		assert.Contains(t, ask(t, m, "cat", "/home/debian/.ssh/authorized_keys"), "ssh-ed25519 ")
 		sources := ask(t, m, "cat", "/etc/apt/sources.list.d/debian.sources")
 		assert.Contains(t, sources, "URIs: http://mirror.example/debian\n")
-		assert.Contains(t, sources, "URIs: "+distro.Named("debian-13").Security+"\n", "mirrors keep security updates elsewhere")
+		assert.Contains(t, sources, "URIs: "+distro.ByName("debian-13").Security+"\n", "mirrors keep security updates elsewhere")
 	})
 }
 

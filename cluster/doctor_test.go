@@ -32,7 +32,7 @@ func (w *world) examine(t testing.TB, spec *spec.Spec) []string {
 	var out []string
 	for _, f := range report.Causes() {
 		out = append(out, f.Failure+" of "+f.Where+": "+f.What+" ["+f.Do+"]")
-		for _, more := range report.Of(f) {
+		for _, more := range report.ConsequencesOf(f) {
 			out = append(out, "  "+more.Failure+" of "+more.Where)
 		}
 	}

@@ -25,12 +25,12 @@ import (
 // names them.
 func (c *Cluster) Down(ctx context.Context, also ...string) (*converge.Graph, error) {
 	f := c.site.flow()
-	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.downGraph(ctx, also...) })
+	return run.Retry(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.downGraph(ctx, also...) })
 }
 
 func (c *flow) downGraph(ctx context.Context, also ...string) (*converge.Graph, error) {
 	down := c.members.Graph()
-	stay, err := c.kept(ctx, also)
+	stay, err := c.keptMachines(ctx, also)
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +51,16 @@ func (c *flow) downGraph(ctx context.Context, also ...string) (*converge.Graph, 
 				gone = append(gone, down.Add(c.destroyStep(vm, countNamed(vms, vm) > 1)))
 			}
 		}
-		gone = append(gone, down.Add(&converge.Resource[[]templates.Rest]{
+		gone = append(gone, down.Add(&converge.Resource[[]templates.Leftover]{
 			ID: "leftovers",
-			Observe: func(ctx context.Context) ([]templates.Rest, error) {
-				return c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: len(stay) == 0, stay: stay}, nil })
+			Observe: func(ctx context.Context) ([]templates.Leftover, error) {
+				return c.unneededOnHosts(ctx, func(context.Context, string) (neededFiles, error) {
+					return neededFiles{nothing: len(stay) == 0, stay: stay}, nil
+				})
 			},
 			Diff:  diffRests,
 			Costs: costsOfRests,
-			Apply: c.templates.Clear,
+			Apply: c.templates.RemoveLeftovers,
 		}, gone...))
 	}
 	for _, n := range c.spec.Nodes {

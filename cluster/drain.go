@@ -14,7 +14,7 @@ import (
 // budgets allow. Pods of DaemonSets stay.
 func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
 	f := c.site.flow()
-	n, err := f.named(name)
+	n, err := f.nodeNamed(name)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
 			if err != nil {
 				return drained{}, err
 			}
-			pods, err := client.Drainable(ctx, n.Name)
+			pods, err := client.CountEvictions(ctx, n.Name)
 			return drained{node, pods}, err
 		},
 		Diff: func(have drained) converge.Diff {
@@ -68,7 +68,7 @@ func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
 // NodeUncordon lets new pods onto a node again.
 func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 	f := c.site.flow()
-	n, err := f.named(name)
+	n, err := f.nodeNamed(name)
 	if err != nil {
 		return nil, err
 	}

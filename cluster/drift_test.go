@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// byHand does to a VM what somebody does in the web interface.
+// ownerDivides does to a VM what somebody does in the web interface.
 func (w *world) byHand(t testing.TB, spec *spec.Spec, name, what string) {
 	t.Helper()
 	pve := w.cluster(t, spec).Proxmox

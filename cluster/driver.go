@@ -21,8 +21,8 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// driverSeen is a node's driver, and the driver that it should have.
-type driverSeen struct {
+// driverState is a node's driver, and the driver that it should have.
+type driverState struct {
 	nvidia.DriverState
 	want nvidia.Recipe
 }
@@ -30,36 +30,36 @@ type driverSeen struct {
 // driverStep checks that the driver has brought up all of a node's GPUs, and that the container
 // toolkit is installed, before K3s starts and looks for it. It installs what the template does
 // not contain.
-func (c *machines) driverStep(n spec.Node) *converge.Resource[driverSeen] {
+func (c *machines) driverStep(n spec.Node) *converge.Resource[driverState] {
 	if n.External {
 		return c.externalDriverStep(n)
 	}
-	return &converge.Resource[driverSeen]{
+	return &converge.Resource[driverState]{
 		ID: "driver/" + n.Name,
-		Observe: func(ctx context.Context) (driverSeen, error) {
+		Observe: func(ctx context.Context) (driverState, error) {
 			seen, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 			if err != nil {
-				return driverSeen{}, err
+				return driverState{}, err
 			}
 			want, err := c.templates.Driver(ctx, n, seen)
 			if err == nil {
 				err = c.mayBuild(ctx, n, want)
 			}
-			return driverSeen{seen, want}, err
+			return driverState{seen, want}, err
 		},
-		Diff: func(s driverSeen) converge.Diff {
+		Diff: func(s driverState) converge.Diff {
 			d := append(s.want.Diff(s.DriverState), nvidia.Toolkit{}.Diff(s.DriverState)...)
 			if s.Loaded != "" {
-				d = append(d, nvidia.DiffGPUs(s.DriverState, offer.Of(n).Cards)...)
+				d = append(d, nvidia.DiffGPUs(s.DriverState, offer.GPUsOf(n).Cards)...)
 			}
-			return append(d, stillDivided(n, s.DriverState)...)
+			return append(d, dividedGPUs(n, s.DriverState)...)
 		},
 		Costs: c.costsOfDriver(n),
-		Apply: func(ctx context.Context, s driverSeen) error {
-			if err := c.upgradeDriver(ctx, n, s); err != nil || stillDivided(n, s.DriverState).Empty() {
+		Apply: func(ctx context.Context, s driverState) error {
+			if err := c.upgradeDriver(ctx, n, s); err != nil || dividedGPUs(n, s.DriverState).Empty() {
 				return err
 			}
-			return c.divide(ctx, n, offer.Whole(n))
+			return c.divide(ctx, n, offer.UndividedLayouts(n))
 		},
 		Settle: driverTime,
 		Poll:   driverPoll,
@@ -86,24 +86,24 @@ const (
 )
 
 // costsOfDriver is the cost of another driver on a joined node: a restart loads it.
-func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverSeen, converge.Diff) []converge.Cost {
-	return func(ctx context.Context, s driverSeen, _ converge.Diff) []converge.Cost {
+func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverState, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, s driverState, _ converge.Diff) []converge.Cost {
 		if !s.upgrades() {
-			if stillDivided(n, s.DriverState).Empty() {
+			if dividedGPUs(n, s.DriverState).Empty() {
 				return nil
 			}
 			return c.costsOfDividing(ctx, n)
 		}
-		if c.nodes.Seen(n.Name).Absent.Load() {
+		if c.nodes.Observation(n.Name).Absent.Load() {
 			return nil
 		}
 		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
 			return nil // it has not joined yet, so the restart interrupts nothing
 		}
 		if c.replaces(n) {
-			return c.costsOfReplacing(ctx, n, s.words())
+			return c.costsOfReplacing(ctx, n, s.restartReason())
 		}
-		return c.members.Upgrades(ctx, s.words(), n)
+		return c.members.Upgrades(ctx, s.restartReason(), n)
 	}
 }
 
@@ -128,8 +128,8 @@ func (c *machines) replaceForDriver(ctx context.Context, n spec.Node) error {
 	}
 	again.BeforeActing = nil // the run that this is a part of has checked it
 	again.Approve = converge.ApproveFromContext(ctx)
-	return c.wayOn(ctx, n, c.members.Upgrade(ctx, n, "its machine", func(ctx context.Context) error {
-		_, err := again.Run(ctx, retold(ctx))
+	return c.withNextSteps(ctx, n, c.members.Upgrade(ctx, n, "its machine", func(ctx context.Context) error {
+		_, err := again.Run(ctx, forwardEvents(ctx))
 		return err
 	}))
 }
@@ -144,12 +144,12 @@ func (c *machines) bakeFirst(ctx context.Context, n spec.Node) error {
 	}
 	g := c.flow().members.Graph()
 	g.Add(c.templates.Step(n.Host, n.Name))
-	_, err := g.Run(ctx, retold(ctx))
+	_, err := g.Run(ctx, forwardEvents(ctx))
 	return err
 }
 
-// retold reports what the steps of a run within a step say as that step's progress.
-func retold(ctx context.Context) func(converge.Event) {
+// forwardEvents reports what the steps of a run within a step say as that step's progress.
+func forwardEvents(ctx context.Context) func(converge.Event) {
 	return func(e converge.Event) {
 		switch {
 		case e.Message != "":
@@ -172,17 +172,17 @@ func (c *machines) costsOfReplacing(ctx context.Context, n spec.Node, why string
 }
 
 // remaining is the part of a driver that is not installed yet, without packages on hold.
-func (s driverSeen) remaining() converge.Diff {
+func (s driverState) remaining() converge.Diff {
 	return slices.DeleteFunc(s.want.DiffPackages(s.DriverState), func(f converge.Field) bool { return strings.HasPrefix(f.Path, "hold/") })
 }
 
 // failed reports whether the driver was tried and did not load. If a driver is loaded, the
 // messages in the kernel's log are from that one, not from another that is installed.
-func (s driverSeen) failed() bool { return s.Loaded == "" && len(s.Log) > 0 }
+func (s driverState) failed() bool { return s.Loaded == "" && len(s.Log) > 0 }
 
 // mayLoad reports whether a node may have to restart for its driver. Then the plan shows the
 // cost; otherwise loadDriver restarts nothing.
-func (s driverSeen) mayLoad() bool {
+func (s driverState) mayLoad() bool {
 	missing := s.remaining()
 	if s.Loaded != "" { // modules for another kernel than the running one are built without it
 		missing = slices.DeleteFunc(missing, func(f converge.Field) bool { return strings.HasPrefix(f.Path, nvidia.ModulePath) })
@@ -194,19 +194,19 @@ func (s driverSeen) mayLoad() bool {
 }
 
 // upgrades reports whether a node goes down for its driver or its toolkit.
-func (s driverSeen) upgrades() bool { return s.mayLoad() || nvidia.Toolkit{}.Stale(s.DriverState) }
+func (s driverState) upgrades() bool { return s.mayLoad() || nvidia.Toolkit{}.Stale(s.DriverState) }
 
 // upgradeDriver installs a node's driver and toolkit as wanted. A node that has joined goes down for
 // that as for another version of K3s: one after the other, when no pod holds its GPUs or their time is
 // over. Nothing is installed before: libraries of another version than the loaded module would end the
 // work on its GPUs as surely. A node whose driver is not loaded runs no such work.
-func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen) error {
+func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverState) error {
 	root := c.nodes.Root(n.Name)
 	install := func(ctx context.Context) error {
 		if err := nvidia.InstallDriver(ctx, root, s.want); err != nil {
 			return err
 		}
-		return nvidia.InstallToolkit(ctx, artifacts.Outward(c.spec, root), nvidia.Toolkit{})
+		return nvidia.InstallToolkit(ctx, artifacts.WithProxy(c.spec, root), nvidia.Toolkit{})
 	}
 	if !s.upgrades() {
 		return install(ctx)
@@ -227,7 +227,7 @@ func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen)
 	if s.Loaded == "" {
 		keeps = ""
 	}
-	return c.wayOn(ctx, n, c.members.Upgrade(ctx, n, keeps, func(ctx context.Context) error {
+	return c.withNextSteps(ctx, n, c.members.Upgrade(ctx, n, keeps, func(ctx context.Context) error {
 		if err := install(ctx); err != nil {
 			return err
 		}
@@ -241,15 +241,15 @@ func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverSeen)
 
 // joined reports whether Kubernetes has a node, or cannot say: a new machine has not joined.
 func (c *site) joined(ctx context.Context, n spec.Node) bool {
-	if c.nodes.Seen(n.Name).Absent.Load() {
+	if c.nodes.Observation(n.Name).Absent.Load() {
 		return false
 	}
 	was, err := c.members.ObserveNode(ctx, n.Name)
 	return was != nil || err != nil && !errors.Is(err, members.ErrUnformed)
 }
 
-// wayOn adds to the failure of an upgrade how to go on, and how to go back.
-func (c *machines) wayOn(ctx context.Context, n spec.Node, err error) error {
+// withNextSteps adds to the failure of an upgrade how to go on, and how to go back.
+func (c *machines) withNextSteps(ctx context.Context, n spec.Node, err error) error {
 	var stays *members.StaysError
 	if err == nil || ctx.Err() != nil || errors.As(err, &stays) {
 		return err
@@ -262,7 +262,7 @@ func (c *machines) wayOn(ctx context.Context, n spec.Node, err error) error {
 // driver was just installed, together with its kernel, or if an earlier run ended after
 // installing it. A restart does not help if the kernel's log shows that the driver failed to
 // load.
-func (c *machines) loadDriver(ctx context.Context, n spec.Node, before driverSeen) error {
+func (c *machines) loadDriver(ctx context.Context, n spec.Node, before driverState) error {
 	now, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return err
@@ -312,14 +312,14 @@ func (c *machines) waitDriver(ctx context.Context, n spec.Node, wrong func(nvidi
 		if d := wrong(s); d.Effect() == converge.Restart {
 			return d.String(), nil
 		}
-		return nvidia.DiffGPUs(s, offer.Of(n).Cards).String(), nil
+		return nvidia.DiffGPUs(s, offer.GPUsOf(n).Cards).String(), nil
 	})
 }
 
-// moreCards gives a VM more cards by calling do, and waits until its driver has brought them up,
-// if it has a working driver. If nobody can log in to the machine now, moreCards does not wait,
+// withMoreCards gives a VM more cards by calling do, and waits until its driver has brought them up,
+// if it has a working driver. If nobody can log in to the machine now, withMoreCards does not wait,
 // because it cannot see the cards: the machine's own steps report that.
-func (c *machines) moreCards(ctx context.Context, n spec.Node, do func() error) error {
+func (c *machines) withMoreCards(ctx context.Context, n spec.Node, do func() error) error {
 	before, unseen := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
 	if err := do(); err != nil || unseen != nil || len(before.GPUs()) == 0 {
 		return err
@@ -327,8 +327,8 @@ func (c *machines) moreCards(ctx context.Context, n spec.Node, do func() error) 
 	return c.waitDriver(ctx, n, func(nvidia.DriverState) converge.Diff { return nil })
 }
 
-// words say what a node goes down for.
-func (s driverSeen) words() string {
+// restartReason say what a node goes down for.
+func (s driverState) restartReason() string {
 	if !s.mayLoad() {
 		return (nvidia.Toolkit{}).String()
 	}

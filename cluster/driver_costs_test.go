@@ -33,6 +33,6 @@ func TestWhatMayRestartANodeIsACost(t *testing.T) {
 	} {
 		s := nvidia.DriverState{Kernel: "6.8.0-85-generic", Packages: maps.Clone(packages), Held: held}
 		x.change(&s)
-		assert.Equal(t, x.may, driverSeen{s, want}.mayLoad(), name)
+		assert.Equal(t, x.may, driverState{s, want}.mayLoad(), name)
 	}
 }

@@ -67,7 +67,7 @@ func TestPodsWithGPUsHoldUpTheirNode(t *testing.T) {
 				require.NoError(t, <-done)
 				assert.Contains(t, before.changes().Restarted, "wk-gpu1")
 				node, _ := after.Node("wk-gpu1")
-				for resource, count := range offer.Of(node).Resources {
+				for resource, count := range offer.GPUsOf(node).Resources {
 					assert.EqualValues(t, count, w.nodes(t)["wk-gpu1"].Count(resource))
 				}
 				assert.Empty(t, w.plan(t, after))

@@ -15,23 +15,23 @@ import (
 )
 
 // externalDriverStep waits for a driver that the owner of the machine must install.
-func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverSeen] {
-	return &converge.Resource[driverSeen]{
+func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverState] {
+	return &converge.Resource[driverState]{
 		ID: "driver/" + n.Name,
-		Observe: func(ctx context.Context) (driverSeen, error) {
+		Observe: func(ctx context.Context) (driverState, error) {
 			seen, err := nvidia.ObserveDriver(ctx, c.nodes.Root(n.Name))
-			return driverSeen{DriverState: seen}, err
+			return driverState{DriverState: seen}, err
 		},
-		Diff: func(s driverSeen) converge.Diff {
+		Diff: func(s driverState) converge.Diff {
 			const note = "the machine is external: install it there"
-			d := nvidia.DiffGPUs(s.DriverState, offer.Of(n).Cards)
+			d := nvidia.DiffGPUs(s.DriverState, offer.GPUsOf(n).Cards)
 			if s.Loaded == "" {
 				d = converge.Diff{{Path: "driver", Have: "not loaded", Want: "a driver of NVIDIA's", Effect: converge.Create, Note: note}}
 			}
 			if s.Runtime == "" {
 				d = append(d, converge.Field{Path: "toolkit", Have: "none", Want: "nvidia-container-runtime", Effect: converge.Create, Note: note})
 			}
-			for _, f := range stillDivided(n, s.DriverState) {
+			for _, f := range dividedGPUs(n, s.DriverState) {
 				f.Effect, f.Note = converge.Create, "the machine is external: switch the MIG mode off there, or write sharing: {strategy: mig, …}"
 				d = append(d, f)
 			}
@@ -65,7 +65,7 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 		},
 		Costs: c.costsOfRelease(n),
 		Apply: func(ctx context.Context, _ k3s.State) error {
-			if _, err := c.ownRelease(ctx, n); err != nil {
+			if _, err := c.ownK3s(ctx, n); err != nil {
 				return err
 			}
 			return k3s.Remove(ctx, c.nodes.Root(n.Name))

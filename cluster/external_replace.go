@@ -18,37 +18,37 @@ import (
 // Without force it refuses a server that the others need.
 func (c *Cluster) NodeRemove(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	f := c.site.flow()
-	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeRemoveGraph(ctx, name, force) })
+	return run.Retry(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeRemoveGraph(ctx, name, force) })
 }
 
 func (c *machines) nodeRemoveGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	n, err := c.named(name)
+	n, err := c.nodeNamed(name)
 	switch {
 	case err != nil:
 		return nil, err
 	case !n.External:
 		return nil, &RefusedError{name, "homelab created its machine: remove it from the file, and homelab cluster:up drains and destroys it"}
 	}
-	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
+	if err := c.checkMayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
 	g := c.members.Graph()
-	g.Add(c.releaseStep(n), c.leave(g, n)) // K3s without a Node, on a machine that never joined
+	g.Add(c.releaseStep(n), c.removeExternal(g, n)) // K3s without a Node, on a machine that never joined
 	return g, nil
 }
 
 // externalReplace lets an external machine join again, for example after a reinstallation.
 func (c *machines) externalReplace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
-	if err := c.mayDestroy(ctx, n, nil, force); err != nil {
+	if err := c.checkMayDestroy(ctx, n, nil, force); err != nil {
 		return nil, err
 	}
 	g := c.members.Graph()
-	c.joinAgain(g, n, c.leave(g, n))
+	c.joinAgain(g, n, c.removeExternal(g, n))
 	return g, nil
 }
 
-// leave adds the steps that remove an external machine from the cluster.
-func (c *machines) leave(g *converge.Graph, n spec.Node) *converge.Ref {
+// removeExternal adds the steps that remove an external machine from the cluster.
+func (c *machines) removeExternal(g *converge.Graph, n spec.Node) *converge.Ref {
 	begin := g.Add(c.beginStep())
 	reached := g.Add(c.nodes.ExternalStep(n), begin)
 	return g.Add(c.retireStep(n, nil), reached)
@@ -65,14 +65,14 @@ func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Re
 	}
 }
 
-// ownRelease is K3s on an external machine, unless another cluster has it.
-func (c *machines) ownRelease(ctx context.Context, n spec.Node) (k3s.State, error) {
+// ownK3s is K3s on an external machine, unless another cluster has it.
+func (c *machines) ownK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
 	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
 	if err != nil {
 		return have, err
 	}
 	if err := c.members.Owns(ctx, n, have); err != nil {
-		return have, members.Foreign(err)
+		return have, members.PermanentIfForeign(err)
 	}
 	return have, nil
 }
@@ -81,7 +81,7 @@ func (c *machines) ownRelease(ctx context.Context, n spec.Node) (k3s.State, erro
 // kubelet that still runs would register again. A server without which etcd has no majority first
 // loses its Node, and with it its place in etcd, while it runs: otherwise etcd could not let it go.
 func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
-	have, err := c.ownRelease(ctx, n)
+	have, err := c.ownK3s(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -89,11 +89,11 @@ func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
 		if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
 			return err
 		}
-		if have, err = c.ownRelease(ctx, n); err != nil { // the drain took a while
+		if have, err = c.ownK3s(ctx, n); err != nil { // the drain took a while
 			return err
 		}
 	}
-	needed := n.Role == spec.Server && have.Running() && len(c.spec.Servers()) > 1 && !c.canLose(ctx, n)
+	needed := n.Role == spec.Server && have.Running() && len(c.spec.Servers()) > 1 && !c.quorumWithout(ctx, n)
 	if needed {
 		if err := c.members.DeleteNode(ctx, n.Name); err != nil {
 			return err
@@ -103,7 +103,7 @@ func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
 		return err
 	}
 	if needed { // the API may have been at this machine
-		c.members.Use(nil, "")
+		c.members.SetClient(nil, "")
 		if err := c.members.APIBack(ctx, members.APITime); err != nil {
 			return err
 		}

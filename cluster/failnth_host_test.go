@@ -50,10 +50,10 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		canLose []string // requests whose refusal does not fail it
 	}{
 		"hosts are chosen": {host: spec.AnyHost, look: func(ctx context.Context, c inside) error {
-			return kubetest.Second(placement.Once(ctx, c.spec, c.Proxmox))
+			return kubetest.ErrOf(placement.PlaceOnce(ctx, c.spec, c.Proxmox))
 		}},
 		"hosts are chosen, with patience": {host: spec.AnyHost, look: func(ctx context.Context, c inside) error {
-			return kubetest.Second(placement.Place(ctx, c.spec, c.Proxmox))
+			return kubetest.ErrOf(placement.Place(ctx, c.spec, c.Proxmox))
 		}},
 		"templates are listed": {host: "pve1", look: func(ctx context.Context, c inside) error {
 			all, err := c.templates.List(ctx)
@@ -64,14 +64,16 @@ func TestProxmoxRefusesALook(t *testing.T) {
 		}},
 		"a template is found":                 {host: "pve1", look: func(ctx context.Context, c inside) error { return c.templates.CheckSources(ctx) }},
 		"a template of another host is found": {host: "pve2", look: func(ctx context.Context, c inside) error { return c.templates.CheckSources(ctx) }},
-		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.GPUs(ctx)) }},
-		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.Strays(ctx)) }},
-		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.removedStep().Observe(ctx)) }},
-		"what lies about":                     {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.rests(ctx, c.wanted)) }},
-		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c inside) error {
-			return kubetest.Second(c.rests(ctx, func(context.Context, string) (keep, error) { return keep{nothing: true}, nil }))
+		"cards are listed":                    {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.GPUs(ctx)) }},
+		"strays are looked for":               {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.Strays(ctx)) }},
+		"what is no longer in the file":       {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.removedStep().Observe(ctx)) }},
+		"what lies about": {host: "pve1", look: func(ctx context.Context, c inside) error {
+			return kubetest.ErrOf(c.unneededOnHosts(ctx, c.neededByFile))
 		}},
-		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.Second(c.settled(ctx)) }},
+		"what lies about at the end": {host: "pve1", look: func(ctx context.Context, c inside) error {
+			return kubetest.ErrOf(c.unneededOnHosts(ctx, func(context.Context, string) (neededFiles, error) { return neededFiles{nothing: true}, nil }))
+		}},
+		"whether all is settled": {host: "pve1", look: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.allMachinesAsFile(ctx)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

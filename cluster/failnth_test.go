@@ -47,7 +47,7 @@ func failing(t *testing.T, text string) (inside, *kubesim.Cluster, *kubetest.Fai
 	require.NoError(t, err)
 	client, sim, way := kubetest.Kubernetes(t)
 	in := insideOf(c)
-	in.members.Use(client, "")
+	in.members.SetClient(client, "")
 	t.Cleanup(c.Close)
 	return in, sim, way
 }
@@ -65,7 +65,7 @@ func usual(t *testing.T) (inside, *kubesim.Cluster, *kubetest.FailNth) {
 }
 
 func withoutAPI(c inside) error {
-	c.members.Use(nil, "")
+	c.members.SetClient(nil, "")
 	return members.ErrNoServer
 }
 
@@ -81,10 +81,10 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 	const node = "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {unschedulable: true}}"
 	for name, tt := range map[string]kubetest.Refused[inside]{
 		"a password is read": {There: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", Step: func(ctx context.Context, c inside) error {
-			return kubetest.Second(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
+			return kubetest.ErrOf(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
 		}},
-		"Fleet's state":     {Step: func(ctx context.Context, c inside) error { return kubetest.Second(c.FleetState(ctx, "")) }},
-		"a node is emptied": {There: node, Step: func(ctx context.Context, c inside) error { return kubetest.Second(c.members.Drain(ctx, "a")) }},
+		"Fleet's state":     {Step: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.FleetState(ctx, "")) }},
+		"a node is emptied": {There: node, Step: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.members.Drain(ctx, "a")) }},
 		"a node is deleted": {There: node, Step: func(ctx context.Context, c inside) error { return c.members.DeleteNode(ctx, "a") }},
 		"a node is marked": {There: node, Step: func(ctx context.Context, c inside) error {
 			n, _ := c.spec.Node("a")
@@ -102,14 +102,14 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 	}
 	old := parts.Record{Part: "old", Namespace: "old", Classes: []string{"slow"}, Before: at("ConfigMap", "before"), After: at("ConfigMap", "after"), Secrets: at("Secret", "given")}
 	for name, step := range map[string]func(ctx context.Context, c inside) error{
-		"leftovers are looked for": func(ctx context.Context, c inside) error { return kubetest.Second(c.leftoversStep().Observe(ctx)) },
+		"leftovers are looked for": func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.leftoversStep().Observe(ctx)) },
 		"leftovers go": func(ctx context.Context, c inside) error {
-			return c.leftoversStep().Apply(ctx, unneeded{parts: []parts.Record{old}, given: []parts.Record{{Part: "theirs"}}})
+			return c.leftoversStep().Apply(ctx, leftovers{parts: []parts.Record{old}, given: []parts.Record{{Part: "theirs"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubetest.Refused[inside]{Step: step, Before: func(ctx context.Context, c inside) error {
-				return kubetest.Second(kubeOf(t, c).Apply(ctx, old.Object()))
+				return kubetest.ErrOf(kubeOf(t, c).Apply(ctx, old.Object()))
 			}}.Run(t, usual, withoutAPI)
 		})
 	}
@@ -138,7 +138,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 		"it is another": {meanwhile: func(ctx context.Context, client *kube.Client) error {
 			other := old
 			other.Namespace, other.Release = "old", "new"
-			return kubetest.Second(client.Apply(ctx, other.Object()))
+			return kubetest.ErrOf(client.Apply(ctx, other.Object()))
 		}, err: "part old changed after it was shown: run it again"},
 		"its claims have gone": {claimed: true, err: "volumes of slow are in use"},
 	} {
@@ -146,7 +146,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, _, way := failing(t, failingFile)
 				ctx, client := t.Context(), kubeOf(t, c)
-				require.NoError(t, kubetest.Second(client.Apply(ctx, thing(), old.Object())))
+				require.NoError(t, kubetest.ErrOf(client.Apply(ctx, thing(), old.Object())))
 				next, claimed := way.Next, tt.claimed
 				way.Next = roundTrip(func(r *http.Request) (*http.Response, error) {
 					if !claimed || r.URL.Path != "/api/v1/persistentvolumes" {
@@ -186,12 +186,12 @@ func TestWhatLiesAboutNoLonger(t *testing.T) {
 		}
 		return out
 	}
-	seen := unneeded{rests: []templates.Rest{
+	seen := leftovers{rests: []templates.Leftover{
 		{Host: "pve1", Volumes: volumes("a", "b"), Mappings: []string{"m", "n"}, Templates: []proxmox.Summary{{VMID: 100, Name: "t"}, {VMID: 101, Name: "u"}}},
 		{Host: "pve2", Volumes: volumes("a")},
 	}}
-	now := unneeded{rests: []templates.Rest{{Host: "pve1", Volumes: volumes("b", "c"), Mappings: []string{"o", "m"}, Templates: []proxmox.Summary{{VMID: 100, Name: "theirs"}, {VMID: 101, Name: "u"}}}}}
-	out, err := seen.still(now)
+	now := leftovers{rests: []templates.Leftover{{Host: "pve1", Volumes: volumes("b", "c"), Mappings: []string{"o", "m"}, Templates: []proxmox.Summary{{VMID: 100, Name: "theirs"}, {VMID: 101, Name: "u"}}}}}
+	out, err := seen.confirmed(now)
 	require.NoError(t, err)
-	assert.Equal(t, []templates.Rest{{Host: "pve1", Volumes: volumes("b"), Mappings: []string{"m"}, Templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
+	assert.Equal(t, []templates.Leftover{{Host: "pve1", Volumes: volumes("b"), Mappings: []string{"m"}, Templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
 }

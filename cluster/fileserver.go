@@ -16,29 +16,29 @@ import (
 // the same template and never runs K3s. The data on its data disk belongs to the users and
 // outlives the cluster. Only a command that names the machine for this purpose destroys it.
 
-// Keeps are the machines with data that Down leaves alone unless it gets their names.
-func (c *Cluster) Keeps(ctx context.Context) ([]proxmox.Summary, error) {
-	return c.site.flow().withData(ctx)
+// KeptMachines are the machines with data that Down leaves alone unless it gets their names.
+func (c *Cluster) KeptMachines(ctx context.Context) ([]proxmox.Summary, error) {
+	return c.site.flow().machinesWithData(ctx)
 }
 
-func (c *site) withData(ctx context.Context) ([]proxmox.Summary, error) {
+func (c *site) machinesWithData(ctx context.Context) ([]proxmox.Summary, error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
 	vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
-	return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool { return !c.keeps(vm) }), err
+	return slices.DeleteFunc(vms, func(vm proxmox.Summary) bool { return !c.holdsData(vm) }), err
 }
 
-// keeps reports whether a machine of this cluster holds data that nobody asked to destroy.
-func (c *site) keeps(vm proxmox.Summary) bool {
+// holdsData reports whether a machine of this cluster holds data that nobody asked to destroy.
+func (c *site) holdsData(vm proxmox.Summary) bool {
 	own := slices.ContainsFunc(c.spec.Machines(), func(n spec.Node) bool { return n.Role == spec.FileServer && n.Name == vm.Name })
 	return !vm.Template && (own || slices.Contains(vm.Tags, spec.KeepsData))
 }
 
-// kept sorts what Down does with the machines that keep data: also names those that are
+// keptMachines sorts what Down does with the machines that keep data: also names those that are
 // destroyed with the rest.
-func (c *site) kept(ctx context.Context, also []string) (map[string]bool, error) {
-	all, err := c.withData(ctx)
+func (c *site) keptMachines(ctx context.Context, also []string) (map[string]bool, error) {
+	all, err := c.machinesWithData(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (c *site) kept(ctx context.Context, also []string) (map[string]bool, error)
 // orphans finds machines with data that are no longer in the file. They stay. If the file wants
 // another machine instead of one, that is an error, because the new one would start empty.
 func (c *holdings) orphans(ctx context.Context) (found []preflight.Finding, err error) {
-	all, err := c.withData(ctx)
+	all, err := c.machinesWithData(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,21 +17,21 @@ import (
 func TestCostsOfAPartThatCannotBeSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, way := failing(t, failingFile)
-		gone := unneeded{parts: []parts.Record{{Part: "old", Namespace: "old"}}}
+		gone := leftovers{parts: []parts.Record{{Part: "old", Namespace: "old"}}}
 		cost := c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		assert.Empty(t, cost[0].Holds, "nothing is in it")
 		assert.Equal(t, "old: no longer in the file", cost[0].Machine+": "+cost[0].Reason)
 
-		c.members.Begin() // another run
+		c.members.Reset() // another run
 		way.On, way.At = true, 1
 		cost = c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)
 		assert.True(t, strings.HasPrefix(cost[0].Holds[0].Text, parts.NotLooked) && strings.Contains(cost[0].Holds[0].Text, kubetest.Refusal), cost[0].Holds[0].Text)
 
-		c.members.Begin()
-		c.members.Use(nil, "")
+		c.members.Reset()
+		c.members.SetClient(nil, "")
 		cost = c.costsOfLeftovers(t.Context(), gone, nil)
 		require.Len(t, cost, 1)
 		require.Len(t, cost[0].Holds, 1)

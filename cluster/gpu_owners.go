@@ -78,7 +78,7 @@ func (c *cards) gpus(ctx context.Context) ([]GPUInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, err := c.templates.Ours(ctx)
+	ours, err := c.templates.OwnVMIDs(ctx)
 	if err != nil {
 		return nil, err
 	}

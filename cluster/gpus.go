@@ -59,11 +59,12 @@ func (c *cards) gpusStep(n spec.Node) *converge.Resource[*placement.Allotment] {
 // refuseExchange refuses cards that go round in a circle of nodes: all of them would have to be down
 // at the same time.
 func refuseExchange(node string, a *placement.Allotment) error {
-	circle := a.Circle(node)
+	circle := a.ExchangeCycle(node)
 	if len(circle) == 0 {
 		return nil
 	}
-	return converge.Permanent(fmt.Errorf("%s would exchange GPUs, and be down at the same time\n  %s", strings.Join(circle, " and "), inTwoSteps(circle[0])))
+	return converge.Permanent(fmt.Errorf("%s would exchange GPUs, and be down at the same time\n  %s", strings.Join(circle, " and "),
+		twoStepsText(circle[0])))
 }
 
 // refuseLater refuses cards that a machine releases only after the servers' machines, to a server.
@@ -73,7 +74,8 @@ func (c *cards) refuseLater(n spec.Node, a *placement.Allotment) error {
 	}
 	for _, other := range a.Holders(n.Name) {
 		if o, _ := c.spec.Node(other); o.Role != spec.Server && !sharesCards(o) {
-			return converge.Permanent(fmt.Errorf("%s gets a GPU of %s, whose machine changes only after those of the servers\n  %s", n.Name, other, inTwoSteps(n.Name)))
+			return converge.Permanent(fmt.Errorf("%s gets a GPU of %s, whose machine changes only after those of the servers\n  %s", n.Name, other,
+				twoStepsText(n.Name)))
 		}
 	}
 	return nil
@@ -82,8 +84,8 @@ func (c *cards) refuseLater(n spec.Node, a *placement.Allotment) error {
 // sharesCards reports whether a node has a share of its host's cards, by a mapping of its own.
 func sharesCards(n spec.Node) bool { return n.HasGPUs() && len(n.GPUs.Mapping) == 0 }
 
-// inTwoSteps says how a node gets cards that it cannot get in one run.
-func inTwoSteps(node string) string {
+// twoStepsText says how a node gets cards that it cannot get in one run.
+func twoStepsText(node string) string {
 	return fmt.Sprintf("remove gpus from %s in the file, run cluster:up, add them again and run it again", node)
 }
 
@@ -94,10 +96,10 @@ func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allo
 	if len(others) == 0 {
 		return a, nil
 	}
-	ill, err := c.members.Away(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.members.Missing(k) })
+	ill, err := c.members.UnhealthyExcept(ctx, func(k kube.Node) bool { return k.Name == n.Name && c.members.IsUnhealthy(k) })
 	if err == nil && ill != "" {
 		err = converge.Permanent(fmt.Errorf("%s gets cards of %s, and no other node goes down while it is not healthy: %s\n  start or uncordon it first, or %s",
-			n.Name, strings.Join(others, " and "), ill, inTwoSteps(n.Name)))
+			n.Name, strings.Join(others, " and "), ill, twoStepsText(n.Name)))
 	}
 	if err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func (c *cards) waitReleased(ctx context.Context, n spec.Node, a *placement.Allo
 		TimeoutText: n.Name + " did not get its cards",
 	}
 	err = run.Until(ctx, c.spec, rule, func(ctx context.Context) (string, error) {
-		if err := c.members.Refuses(n.Name); err != nil {
+		if err := c.members.CheckNoneBroken(n.Name); err != nil {
 			return "", converge.Permanent(err)
 		}
 		if a, err = c.allot(ctx, n.Host); err != nil {
@@ -350,7 +352,7 @@ func (c *site) allot(ctx context.Context, host string) (*placement.Allotment, er
 			return nil, err
 		}
 		if len(devices(vm, m.ID)) > 0 || releases(vm, m.ID) {
-			a.Hold(n.Name, placement.Addresses(m, host))
+			a.AddHeld(n.Name, placement.Addresses(m, host))
 		}
 	}
 	return a, nil

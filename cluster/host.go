@@ -23,11 +23,11 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 			if err := c.templates.CheckSources(ctx); err != nil {
 				return nil, converge.Permanent(err)
 			}
-			settled, err := c.settled(ctx)
+			settled, err := c.allMachinesAsFile(ctx)
 			if err != nil {
 				return nil, converge.Permanent(err)
 			}
-			report, err := preflight.Check(ctx, c.Proxmox, c.want(), preflight.Options{Brief: settled})
+			report, err := preflight.Check(ctx, c.Proxmox, c.requirements(), preflight.Options{Brief: settled})
 			if err == nil {
 				err = refusal(report)
 			}
@@ -43,7 +43,7 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 				return nil, err
 			}
 			warnings := slices.Concat(report.WithVerdict(preflight.Warning), left, strays)
-			c.warnings.keep(warnings, report.Notes())
+			c.warnings.store(warnings, report.Notes())
 			for _, f := range warnings {
 				converge.Progressf(ctx, "warning: %s", f)
 			}
@@ -77,7 +77,7 @@ type warnings struct {
 	notes []string
 }
 
-func (d *warnings) keep(all []preflight.Finding, notes []string) {
+func (d *warnings) store(all []preflight.Finding, notes []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all, d.notes = all, notes

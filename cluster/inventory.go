@@ -85,7 +85,7 @@ func nodesAndHolders(ctx context.Context, c *Cluster) (nodes []kube.Node, holder
 		return nil, nil, err
 	}
 	if len(c.site.spec.GPUNodes()) > 0 {
-		holders, err = client.WhoHolds(ctx, nvidiaPrefix, "")
+		holders, err = client.Holders(ctx, nvidiaPrefix, "")
 	}
 	return nodes, holders, err
 }
@@ -148,9 +148,9 @@ func gpuUnit(resource string, n spec.Node) string {
 	return "GPUs"
 }
 
-// By names who holds GPUs, with how many each: users of notebooks with the namespace, as in
+// HoldersText names who holds GPUs, with how many each: users of notebooks with the namespace, as in
 // jupyterhub/teacher, other pods as namespace/pod.
-func (u GPUUse) By() string {
+func (u GPUUse) HoldersText() string {
 	var names []string
 	count := map[string]int64{}
 	for _, h := range u.Holders {

@@ -33,7 +33,7 @@ func TestWhoHoldsTheGPUsOfAMachine(t *testing.T) {
 	}
 	m := joinMachines(want, vms, nodes, holders)[0]
 	assert.Equal(t, "wk1 is VM 104 on pve1: 3 of 4 GPUs held by jupyterhub/teacher, training/llm-0 (2)",
-		fmt.Sprintf("%s is VM %d on %s: %d of %d %s held by %s", m.Name, m.VMID, m.Host, m.GPUs.Used, m.GPUs.Total, m.GPUs.Unit, m.GPUs.By()))
+		fmt.Sprintf("%s is VM %d on %s: %d of %d %s held by %s", m.Name, m.VMID, m.Host, m.GPUs.Used, m.GPUs.Total, m.GPUs.Unit, m.GPUs.HoldersText()))
 }
 
 func TestMachinesAreJoined(t *testing.T) {
@@ -61,5 +61,5 @@ func TestMachinesAreJoined(t *testing.T) {
 	assert.Equal(t, "1g.5gb and 3g.20gb", got[2].GPUs.Unit)
 	assert.Equal(t, 3, got[2].GPUs.Total)
 	assert.Equal(t, 2, got[2].GPUs.Used)
-	assert.Equal(t, "a/p (2)", got[2].GPUs.By())
+	assert.Equal(t, "a/p (2)", got[2].GPUs.HoldersText())
 }

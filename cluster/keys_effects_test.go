@@ -105,7 +105,7 @@ func effectsOf(t *testing.T, asked *spec.Spec, hosts *proxmox.Client, login ssh.
 }
 
 func (e effects) ofHosts(ctx context.Context, c inside) {
-	w := c.want()
+	w := c.requirements()
 	for i := range w.Addresses {
 		w.Addresses[i].Place = ""
 	}
@@ -176,7 +176,7 @@ func (e effects) ofPlatform(c inside) {
 		e.say("plugin", objects, err)
 	}
 	e.say("driver", templates.DriverPolicy(s, ""), nil)
-	e.say("entrances", []any{c.Entrances(), c.Passwords()}, nil)
+	e.say("entrances", []any{c.Endpoints(), c.Passwords()}, nil)
 	e.say("fit", platform.Fit(s), nil)
 	pieces, err := platform.Pieces(s, true)
 	if err != nil {

@@ -21,18 +21,18 @@ import (
 // leftoversStep removes what only earlier files needed: parts of the platform, seeds,
 // mappings, templates. It checks again before it removes anything: hours may pass between the
 // plan and the answer to a question.
-func (c *holdings) leftoversStep() *converge.Resource[unneeded] {
-	return &converge.Resource[unneeded]{
+func (c *holdings) leftoversStep() *converge.Resource[leftovers] {
+	return &converge.Resource[leftovers]{
 		ID:      "leftovers",
-		Observe: c.leftOver,
-		Diff:    unneeded.diff,
+		Observe: c.findLeftovers,
+		Diff:    leftovers.diff,
 		Costs:   c.costsOfLeftovers,
-		Apply: func(ctx context.Context, seen unneeded) error {
-			now, err := c.leftOver(ctx)
+		Apply: func(ctx context.Context, seen leftovers) error {
+			now, err := c.findLeftovers(ctx)
 			if err != nil {
 				return err
 			}
-			u, err := seen.still(now)
+			u, err := seen.confirmed(now)
 			errs := []error{err} // one part that must stay does not stop the removal of others
 			for _, p := range u.parts {
 				if err := converge.Confirm(ctx); err != nil { // the ones before took a while
@@ -41,14 +41,14 @@ func (c *holdings) leftoversStep() *converge.Resource[unneeded] {
 				errs = append(errs, c.parts.RetirePart(ctx, p))
 			}
 			for _, p := range u.given {
-				errs = append(errs, c.parts.HandOver(ctx, p))
+				errs = append(errs, c.parts.ReleaseToFleet(ctx, p))
 			}
-			return errors.Join(append(errs, c.templates.Clear(ctx, u.rests))...)
+			return errors.Join(append(errs, c.templates.RemoveLeftovers(ctx, u.rests))...)
 		},
 	}
 }
 
-func diffRests(all []templates.Rest) converge.Diff {
+func diffRests(all []templates.Leftover) converge.Diff {
 	var d converge.Diff
 	for _, r := range all {
 		d = append(d, r.Diff()...)
@@ -56,17 +56,17 @@ func diffRests(all []templates.Rest) converge.Diff {
 	return d
 }
 
-// keep lists what is still needed on a host.
-type keep struct {
+// neededFiles lists what is still needed on a host.
+type neededFiles struct {
 	files, mappings map[string]bool
 	templates       map[string]bool // by name
 	stay            map[string]bool // machines that keep data, by name: they keep their seeds
 	nothing         bool            // everything is removed, including clones
 }
 
-// wanted is what the current file needs.
-func (c *holdings) wanted(ctx context.Context, host string) (keep, error) {
-	k := keep{
+// neededByFile is what the current file needs.
+func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, error) {
+	k := neededFiles{
 		files:    map[string]bool{names.Image(c.spec): true},
 		mappings: map[string]bool{}, templates: map[string]bool{},
 	}
@@ -80,7 +80,7 @@ func (c *holdings) wanted(ctx context.Context, host string) (keep, error) {
 		}
 	}
 	var err error
-	if k.stay, err = c.kept(ctx, nil); err != nil {
+	if k.stay, err = c.keptMachines(ctx, nil); err != nil {
 		return k, err
 	}
 	for _, n := range c.spec.Machines() {
@@ -97,9 +97,10 @@ func (c *holdings) wanted(ctx context.Context, host string) (keep, error) {
 	return k, nil
 }
 
-// rests finds what the cluster owns and no longer needs. A template with linked clones stays:
+// unneededOnHosts finds what the cluster owns and no longer needs. A template with linked clones stays:
 // Proxmox could not remove it, and it does no harm.
-func (c *holdings) rests(ctx context.Context, kept func(context.Context, string) (keep, error)) ([]templates.Rest, error) {
+func (c *holdings) unneededOnHosts(ctx context.Context, kept func(context.Context, string) (neededFiles, error)) ([]templates.Leftover,
+	error) {
 	if c.Proxmox == nil {
 		return nil, nil
 	}
@@ -107,13 +108,13 @@ func (c *holdings) rests(ctx context.Context, kept func(context.Context, string)
 	if err != nil {
 		return nil, err
 	}
-	var out []templates.Rest
+	var out []templates.Leftover
 	for i, host := range c.templates.Hosts() {
 		k, err := kept(ctx, host)
 		if err != nil {
 			return nil, err
 		}
-		r := templates.Rest{Host: host}
+		r := templates.Leftover{Host: host}
 		if r.Volumes, err = c.ownVolumes(ctx, host, k); err != nil {
 			return nil, err
 		}
@@ -124,7 +125,7 @@ func (c *holdings) rests(ctx context.Context, kept func(context.Context, string)
 		}
 		for _, vm := range vms {
 			if vm.Host == host && c.templates.Baked(vm) && !k.templates[vm.Name] {
-				used, err := c.hungOn(ctx, vm, k.nothing, vms)
+				used, err := c.hasForeignClones(ctx, vm, k.nothing, vms)
 				if err != nil {
 					return nil, err
 				}
@@ -135,12 +136,12 @@ func (c *holdings) rests(ctx context.Context, kept func(context.Context, string)
 		}
 		out = append(out, r)
 	}
-	return out, c.templates.KeepUsed(ctx, out, names.Tag(c.spec))
+	return out, c.templates.ExcludeUsed(ctx, out, names.Tag(c.spec))
 }
 
-// hungOn reports whether VMs have disks that are linked clones of a template. If everything is
+// hasForeignClones reports whether VMs have disks that are linked clones of a template. If everything is
 // removed, only VMs of other owners count: their disks would be lost, or Proxmox refuses.
-func (c *holdings) hungOn(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
+func (c *holdings) hasForeignClones(ctx context.Context, template proxmox.Summary, nothing bool, ours []proxmox.Summary) (bool, error) {
 	if !nothing {
 		clones, err := c.Proxmox.Templates.LinkedClones(ctx, &template)
 		return len(clones) > 0, err
@@ -168,7 +169,7 @@ func (c *holdings) hungOn(ctx context.Context, template proxmox.Summary, nothing
 	return len(clones) > 0, err
 }
 
-func (c *holdings) ownVolumes(ctx context.Context, host string, k keep) ([]proxmox.Volume, error) {
+func (c *holdings) ownVolumes(ctx context.Context, host string, k neededFiles) ([]proxmox.Volume, error) {
 	var out []proxmox.Volume
 	storages := []string{c.spec.Image.SeedStorage, c.spec.Image.ImageStorage}
 	slices.Sort(storages)
@@ -181,7 +182,7 @@ func (c *holdings) ownVolumes(ctx context.Context, host string, k keep) ([]proxm
 			return nil, err
 		}
 		for _, v := range volumes {
-			needed := k.files[v.Name()] || firstboot.Of(c.spec, k.stay, v.Name())
+			needed := k.files[v.Name()] || firstboot.IsSeedOf(c.spec, k.stay, v.Name())
 			if v.VMID != 0 || !names.OwnsFile(c.spec, v.Name()) || needed {
 				continue
 			}
@@ -192,7 +193,7 @@ func (c *holdings) ownVolumes(ctx context.Context, host string, k keep) ([]proxm
 			}
 		}
 	}
-	return c.seeds.KeepForeign(ctx, host, out)
+	return c.seeds.ExcludeForeign(ctx, host, out)
 }
 
 func (c *holdings) ownMappings(ctx context.Context, host string, keep map[string]bool) ([]string, error) {
@@ -211,7 +212,7 @@ func (c *holdings) ownMappings(ctx context.Context, host string, keep map[string
 
 // inDrive reports whether an outdated seed is in the drive of a machine of the file, which
 // still needs it: Proxmox does not start a VM with a missing ISO in its drive.
-func (c *holdings) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool, error) {
+func (c *holdings) inDrive(ctx context.Context, v proxmox.Volume, k neededFiles) (bool, error) {
 	fields := strings.Split(v.Name(), "_") // ownsFile has checked the format
 	if k.nothing || !c.spec.HasMachine(fields[2]) {
 		return false, nil
@@ -222,7 +223,7 @@ func (c *holdings) inDrive(ctx context.Context, v proxmox.Volume, k keep) (bool,
 
 // costsOfLeftovers are the parts that the file no longer names. ISOs, mappings and
 // templates of earlier files hold no data.
-func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ converge.Diff) []converge.Cost {
+func (c *holdings) costsOfLeftovers(ctx context.Context, u leftovers, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range u.parts {
 		if _, held := u.held[r.Part]; held {
@@ -234,7 +235,7 @@ func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ converge.
 		}
 		if err != nil {
 			out = append(out, converge.Cost{
-				Machine: r.Part, Object: parts.SortPart, Kind: converge.CostDestroy, Reason: "no longer in the file", Holds: parts.Unseen(err),
+				Machine: r.Part, Object: parts.SortPart, Kind: converge.CostDestroy, Reason: "no longer in the file", Holds: parts.UnknownLoss(err),
 			})
 			continue
 		}
@@ -244,7 +245,7 @@ func (c *holdings) costsOfLeftovers(ctx context.Context, u unneeded, _ converge.
 }
 
 // costsOfRests are the templates that are removed with a cluster: the next one bakes its own.
-func costsOfRests(_ context.Context, all []templates.Rest, _ converge.Diff) []converge.Cost {
+func costsOfRests(_ context.Context, all []templates.Leftover, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
 		for _, t := range r.Templates {
@@ -255,18 +256,18 @@ func costsOfRests(_ context.Context, all []templates.Rest, _ converge.Diff) []co
 	return out
 }
 
-// unneeded are leftovers of earlier files, on the hosts and in Kubernetes.
-type unneeded struct {
-	rests []templates.Rest
+// leftovers are leftovers of earlier files, on the hosts and in Kubernetes.
+type leftovers struct {
+	rests []templates.Leftover
 	parts []parts.Record
 	given []parts.Record // parts that Fleet deploys now
 
 	held map[string]parts.InUse // why parts stay, by part name
 }
 
-// leftOver finds the leftovers of earlier files.
-func (c *holdings) leftOver(ctx context.Context) (u unneeded, err error) {
-	if u.rests, err = c.rests(ctx, c.wanted); err != nil {
+// findLeftovers finds the leftovers of earlier files.
+func (c *holdings) findLeftovers(ctx context.Context) (u leftovers, err error) {
+	if u.rests, err = c.unneededOnHosts(ctx, c.neededByFile); err != nil {
 		return u, err
 	}
 	if u.parts, u.given, err = c.parts.Retired(ctx); err != nil || len(u.parts) == 0 {
@@ -288,7 +289,7 @@ func (c *holdings) leftOver(ctx context.Context) (u unneeded, err error) {
 	return u, nil
 }
 
-func (u unneeded) diff() converge.Diff {
+func (u leftovers) diff() converge.Diff {
 	var d converge.Diff
 	for _, p := range u.parts {
 		d = append(d, p.Diff()...)
@@ -299,9 +300,9 @@ func (u unneeded) diff() converge.Diff {
 	return append(d, diffRests(u.rests)...)
 }
 
-// still is the part of u that may be removed now: what was unneeded, still is, and has not
+// confirmed is the part of u that may be removed now: what was unneeded, still is, and has not
 // changed. A part that was kept when it was shown stays, since nobody agreed to its removal.
-func (u unneeded) still(now unneeded) (out unneeded, err error) {
+func (u leftovers) confirmed(now leftovers) (out leftovers, err error) {
 	var errs []error
 	same := func(seen, there []parts.Record) (out []parts.Record) {
 		for _, p := range seen {
@@ -320,16 +321,16 @@ func (u unneeded) still(now unneeded) (out unneeded, err error) {
 	}
 	out.parts, out.given = same(u.parts, now.parts), same(u.given, now.given)
 	for _, r := range u.rests {
-		i := slices.IndexFunc(now.rests, func(o templates.Rest) bool { return o.Host == r.Host })
+		i := slices.IndexFunc(now.rests, func(o templates.Leftover) bool { return o.Host == r.Host })
 		if i < 0 {
 			continue
 		}
 		there := now.rests[i]
-		out.rests = append(out.rests, templates.Rest{
+		out.rests = append(out.rests, templates.Leftover{
 			Host:     r.Host,
-			Volumes:  both(r.Volumes, there.Volumes, func(v proxmox.Volume) string { return v.ID }),
-			Mappings: both(r.Mappings, there.Mappings, func(id string) string { return id }),
-			Templates: both(r.Templates, there.Templates, func(vm proxmox.Summary) string {
+			Volumes:  intersection(r.Volumes, there.Volumes, func(v proxmox.Volume) string { return v.ID }),
+			Mappings: intersection(r.Mappings, there.Mappings, func(id string) string { return id }),
+			Templates: intersection(r.Templates, there.Templates, func(vm proxmox.Summary) string {
 				return fmt.Sprint(vm.VMID, " ", vm.Name)
 			}),
 		})
@@ -337,8 +338,8 @@ func (u unneeded) still(now unneeded) (out unneeded, err error) {
 	return out, errors.Join(errs...)
 }
 
-// both are the elements of seen that are also in there.
-func both[T any](seen, there []T, id func(T) string) []T {
+// intersection are the elements of seen that are also in there.
+func intersection[T any](seen, there []T, id func(T) string) []T {
 	return slices.DeleteFunc(slices.Clone(seen), func(x T) bool {
 		return !slices.ContainsFunc(there, func(y T) bool { return id(x) == id(y) })
 	})

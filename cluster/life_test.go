@@ -322,7 +322,7 @@ func (w *world) running(t testing.TB, d *appsv1.Deployment) string {
 	t.Helper()
 	client := w.api(t)
 	for range 60 {
-		holders, err := client.WhoHolds(t.Context(), nvidia.Resource, d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname])
+		holders, err := client.Holders(t.Context(), nvidia.Resource, d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname])
 		require.NoError(t, err)
 		if len(holders) == 1 && holders[0].Phase == string(corev1.PodRunning) {
 			return holders[0].Pod

@@ -31,7 +31,7 @@ func (w *world) costsOf(t testing.TB, spec *spec.Spec) []converge.Cost {
 	plan, err := c.Up().Plan(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, plan.Err())
-	return (&converge.Agreement{}).Lacking(plan)
+	return (&converge.Agreement{}).NotAgreed(plan)
 }
 
 // agreeing brings the world to what the file says, as far as somebody has agreed to it.

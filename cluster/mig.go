@@ -33,7 +33,7 @@ func (c *machines) migStep(n spec.Node) *converge.Resource[mig.State] {
 		},
 		Apply: func(ctx context.Context, s mig.State) error {
 			if s.DiffGPUs(want).Empty() {
-				return noLayout(mig.Install(ctx, c.nodes.Root(n.Name), want))
+				return permanentLayoutError(mig.Install(ctx, c.nodes.Root(n.Name), want))
 			}
 			return c.divide(ctx, n, want)
 		},
@@ -42,7 +42,7 @@ func (c *machines) migStep(n spec.Node) *converge.Resource[mig.State] {
 		Hint:   "journalctl -u homelab-mig on " + n.Name + " says what nvidia-smi answered",
 	}
 	if n.External {
-		step.Diff = func(s mig.State) converge.Diff { return byHand(s.DiffGPUs(want)) }
+		step.Diff = func(s mig.State) converge.Diff { return ownerDivides(s.DiffGPUs(want)) }
 		step.Costs, step.Apply = nil, nil
 		step.Hint = "nvidia-smi -i 0 -mig 1 switches a GPU's MIG mode on, and nvidia-smi mig -i 0 -cgi 3g.20gb,3g.20gb -C divides it"
 	}
@@ -76,16 +76,16 @@ func dividable(n spec.Node, cards []pci.GPU) error {
 	return nil
 }
 
-// byHand says that the owner of an external machine divides its GPUs.
-func byHand(d converge.Diff) converge.Diff {
+// ownerDivides says that the owner of an external machine divides its GPUs.
+func ownerDivides(d converge.Diff) converge.Diff {
 	for i := range d {
 		d[i].Effect, d[i].Note = converge.Create, "the machine is external: divide its GPUs there, and at its every boot"
 	}
 	return d
 }
 
-// noLayout marks a layout that does not fit as permanent: it fits no better later.
-func noLayout(err error) error {
+// permanentLayoutError marks a layout that does not fit as permanent: it fits no better later.
+func permanentLayoutError(err error) error {
 	var no *mig.LayoutError
 	if errors.As(err, &no) {
 		return converge.Permanent(err)
@@ -95,7 +95,7 @@ func noLayout(err error) error {
 
 // costsOfDividing is the cost of dividing the GPUs of a joined node in another way.
 func (c *machines) costsOfDividing(ctx context.Context, n spec.Node) []converge.Cost {
-	if c.nodes.Seen(n.Name).Absent.Load() {
+	if c.nodes.Observation(n.Name).Absent.Load() {
 		return nil
 	}
 	if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
@@ -104,8 +104,8 @@ func (c *machines) costsOfDividing(ctx context.Context, n spec.Node) []converge.
 	return c.members.Upgrades(ctx, "its GPUs are divided in another way", n)
 }
 
-// stillDivided says which GPUs of a node are divided although the file wants them whole.
-func stillDivided(n spec.Node, s nvidia.DriverState) converge.Diff {
+// dividedGPUs says which GPUs of a node are divided although the file wants them whole.
+func dividedGPUs(n spec.Node, s nvidia.DriverState) converge.Diff {
 	var d converge.Diff
 	if len(offer.Layouts(n)) > 0 {
 		return nil // migStep
@@ -133,7 +133,7 @@ func (c *machines) divide(ctx context.Context, n spec.Node, want []mig.Layout) e
 		err = s.Check(want)
 	}
 	if err != nil {
-		return noLayout(err)
+		return permanentLayoutError(err)
 	}
 	converge.Progressf(ctx, "dividing the GPUs of %s", n.Name)
 	if err := c.redivide(ctx, n, want); err != nil {

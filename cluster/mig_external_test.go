@@ -14,7 +14,7 @@ import (
 func TestExternalMachineIsDividedByItsOwner(t *testing.T) {
 	c := &machines{}
 	whole := spec.Node{Name: "box", External: true, GPUs: spec.GPURequest{Count: 1}}
-	seen := driverSeen{DriverState: nvidia.DriverState{
+	seen := driverState{DriverState: nvidia.DriverState{
 		Loaded: "580.173.02", Runtime: "/usr/bin/nvidia-container-runtime",
 		SMI: nvidia.SMI{GPUs: []nvidia.SMIGPU{{MIG: true, Instances: make([]nvidia.MIGDevice, 2)}}},
 	}}

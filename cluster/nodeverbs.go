@@ -41,7 +41,7 @@ func (e *UnknownNodeError) Error() string {
 	return fmt.Sprintf("the file has no node %q: it has %s", e.Name, strings.Join(e.Known, ", "))
 }
 
-func (c *site) named(name string) (spec.Node, error) {
+func (c *site) nodeNamed(name string) (spec.Node, error) {
 	n, ok := c.spec.Node(name)
 	if !ok {
 		unknown := &UnknownNodeError{Name: name}
@@ -55,15 +55,15 @@ func (c *site) named(name string) (spec.Node, error) {
 
 // machineOf returns a node whose machine homelab made, for a verb that needs one.
 func (c *site) machineOf(name, verb string) (spec.Node, error) {
-	n, err := c.named(name)
+	n, err := c.nodeNamed(name)
 	if err == nil && n.External {
 		err = &RefusedError{name, "the machine is external, so homelab does not " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
 	}
 	return n, err
 }
 
-// mayStop refuses to stop a server that the others need for a quorum.
-func (c *site) mayStop(ctx context.Context, n spec.Node) error {
+// checkMayStop refuses to stop a server that the others need for a quorum.
+func (c *site) checkMayStop(ctx context.Context, n spec.Node) error {
 	if n.Role != spec.Server || len(c.spec.Servers()) == 1 {
 		return nil // the API of a lone server is down for a while, and comes back with it
 	}

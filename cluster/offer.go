@@ -16,7 +16,7 @@ func (c *machines) offer(up *converge.Graph, api *converge.Ref) *converge.Ref {
 	if !platform.HasGPUOperator(c.spec) {
 		return up.Add(c.pluginStep(), api)
 	}
-	last := up.Add(c.members.NoPluginStep(), api)
+	last := up.Add(c.members.RemovePluginStep(), api)
 	for _, p := range c.parts.Pieces() {
 		if p.Offers {
 			last = c.parts.AddPart(up, p, parts.Ground{API: last}, nil)

@@ -15,32 +15,32 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Entrance is the address where users reach a part of the platform.
-type Entrance struct {
+// Endpoint is the address where users reach a part of the platform.
+type Endpoint struct {
 	Part  string `json:"part"`
 	Title string `json:"title"`
 	URL   string `json:"url"`
 }
 
-// Entrances are the addresses that the file gives a name.
-func (c *Cluster) Entrances() []Entrance {
-	var out []Entrance
-	for _, p := range forPeople(c.site.spec) {
+// Endpoints are the addresses that the file gives a name.
+func (c *Cluster) Endpoints() []Endpoint {
+	var out []Endpoint
+	for _, p := range partsForUsers(c.site.spec) {
 		if p.Web != nil {
-			out = append(out, Entrance{Part: p.Name, Title: p.Web.Title, URL: p.Web.URL})
+			out = append(out, Endpoint{Part: p.Name, Title: p.Web.Title, URL: p.Web.URL})
 		}
 	}
 	return out
 }
 
-// forPeople are the parts, the hub first, which most people look for.
-func forPeople(s *spec.Spec) []addon.Piece {
+// partsForUsers are the parts, the hub first, which most people look for.
+func partsForUsers(s *spec.Spec) []addon.Recipe {
 	pieces, err := platform.Pieces(s, false)
 	if err != nil { // the step charts reports it
 		return nil
 	}
-	slices.SortStableFunc(pieces, func(a, b addon.Piece) int {
-		hub := func(p addon.Piece) int {
+	slices.SortStableFunc(pieces, func(a, b addon.Recipe) int {
+		hub := func(p addon.Recipe) int {
 			if p.Name == "jupyterhub" {
 				return 0
 			}
@@ -60,7 +60,7 @@ type Password struct {
 // Passwords are the passwords that the parts of the file generate for users.
 func (c *Cluster) Passwords() []Password {
 	var out []Password
-	for _, p := range forPeople(c.site.spec) {
+	for _, p := range partsForUsers(c.site.spec) {
 		for _, its := range p.Passwords {
 			out = append(out, Password(its))
 		}

@@ -165,7 +165,7 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				require.NoError(t, err)
 				have, err := pve.Permissions(t.Context())
 				require.NoError(t, err)
-				all := slices.Concat(hostprep.Grants(spec, v), hostprep.LookGrants(spec))
+				all := slices.Concat(hostprep.Grants(spec, v), hostprep.ReadGrants(spec))
 				assert.Empty(t, have.Missing(all))
 				for _, r := range proxmox.Roles(hostprep.RolePrefix(spec), all) {
 					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)

@@ -30,7 +30,7 @@ func TestCostsOfAReboot(t *testing.T) {
 func TestWhatIsAskedOfTheHosts(t *testing.T) {
 	c, _, stop := failingHosts(t, "pve1")
 	defer stop()
-	w := c.want()
+	w := c.requirements()
 	assert.True(t, w.Mappings("x", names.MappingNote(c.spec)))
 	assert.False(t, w.Mappings(names.Mapping(c.spec, "wk1"), "somebody's"))
 }
@@ -41,12 +41,12 @@ func TestVMsAreNotAskedWhoseTheyAre(t *testing.T) {
 		c, _, stop := failingHosts(t, "pve1")
 		defer stop()
 		ctx := t.Context()
-		require.NoError(t, c.members.OwnServer(ctx, "nobody"))
+		require.NoError(t, c.members.CheckOwnServer(ctx, "nobody"))
 		for _, n := range c.spec.Nodes {
-			require.NoError(t, c.members.OwnServer(ctx, n.Name), "nobody is there to answer")
+			require.NoError(t, c.members.CheckOwnServer(ctx, n.Name), "nobody is there to answer")
 		}
 		outside, _, _ := failing(t, failingFile)
-		require.Error(t, outside.members.OwnServer(t.Context(), "a"), "nobody is there to answer")
+		require.Error(t, outside.members.CheckOwnServer(t.Context(), "a"), "nobody is there to answer")
 		synctest.Wait()
 	})
 }

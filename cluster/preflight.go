@@ -26,7 +26,7 @@ func (c *Cluster) HostCheck(ctx context.Context, ssh func(ctx context.Context, h
 	if f.Proxmox == nil {
 		return nil, ErrNoProxmox
 	}
-	return preflight.Check(ctx, f.Proxmox, f.want(hosts...), preflight.Options{SSH: ssh, Exact: true})
+	return preflight.Check(ctx, f.Proxmox, f.requirements(hosts...), preflight.Options{SSH: ssh, Exact: true})
 }
 
 // local reports whether host:port is on this machine.
@@ -36,14 +36,14 @@ func local(endpoint string) bool {
 	return err == nil && (host == "localhost" || bad == nil && addr.IsLoopback())
 }
 
-// want is what the file needs from the hosts; from all of them if none is named.
-func (c *holdings) want(hosts ...string) preflight.Requirements {
+// requirements is what the file needs from the hosts; from all of them if none is named.
+func (c *holdings) requirements(hosts ...string) preflight.Requirements {
 	s := c.spec
 	if len(hosts) == 0 {
 		hosts = hostprep.Hosts(s)
 	}
 	w := preflight.Requirements{
-		Owner: names.Tag(s), Grants: hostprep.Grants(s, c.Proxmox.Version()), ReadGrants: hostprep.LookGrants(s), Role: hostprep.RolePrefix(s),
+		Owner: names.Tag(s), Grants: hostprep.Grants(s, c.Proxmox.Version()), ReadGrants: hostprep.ReadGrants(s), Role: hostprep.RolePrefix(s),
 		Place: c.checkCards, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
@@ -69,7 +69,7 @@ func (c *holdings) want(hosts ...string) preflight.Requirements {
 		w.Hosts = append(w.Hosts, h)
 		for _, n := range s.Machines() {
 			if !n.External && !n.Adopt && n.Host == host { // an adopted VM exists already
-				w.VMs = append(w.VMs, c.wantVM(n))
+				w.VMs = append(w.VMs, c.vmRequirements(n))
 			}
 		}
 	}
@@ -116,8 +116,8 @@ func (c *holdings) addresses() []preflight.Address {
 	return out
 }
 
-// wantVM is what a node needs from its host.
-func (c *holdings) wantVM(n spec.Node) preflight.VM {
+// vmRequirements is what a node needs from its host.
+func (c *holdings) vmRequirements(n spec.Node) preflight.VM {
 	to := c.vm(n, "", "")
 	vm := preflight.VM{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: to.Memory, CPUType: n.CPUType,
@@ -133,9 +133,9 @@ func (c *holdings) wantVM(n spec.Node) preflight.VM {
 	return vm
 }
 
-// settled reports whether every machine of the file exists, runs, and has the wanted size: the
+// allMachinesAsFile reports whether every machine of the file exists, runs, and has the wanted size: the
 // file then needs nothing more from the hosts. Duplicate machines are an error.
-func (c *holdings) settled(ctx context.Context) (bool, error) {
+func (c *holdings) allMachinesAsFile(ctx context.Context) (bool, error) {
 	all, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 	if err != nil {
 		return false, err

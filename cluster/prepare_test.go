@@ -112,7 +112,7 @@ func (w *prepSite) todo() []string {
 	p := w.prep()
 	var out []string
 	for _, name := range p.Hosts {
-		plan, err := p.LookAt(w.t.Context(), name)
+		plan, err := p.PlanHost(w.t.Context(), name)
 		require.NoError(w.t, err)
 		for _, c := range plan.Changes {
 			out = append(out, c.ID+"/"+name)
@@ -126,7 +126,7 @@ func (w *prepSite) todo() []string {
 			}
 		}
 	}
-	plan, err := p.LookAtAccess(w.t.Context())
+	plan, err := p.PlanAccess(w.t.Context())
 	require.NoError(w.t, err)
 	for _, c := range plan.Changes {
 		out = append(out, c.ID)
@@ -171,7 +171,7 @@ func TestPrepareAFreshHost(t *testing.T) {
 					assert.Equal(t, []string{"reboot/pve1"}, w.todo(), "everything but the reboot")
 					again := w.prep()
 					again.NewToken = true
-					access, err := again.LookAtAccess(t.Context())
+					access, err := again.PlanAccess(t.Context())
 					require.NoError(t, err)
 					require.Len(t, access.Changes, 1, "what was granted to the token goes with it, and nothing else")
 					assert.Equal(t, "grants", access.Changes[0].ID)

@@ -62,7 +62,7 @@ func (c *Cluster) Templates(ctx context.Context) ([]TemplateInfo, error) {
 // longer in the file. It lists them first, so that each can be shown and confirmed.
 func (c *Cluster) Prune(ctx context.Context) (*converge.Graph, error) {
 	f := c.site.flow()
-	return run.Asked(ctx, f.spec, f.pruneGraph)
+	return run.Retry(ctx, f.spec, f.pruneGraph)
 }
 
 func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
@@ -88,12 +88,12 @@ func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	graph.Add(&converge.Resource[[]templates.Rest]{
+	graph.Add(&converge.Resource[[]templates.Leftover]{
 		ID:      "files",
-		Observe: func(ctx context.Context) ([]templates.Rest, error) { return c.unneeded(ctx, hosts) },
+		Observe: func(ctx context.Context) ([]templates.Leftover, error) { return c.unneeded(ctx, hosts) },
 		Diff:    diffRests,
 		Costs:   costsOfFiles,
-		Apply:   c.templates.Clear,
+		Apply:   c.templates.RemoveLeftovers,
 	}, gone...)
 	return graph, nil
 }
@@ -119,10 +119,10 @@ func (c *holdings) unbakeStep(t templates.Info) *converge.Resource[*proxmox.VM] 
 
 // unneeded finds, on every host, ISOs and images of the cluster that no node, bake or pending
 // template needs.
-func (c *holdings) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Rest, error) {
+func (c *holdings) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Leftover, error) {
 	kept := map[string]bool{}
 	for _, host := range c.templates.Hosts() {
-		k, err := c.wanted(ctx, host)
+		k, err := c.neededByFile(ctx, host)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (c *holdings) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templa
 			kept[file] = true
 		}
 	}
-	var out []templates.Rest
+	var out []templates.Leftover
 	seen := map[string]bool{} // files of shared storages
 	for _, h := range hosts {
 		if !h.Online {
@@ -143,10 +143,10 @@ func (c *holdings) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templa
 			return nil, err
 		}
 		if len(volumes) > 0 {
-			out = append(out, templates.Rest{Host: h.Name, Volumes: volumes})
+			out = append(out, templates.Leftover{Host: h.Name, Volumes: volumes})
 		}
 	}
-	return out, c.templates.KeepUsed(ctx, out, "") // a VM of this cluster needs what is in its drive
+	return out, c.templates.ExcludeUsed(ctx, out, "") // a VM of this cluster needs what is in its drive
 }
 
 // unneededOn is unneeded for one host. needed says which files of a storage, shared by hosts or
@@ -176,7 +176,7 @@ func (c *holdings) unneededOn(ctx context.Context, host string, seen map[string]
 }
 
 // costsOfFiles are files that nothing needs, for a user who has asked only for their removal.
-func costsOfFiles(_ context.Context, all []templates.Rest, _ converge.Diff) []converge.Cost {
+func costsOfFiles(_ context.Context, all []templates.Leftover, _ converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, r := range all {
 		for _, v := range r.Volumes {

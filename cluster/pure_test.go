@@ -26,7 +26,7 @@ func TestEntrancesAndPasswords(t *testing.T) {
 	} {
 		c := &Cluster{site: &site{spec: fileOf(t, base+more)}}
 		in, out := []string{}, []string{}
-		for _, e := range c.Entrances() {
+		for _, e := range c.Endpoints() {
 			in = append(in, e.Part+"="+e.URL)
 		}
 		for _, p := range c.Passwords() {

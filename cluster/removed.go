@@ -26,7 +26,7 @@ func (c *holdings) removedStep() *converge.Resource[[]proxmox.Summary] {
 			vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
 			var gone []proxmox.Summary
 			for _, vm := range vms {
-				if c.spec.HasMachine(vm.Name) || c.templates.IsTemplate(vm) || c.keeps(vm) {
+				if c.spec.HasMachine(vm.Name) || c.templates.IsTemplate(vm) || c.holdsData(vm) {
 					continue
 				}
 				// The list does not show whether its UUID is the marked one.

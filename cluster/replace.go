@@ -27,11 +27,11 @@ import (
 // Without force it refuses to destroy data, or a server that the others need.
 func (c *Cluster) NodeReplace(ctx context.Context, name string, force bool) (*converge.Graph, error) {
 	f := c.site.flow()
-	return run.Asked(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeReplaceGraph(ctx, name, force) })
+	return run.Retry(ctx, f.spec, func(ctx context.Context) (*converge.Graph, error) { return f.nodeReplaceGraph(ctx, name, force) })
 }
 
 func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool) (*converge.Graph, error) {
-	n, err := c.named(name)
+	n, err := c.nodeNamed(name)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mayDestroy(ctx, n, vm, force); err != nil {
+	if err := c.checkMayDestroy(ctx, n, vm, force); err != nil {
 		return nil, err
 	}
 	if err := c.checkNameFree(ctx, n); err != nil {
@@ -66,8 +66,8 @@ func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool
 	return g, nil
 }
 
-// mayDestroy refuses to destroy anything of value unless force is set.
-func (c *machines) mayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, force bool) error {
+// checkMayDestroy refuses to destroy anything of value unless force is set.
+func (c *machines) checkMayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, force bool) error {
 	if force {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (c *machines) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*k
 					return err
 				}
 			}
-			if vm != nil && (n.Role == spec.Agent || c.canLose(ctx, n)) {
+			if vm != nil && (n.Role == spec.Agent || c.quorumWithout(ctx, n)) {
 				if err := c.switchOff(ctx, n, vm); err != nil {
 					return err
 				}
@@ -165,9 +165,9 @@ func (c *machines) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*k
 	}
 }
 
-// canLose reports whether the other servers have a quorum while this one is off and etcd still
+// quorumWithout reports whether the other servers have a quorum while this one is off and etcd still
 // counts it. If not, etcd must remove the member while it runs.
-func (c *site) canLose(ctx context.Context, n spec.Node) bool {
+func (c *site) quorumWithout(ctx context.Context, n spec.Node) bool {
 	all, err := c.kubeNodes(ctx)
 	return err == nil && quorumWithout(n.Name, all, false) == nil
 }
@@ -183,7 +183,7 @@ func (c *machines) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) e
 	if err := c.Proxmox.VMs.Shutdown(ctx, now); err != nil || n.Role == spec.Agent {
 		return err
 	}
-	c.members.Use(nil, "") // connections may be to this machine
+	c.members.SetClient(nil, "") // connections may be to this machine
 	return c.members.APIBack(ctx, members.APITime)
 }
 
@@ -210,12 +210,12 @@ func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resour
 			if err := c.seeds.DestroyVM(ctx, have); err != nil {
 				return err
 			}
-			c.nodes.Seen(n.Name).Made.Store(true)
-			c.nodes.Seen(n.Name).Absent.Store(true)
+			c.nodes.Observation(n.Name).Made.Store(true)
+			c.nodes.Observation(n.Name).Absent.Store(true)
 			if n.Role != spec.Server {
 				return nil
 			}
-			c.members.Use(nil, "") // connections may be to this machine
+			c.members.SetClient(nil, "") // connections may be to this machine
 			if len(c.spec.Servers()) == 1 {
 				return nil
 			}

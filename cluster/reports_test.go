@@ -292,7 +292,7 @@ func (r report) ask(t *testing.T, w *world, s *spec.Spec, out *string) error {
 	case "host:prep":
 		for _, h := range s.Proxmox.Hosts {
 			prep := prepSiteOf(t, w.sim, r.model(t), string(r.spec(t))).prep()
-			plan, err := prep.LookAt(t.Context(), h.Name)
+			plan, err := prep.PlanHost(t.Context(), h.Name)
 			if err != nil {
 				return err
 			}

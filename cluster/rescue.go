@@ -49,10 +49,10 @@ func (c *Cluster) Restore(m backup.Contents, open func() (*backup.Reader, io.Clo
 	})
 }
 
-// Made reports whether a key that signed a backup is one of the cluster's: a key of this run, or
+// IsTrustedKey reports whether a key that signed a backup is one of the cluster's: a key of this run, or
 // one of the file's ssh.publicKeys.
-func (c *Cluster) Made(ctx context.Context, by ssh.PublicKey) (bool, error) {
-	return c.site.flow().rescue().Made(ctx, by)
+func (c *Cluster) IsTrustedKey(ctx context.Context, by ssh.PublicKey) (bool, error) {
+	return c.site.flow().rescue().IsTrustedKey(ctx, by)
 }
 
 // RestoreSnapshot is Restore for a snapshot that one of the servers has, by its name.

@@ -92,7 +92,7 @@ func TestSharingFromOneLine(t *testing.T) {
 				require.Len(t, said, 1)
 				_, waits, _ := strings.Cut(said[0], ": 1 ")
 				waits, _, _ = strings.Cut(waits, ",")
-				rows = append(rows, fmt.Sprintf("| `%s` | %s | `%s` | %d | `%s` |", x.sharing, offer.Of(node(t, whole, "gpu1")), x.profile, running, waits))
+				rows = append(rows, fmt.Sprintf("| `%s` | %s | `%s` | %d | `%s` |", x.sharing, offer.GPUsOf(node(t, whole, "gpu1")), x.profile, running, waits))
 				assert.Contains(t, said[0], "0/2 nodes are available: 1 Insufficient "+x.resource+", 1 node(s) didn't match Pod's node affinity/selector.")
 			})
 		})

@@ -195,7 +195,7 @@ func (c *flow) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref
 // version from that of every node. again are nodes whose machines the run makes again.
 func (c *site) mayChange(again ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := c.members.CanKeep(ctx); err != nil {
+		if err := c.members.CheckKubeconfigWritable(ctx); err != nil {
 			return err
 		}
 		if err := artifacts.CheckSums(ctx, c.spec); err != nil {
@@ -225,4 +225,4 @@ func (c *site) serverUp(ctx context.Context) (bool, error) {
 
 // UpgradeSnapshot returns the snapshot of etcd that [Cluster.Up] saved before it upgraded the
 // first server, and on which server it is; empty if it saved none.
-func (c *Cluster) UpgradeSnapshot() (name, server string) { return c.site.members.Saved() }
+func (c *Cluster) UpgradeSnapshot() (name, server string) { return c.site.members.SavedSnapshot() }

@@ -235,7 +235,7 @@ func TestVerifyBurnThatNeverStarts(t *testing.T) {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "wk-gpu2"}}}
 		require.NoError(t, w.api(t).Get(t.Context(), u))
 		require.NoError(t, unstructured.SetNestedSlice(u.Object, []any{map[string]any{"key": "keep", "value": "off", "effect": "NoSchedule"}}, "spec", "taints"))
-		_, err := w.api(t).As("someone").Put(t.Context(), u)
+		_, err := w.api(t).WithFieldManager("someone").ServerSideApply(t.Context(), u)
 		require.NoError(t, err)
 		v, err := w.prove(t, spec, cluster.VerifyBurn)
 		require.ErrorContains(t, err, "burn/wk-gpu2: wk-gpu2: the job did not end in time: DeadlineExceeded: Job was active longer than specified deadline; it waited: Unschedulable: ")

@@ -30,7 +30,7 @@ func (c *flow) firstServer(n spec.Node) *converge.Resource[k3s.State] {
 }
 
 func (c *flow) vipIsFree(ctx context.Context, n spec.Node) error {
-	if exists, err := c.members.Known(ctx, n); err != nil || exists { // and has the address
+	if exists, err := c.members.ClusterExists(ctx, n); err != nil || exists { // and has the address
 		return err
 	}
 	vip := c.spec.K3s.VIP

@@ -32,7 +32,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return nil, err
 			}
-			if met := c.nodes.Seen(n.Name); vm != nil && !met.Made.Load() {
+			if met := c.nodes.Observation(n.Name); vm != nil && !met.Made.Load() {
 				met.Absent.Store(false)
 			}
 			if vm != nil {
@@ -41,7 +41,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if n.Adopt {
 				return c.adoptable(ctx, n, want)
 			}
-			c.nodes.Seen(n.Name).Absent.Store(true)
+			c.nodes.Observation(n.Name).Absent.Store(true)
 			// We must not take over a copy that has this name, and create no VM beside it.
 			return nil, converge.Permanent(c.Proxmox.VMs.NameConflict(ctx, names.Tag(c.spec), n.Name))
 		},
@@ -50,16 +50,16 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			if err != nil {
 				return converge.Missing(err.Error())
 			}
-			return c.seeds.KeepBoot(n, to, vm).Diff(vm)
+			return c.seeds.KeepSeed(n, to, vm).Diff(vm)
 		},
 		Costs: c.costsOfVM(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
-			c.nodes.Seen(n.Name).Made.CompareAndSwap(false, vm == nil)
+			c.nodes.Observation(n.Name).Made.CompareAndSwap(false, vm == nil)
 			to, err := want("")
 			if err != nil {
 				return err
 			}
-			to = c.seeds.KeepBoot(n, to, vm)
+			to = c.seeds.KeepSeed(n, to, vm)
 			if !n.Adopt {
 				if to, err = c.templates.Cloned(ctx, n, to, vm); err != nil {
 					return err
@@ -77,7 +77,7 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 	switch diff := to.Diff(vm); {
 	case vm == nil:
 		// Everything known about a machine of this name is about an earlier machine.
-		if err := c.nodes.ForgetKey(n.Name); err != nil {
+		if err := c.nodes.DropHostKey(n.Name); err != nil {
 			return err
 		}
 		if err := c.hosts.Flush(); err != nil { // even a run that is killed must not leave the old keys
@@ -96,7 +96,7 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 			}
 			shape := func() error { return c.Proxmox.VMs.Shape(ctx, to, vm) }
 			if len(to.GPUs) > len(vm.GPUs) {
-				return c.moreCards(ctx, n, shape)
+				return c.withMoreCards(ctx, n, shape)
 			}
 			return shape()
 		})
@@ -239,14 +239,14 @@ func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string)
 	if err != nil {
 		return nil, err
 	}
-	if reasons := c.unfit(ctx, vm, to); len(reasons) > 0 {
+	if reasons := c.unfitReasons(ctx, vm, to); len(reasons) > 0 {
 		return nil, converge.Permanent(fmt.Errorf("%s cannot be adopted, and is not changed:\n  %s", vm, strings.Join(reasons, "\n  ")))
 	}
 	return vm, nil
 }
 
-// unfit says why a VM cannot become a node without changes.
-func (c *machines) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
+// unfitReasons says why a VM cannot become a node without changes.
+func (c *machines) unfitReasons(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
 	var reasons []string
 	for _, f := range to.Diff(vm) {
 		if f.Effect == converge.Replace {
@@ -278,7 +278,7 @@ func (c *machines) unfit(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec)
 	switch {
 	case !known:
 		return []string{fmt.Sprintf("its system is %q, and nodes run %s", osID(string(release)), strings.Join(distro.Names(), " or "))}
-	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.There():
+	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.IsSupported():
 		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
 	case len(to.GPUs) > 0 && templates.BuildsModules(c.spec) && vm.SecureBoot:
 		return []string{templates.SecureBootOn(vm.String())}

@@ -134,8 +134,8 @@ func (a *Agreement) Ambiguous() []string {
 	return slices.DeleteFunc(slices.Clone(a.Destroy), func(name string) bool { return a.sorts[name] != several })
 }
 
-// Lacking returns the costs of a plan that the user has not agreed to, in the order of the plan.
-func (a *Agreement) Lacking(p *Plan) []Cost {
+// NotAgreed returns the costs of a plan that the user has not agreed to, in the order of the plan.
+func (a *Agreement) NotAgreed(p *Plan) []Cost {
 	var out []Cost
 	a.mu.Lock()
 	for _, it := range p.Items {

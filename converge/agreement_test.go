@@ -89,7 +89,7 @@ func TestAgreementsHold(t *testing.T) {
 				a.Destroy = append(a.Destroy, fmt.Sprintf("m%d", i))
 			}
 		}
-		lacking := a.Lacking(plan)
+		lacking := a.NotAgreed(plan)
 		var refused []Cost
 		for _, it := range plan.Items {
 			err := a.Approve(t.Context(), it)
@@ -109,7 +109,7 @@ func TestAgreementsHold(t *testing.T) {
 		byName := &Agreement{Restarts: a.Restarts || of(CostStop), Logins: a.Logins || of(CostLogin), Destroy: slices.Concat(a.Destroy, names)}
 		a.Agree(lacking...)
 		for _, agreed := range []*Agreement{a, byName} {
-			require.Empty(t, agreed.Lacking(plan), "seed %d: %s", seed, names)
+			require.Empty(t, agreed.NotAgreed(plan), "seed %d: %s", seed, names)
 			require.False(t, covers(agreed, destroys("m9")), "seed %d", seed)
 		}
 	}
@@ -174,15 +174,15 @@ func TestANameMeansOneThing(t *testing.T) {
 		return &Plan{Items: []Item{{Costs: costs}}}
 	}
 	a := &Agreement{Destroy: []string{"m"}}
-	assert.Len(t, a.Lacking(plan(node, part)), 2)
+	assert.Len(t, a.NotAgreed(plan(node, part)), 2)
 	assert.Equal(t, []string{"m"}, a.Ambiguous())
 	assert.Equal(t, []string{"node:m"}, a.Names(node), "the other one has the name too")
 	a = &Agreement{Destroy: []string{"m"}}
-	assert.Empty(t, a.Lacking(plan(part)))
+	assert.Empty(t, a.NotAgreed(plan(part)))
 	assert.Empty(t, a.Ambiguous())
 	require.Error(t, a.Approve(t.Context(), Item{Costs: []Cost{node}}), "it comes later")
 	a = &Agreement{Destroy: []string{"part:m"}}
-	assert.Equal(t, []Cost{node}, a.Lacking(plan(node, part)))
+	assert.Equal(t, []Cost{node}, a.NotAgreed(plan(node, part)))
 	nothing := &Agreement{}
 	assert.Equal(t, []string{"node:m", "part:m"}, nothing.Names(node, part))
 	assert.Equal(t, []string{"m"}, nothing.Names(node))
@@ -191,9 +191,9 @@ func TestANameMeansOneThing(t *testing.T) {
 
 	// What is only stopped takes the name from nothing.
 	a = &Agreement{Destroy: []string{"m"}}
-	assert.Len(t, a.Lacking(plan(Cost{Machine: "m", Object: "part", Kind: CostStop}, node)), 1)
+	assert.Len(t, a.NotAgreed(plan(Cost{Machine: "m", Object: "part", Kind: CostStop}, node)), 1)
 	assert.Empty(t, a.Ambiguous())
 	a = &Agreement{Destroy: []string{"m"}}
-	a.Lacking(plan(Cost{Machine: "x", Kind: CostStop}, node, part))
+	a.NotAgreed(plan(Cost{Machine: "x", Kind: CostStop}, node, part))
 	assert.Equal(t, []string{"m"}, a.Ambiguous())
 }

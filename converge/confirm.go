@@ -35,7 +35,7 @@ func Confirm(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	diff, act, costs, err := look(acts(ctx), a.step, lookTime, a.step.graph.looker())
+	diff, act, costs, err := checkWithin(acts(ctx), a.step, checkTime, a.step.graph.checkFunc())
 	if err != nil {
 		return err
 	}

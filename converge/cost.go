@@ -75,28 +75,28 @@ func (c Cost) String() string {
 	return c.Machine + " is stopped for " + c.Downtime
 }
 
-// weigher is a [Step] that knows what its Act costs. weigh does what Check does and also
+// costChecker is a [Step] that knows what its Act costs. weigh does what Check does and also
 // returns the costs; without a difference there are none. A plan weighs, and so does a run
 // whose graph has a May; later checks use Check alone. Costs that cannot be determined, such
 // as the users of a machine whose API is down, are described in the cost itself.
-type weigher interface {
+type costChecker interface {
 	Step
-	weigh(ctx context.Context) (Diff, Act, []Cost, error)
+	checkWithCosts(ctx context.Context) (Diff, Act, []Cost, error)
 }
 
-// weigh is Check, with what Costs says of the difference.
-func (r *Resource[S]) weigh(ctx context.Context) (Diff, Act, []Cost, error) {
-	seen, diff, act, err := r.look(ctx)
+// checkWithCosts is Check, with what Costs says of the difference.
+func (r *Resource[S]) checkWithCosts(ctx context.Context) (Diff, Act, []Cost, error) {
+	seen, diff, act, err := r.check(ctx)
 	if err != nil || act == nil || r.Costs == nil {
 		return diff, act, nil, err
 	}
 	return diff, act, r.Costs(ctx, seen, diff), nil
 }
 
-// weigh calls weigh if the step has it, and Check otherwise.
-func weigh(ctx context.Context, s Step) (Diff, Act, []Cost, error) {
-	if w, ok := s.(weigher); ok {
-		return w.weigh(ctx)
+// checkWithCosts calls weigh if the step has it, and Check otherwise.
+func checkWithCosts(ctx context.Context, s Step) (Diff, Act, []Cost, error) {
+	if w, ok := s.(costChecker); ok {
+		return w.checkWithCosts(ctx)
 	}
 	return check(ctx, s)
 }

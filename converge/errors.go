@@ -27,7 +27,7 @@ type NotConvergedError struct {
 }
 
 func (e *NotConvergedError) Error() string {
-	text := fmt.Sprintf("not there after %s: %s", short(e.After), e.words())
+	text := fmt.Sprintf("not there after %s: %s", shortDuration(e.After), e.reason())
 	if e.Hint != "" {
 		text += "\n  " + e.Hint
 	}
@@ -37,15 +37,15 @@ func (e *NotConvergedError) Error() string {
 	return text
 }
 
-func inBrackets(s string) string {
+func inParentheses(s string) string {
 	if s == "" {
 		return ""
 	}
 	return " (" + s + ")"
 }
 
-// short prints 10m0s as 10m.
-func short(d time.Duration) string {
+// shortDuration prints 10m0s as 10m.
+func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -2,6 +2,6 @@ package converge
 
 // For tests outside of the package.
 var (
-	Besides  = besides
+	Besides  = unlessContextError
 	CutShort = cutShort
 )

@@ -22,8 +22,8 @@ func newGate(before func(context.Context) error, cancel context.CancelCauseFunc)
 	return g
 }
 
-// open reports whether later observations may be acted on.
-func (g *gate) open() bool {
+// isOpen reports whether later observations may be acted on.
+func (g *gate) isOpen() bool {
 	select {
 	case <-g.opened:
 		return g.refused == nil

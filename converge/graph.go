@@ -96,12 +96,12 @@ func (g *Graph) begin() {
 	}
 }
 
-// looker returns how a step is checked whose costs somebody may ask for.
-func (g *Graph) looker() looker {
+// checkFunc returns how a step is checked whose costs somebody may ask for.
+func (g *Graph) checkFunc() checkFunc {
 	if g.NoCosts {
 		return check
 	}
-	return weigh
+	return checkWithCosts
 }
 
 func (g *Graph) err() error { return errors.Join(g.errs...) }

@@ -67,24 +67,24 @@ func IsTransient(err error) bool {
 	return false
 }
 
-// besides returns err, unless it only says that a context ended, so that a failure before
+// unlessContextError returns err, unless it only says that a context ended, so that a failure before
 // Ctrl-C is not lost.
-func besides(err error) error {
-	if saysMore(err) {
+func unlessContextError(err error) error {
+	if isMoreThanContext(err) {
 		return err
 	}
 	return nil
 }
 
-func saysMore(err error) bool {
+func isMoreThanContext(err error) bool {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked here
 	case nil:
 		return false
 	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), saysMore)
+		return slices.ContainsFunc(e.Unwrap(), isMoreThanContext)
 	case interface{ Unwrap() error }:
 		if inner := e.Unwrap(); inner != nil {
-			return saysMore(inner)
+			return isMoreThanContext(inner)
 		}
 	}
 	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)

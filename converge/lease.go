@@ -109,10 +109,10 @@ type Lease struct {
 // with [ErrLeaseLost] when another run has taken over.
 func AcquireLease(ctx context.Context, store LeaseStore, claim LeaseClaim, waiting func(LeaseHolder) error) (context.Context, *Lease, error) {
 	l := &Lease{store: store, claim: claim, nonce: rand.Text(), since: time.Now(), turn: make(chan struct{}, 1), done: make(chan struct{})}
-	w := &watched{waiting: waiting}
+	w := &observedLease{waiting: waiting}
 	rule := WaitRule{What: "the right to change " + claim.What, Poll: pollTime, Strict: true}
 	err := Until(ctx, rule, func(ctx context.Context) (string, error) {
-		return "", w.judge(l.bounded(ctx, func(ctx context.Context) error { return l.try(ctx, w) }))
+		return "", w.giveUp(l.bounded(ctx, func(ctx context.Context) error { return l.tryAcquire(ctx, w) }))
 	})
 	if err != nil && w.last != nil && w.last.Holder != "" && !errors.As(err, new(*LeaseHeldError)) { // whatever came in between, this is why there was a wait
 		err = errors.Join(&LeaseHeldError{claim.What, *w.last}, err)
@@ -126,7 +126,7 @@ func AcquireLease(ctx context.Context, store LeaseStore, claim LeaseClaim, waiti
 	held, lose := context.WithCancelCause(ctx)
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.lose, l.stop = lose, stop
-	go l.beats(beats)
+	go l.heartbeat(beats)
 	return held, l, nil
 }
 
@@ -141,7 +141,7 @@ func fields(text string) map[string]string {
 	return out
 }
 
-func heldBy(f map[string]string) LeaseHolder {
+func parseHolder(f map[string]string) LeaseHolder {
 	since, _ := time.Parse(time.RFC3339, f["since"])
 	return LeaseHolder{Holder: f["holder"], Purpose: f["purpose"], Since: since}
 }
@@ -154,8 +154,8 @@ func (l *Lease) text() string {
 	}, "\n")
 }
 
-// try makes one attempt to take the lease. A transient error says what to wait for.
-func (l *Lease) try(ctx context.Context, w *watched) error {
+// tryAcquire makes one attempt to take the lease. A transient error says what to wait for.
+func (l *Lease) tryAcquire(ctx context.Context, w *observedLease) error {
 	for ctx.Err() == nil {
 		s, err := l.store.Read(ctx)
 		switch {
@@ -176,19 +176,19 @@ func (l *Lease) try(ctx context.Context, w *watched) error {
 			l.made = asked
 			return l.confirmed(asked.Add(-oldTime), nil)
 		}
-		if w.dead(s, f, l.claim) {
+		if w.holderEnded(s, f, l.claim) {
 			if err := l.replace(ctx, s); !errors.Is(err, ErrLeaseStale) {
 				return l.confirmed(asked, err)
 			}
 			continue // another run was quicker
 		}
-		return w.tell(f, l.locked(s), l.claim.What)
+		return w.report(f, l.lockedError(s), l.claim.What)
 	}
 	return ctx.Err()
 }
 
-// locked is the error for a lease that cannot be written for a while.
-func (l *Lease) locked(s LeaseRecord) error {
+// lockedError is the error for a lease that cannot be written for a while.
+func (l *Lease) lockedError(s LeaseRecord) error {
 	if s.Locked == "" {
 		return nil
 	}

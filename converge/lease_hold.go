@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// beats renews the lease until it ends, and looks in between whether it is still there. It reads the
+// heartbeat renews the lease until it ends, and looks in between whether it is still there. It reads the
 // clock often: a process that was suspended for long may have lost the lease.
-func (l *Lease) beats(ctx context.Context) {
+func (l *Lease) heartbeat(ctx context.Context) {
 	defer close(l.done)
 	failed, looked := time.Time{}, time.Now()
 	for Pause(ctx, heartbeatTick) == nil {
 		if time.Since(failed) < beatAgain || l.age() < beatTime && time.Since(looked) < watchTime {
 			continue
 		}
-		ask := l.look
+		ask := l.verify
 		if l.age() >= beatTime {
 			ask = func(ctx context.Context) error { return l.show(ctx, beatTime) }
 		}
 		looked = time.Now()
-		err := l.ask(ctx, ask)
+		err := l.askStore(ctx, ask)
 		switch {
 		case errors.Is(err, ErrLeaseLost):
 			return
@@ -58,22 +58,22 @@ func (l *Lease) Check(ctx context.Context) error {
 		return err
 	}
 	if l.age() > oldTime {
-		return l.ask(ctx, func(ctx context.Context) error { return l.show(ctx, oldTime) })
+		return l.askStore(ctx, func(ctx context.Context) error { return l.show(ctx, oldTime) })
 	}
-	if err := l.ask(ctx, l.look); err != nil || l.made.IsZero() {
+	if err := l.askStore(ctx, l.verify); err != nil || l.made.IsZero() {
 		return err
 	}
 	if rest := settleTime - time.Since(l.made); rest > 0 {
 		if err := Pause(ctx, rest); err != nil {
 			return err
 		}
-		return l.ask(ctx, l.look)
+		return l.askStore(ctx, l.verify)
 	}
 	return nil
 }
 
-// ask asks the store, unless another goroutine of this run does.
-func (l *Lease) ask(ctx context.Context, what func(context.Context) error) error {
+// askStore asks the store, unless another goroutine of this run does.
+func (l *Lease) askStore(ctx context.Context, what func(context.Context) error) error {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -94,8 +94,8 @@ func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) er
 	return err
 }
 
-// look checks that the lease is still this run's.
-func (l *Lease) look(ctx context.Context) error {
+// verify checks that the lease is still this run's.
+func (l *Lease) verify(ctx context.Context) error {
 	_, err := l.read(ctx)
 	return err
 }
@@ -111,7 +111,7 @@ func (l *Lease) read(ctx context.Context) (LeaseRecord, error) {
 	case errors.Is(err, ErrNoLease):
 		return s, l.end(fmt.Errorf("%w: %s has been destroyed", ErrLeaseLost, l.store))
 	case err == nil && f["run"] != l.nonce:
-		return s, l.end(fmt.Errorf("%w: %s has taken over", ErrLeaseLost, heldBy(f)))
+		return s, l.end(fmt.Errorf("%w: %s has taken over", ErrLeaseLost, parseHolder(f)))
 	}
 	return s, err
 }
@@ -121,7 +121,7 @@ func (l *Lease) show(ctx context.Context, older time.Duration) error {
 	for l.isLost() == nil && l.age() >= older {
 		s, err := l.read(ctx)
 		if err == nil {
-			err = l.locked(s)
+			err = l.lockedError(s)
 		}
 		if err != nil {
 			return err
@@ -176,9 +176,9 @@ func (l *Lease) remove(ctx context.Context) error {
 		case err != nil:
 			return err
 		case f["run"] != l.nonce:
-			return l.end(fmt.Errorf("%w: %s has taken over", ErrLeaseLost, heldBy(f)))
+			return l.end(fmt.Errorf("%w: %s has taken over", ErrLeaseLost, parseHolder(f)))
 		case s.Locked != "":
-			return l.locked(s)
+			return l.lockedError(s)
 		}
 		if err := l.store.Remove(ctx, s); !errors.Is(err, ErrLeaseStale) { // an earlier request of ours, or another run: look again
 			return err

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// watched is what a waiting run has seen of a lease.
-type watched struct {
+// observedLease is what a waiting run has seen of a lease.
+type observedLease struct {
 	run, beat string
 	at        time.Time // time of the last change; zero: not seen yet
 	told      string    // the run that was reported to waiting
@@ -16,9 +16,9 @@ type watched struct {
 	away      time.Time // since when the store has not answered or was locked; zero: it answers
 }
 
-// dead reports whether the holder has ended. While the lease is locked, the holder cannot
+// holderEnded reports whether the holder has ended. While the lease is locked, the holder cannot
 // renew it, so its silence means nothing.
-func (w *watched) dead(s LeaseRecord, f map[string]string, mine LeaseClaim) bool {
+func (w *observedLease) holderEnded(s LeaseRecord, f map[string]string, mine LeaseClaim) bool {
 	if w.at.IsZero() || w.run != f["run"] || w.beat != f["beat"] || s.Locked != "" {
 		w.run, w.beat, w.at = f["run"], f["beat"], time.Now()
 	}
@@ -31,9 +31,9 @@ func (w *watched) dead(s LeaseRecord, f map[string]string, mine LeaseClaim) bool
 	return time.Since(w.at) >= deadTime
 }
 
-// tell reports a holder, once, and returns what to wait for.
-func (w *watched) tell(f map[string]string, locked error, what string) error {
-	held := heldBy(f)
+// report reports a holder, once, and returns what to wait for.
+func (w *observedLease) report(f map[string]string, locked error, what string) error {
+	held := parseHolder(f)
 	if w.run == "" { // it is being made, or was never, or somebody has written there: it is watched as any other
 		held = LeaseHolder{}
 	}
@@ -50,9 +50,9 @@ func (w *watched) tell(f map[string]string, locked error, what string) error {
 	return &LeaseHeldError{what, held}
 }
 
-// judge ends a wait without a known holder after a long time: the store does not answer, or
+// giveUp ends a wait without a known holder after a long time: the store does not answer, or
 // the lease stays locked.
-func (w *watched) judge(err error) error {
+func (w *observedLease) giveUp(err error) error {
 	var held *LeaseHeldError
 	if err == nil || errors.As(err, &held) || !IsTransient(err) {
 		w.away = time.Time{}

@@ -66,9 +66,9 @@ func (p *Plan) Err() error {
 // Plan.Err; the error returned here is a mistake in the graph, or ctx's.
 func (g *Graph) Plan(ctx context.Context) (*Plan, error) { return g.PlanWithEvents(ctx, nil) }
 
-// glanceTime bounds one check of a plan, so that one machine that hangs does not hold up the
+// planTime bounds one check of a plan, so that one machine that hangs does not hold up the
 // answer about all others.
-const glanceTime = 30 * time.Second
+const planTime = 30 * time.Second
 
 // PlanWithEvents is Plan, and also reports each result to listen as soon as it is known. listen is
 // never called concurrently.
@@ -79,15 +79,15 @@ func (g *Graph) PlanWithEvents(ctx context.Context, listen func(Event)) (*Plan, 
 	g.begin()
 	items := make([]Item, len(g.nodes))
 	r := &run{listen: listen}
-	g.each(func(n *Ref) { items[n.index] = r.look(ctx, n, items) })
+	g.each(func(n *Ref) { items[n.index] = r.planStep(ctx, n, items) })
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	return &Plan{Items: items}, nil
 }
 
-// look checks one step and describes the result.
-func (r *run) look(ctx context.Context, n *Ref, items []Item) Item {
+// planStep checks one step and describes the result.
+func (r *run) planStep(ctx context.Context, n *Ref, items []Item) Item {
 	begun := time.Now()
 	tell := func(e Event) {
 		e.Step, e.Time = n.step.Name(), time.Now()
@@ -118,7 +118,7 @@ func itemOf(ctx context.Context, n *Ref, items []Item) Item {
 			return it
 		}
 	}
-	diff, act, costs, err := look(ctx, n, glanceTime, n.graph.looker())
+	diff, act, costs, err := checkWithin(ctx, n, planTime, n.graph.checkFunc())
 	switch {
 	case err != nil:
 		it.Verdict, it.Err = Failed, err

@@ -28,13 +28,13 @@ func (g *Graph) Run(ctx context.Context, listen func(Event)) (*Report, error) {
 	g.each(func(n *Ref) { r.step(inner, n) })
 	report := &Report{Steps: r.reports}
 	if err := ctx.Err(); err != nil {
-		return report, errors.Join(ended(ctx), besides(r.gate.refused), report.err())
+		return report, errors.Join(causeOf(ctx), unlessContextError(r.gate.refused), report.err())
 	}
 	return report, errors.Join(r.gate.refused, report.err())
 }
 
-// ended returns why a context is over: its cause, and [context.Context.Err] with it.
-func ended(ctx context.Context) error {
+// causeOf returns why a context is over: its cause, and [context.Context.Err] with it.
+func causeOf(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if errors.Is(cause, err) {
 		return cause
@@ -72,10 +72,10 @@ func (r *run) step(ctx context.Context, n *Ref) {
 		}
 	}
 	ctx = WithProgress(ctx, func(u ProgressUpdate) { emit(Event{Kind: Progress, Message: u.String()}) })
-	changed, err := r.bring(ctx, n, emit)
+	changed, err := r.converge(ctx, n, emit)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		end(Cancelled, "", besides(err))
+		end(Cancelled, "", unlessContextError(err))
 	case err != nil:
 		end(FailedStep, "", err)
 	case changed:
@@ -94,9 +94,9 @@ func (r *run) emit(e Event) {
 	r.listen(e)
 }
 
-// bring checks, acts and settles one step. After a transient error it starts again with a
+// converge checks, acts and settles one step. After a transient error it starts again with a
 // check, as a second run would, until the step's time is over.
-func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
+func (r *run) converge(ctx context.Context, n *Ref, emit func(Event)) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -105,14 +105,14 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 	if err == nil || ctx.Err() != nil || !IsTransient(err) {
 		return changed, err
 	}
-	if !r.gate.open() {
+	if !r.gate.isOpen() {
 		if over := r.gate.pass(ctx); over != nil {
 			return false, errors.Join(err, over)
 		}
 	}
-	last, rule := unsettled(n)
+	last, rule := settleRule(n)
 	last.Err, rule.Last, rule.Strict = err, err.Error(), true
-	rule.OnChange = func(string) { emit(Event{Kind: Waiting, Message: last.words()}) }
+	rule.OnChange = func(string) { emit(Event{Kind: Waiting, Message: last.reason()}) }
 	over := Until(ctx, rule, func(context.Context) (string, error) { // an attempt is not cut short
 		acted, err := r.attempt(ctx, n, emit)
 		changed, last.Err = changed || acted, err
@@ -127,8 +127,8 @@ func (r *run) bring(ctx context.Context, n *Ref, emit func(Event)) (changed bool
 	return changed, last
 }
 
-// unsettled is how long a step may settle, and the error of a step that needs longer.
-func unsettled(n *Ref) (*NotConvergedError, WaitRule) {
+// settleRule is how long a step may settle, and the error of a step that needs longer.
+func settleRule(n *Ref) (*NotConvergedError, WaitRule) {
 	limit, poll, hint := patienceOf(n.step)
 	limit = n.graph.patient(limit)
 	return &NotConvergedError{After: limit, Hint: hint, TimeoutHint: n.graph.TimeoutHint}, WaitRule{What: n.step.Name(), Limit: limit,
@@ -137,7 +137,7 @@ func unsettled(n *Ref) (*NotConvergedError, WaitRule) {
 
 // attempt is one try at a step; acted reports whether there was something to do.
 func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool, err error) {
-	diff, act, costs, err := r.agreed(ctx, n)
+	diff, act, costs, err := r.checkApproved(ctx, n)
 	if err != nil || diff.Empty() {
 		return false, err
 	}
@@ -151,21 +151,21 @@ func (r *run) attempt(ctx context.Context, n *Ref, emit func(Event)) (acted bool
 	return true, settle(ctx, n, diff, emit)
 }
 
-// agreed checks a step. It returns a difference only after Before has returned, because
+// checkApproved checks a step. It returns a difference only after Before has returned, because
 // waiting for something that another run removes would be in vain, and an Act only if May
 // does not refuse it, with its costs.
-func (r *run) agreed(ctx context.Context, n *Ref) (Diff, Act, []Cost, error) {
-	by, may := looker(check), n.graph.Approve
+func (r *run) checkApproved(ctx context.Context, n *Ref) (Diff, Act, []Cost, error) {
+	by, may := checkFunc(check), n.graph.Approve
 	if may != nil {
-		by = n.graph.looker()
+		by = n.graph.checkFunc()
 	}
 	for {
-		begun := r.gate.open()
+		begun := r.gate.isOpen()
 		now := ctx
 		if begun {
 			now = acts(ctx)
 		}
-		diff, act, costs, err := look(now, n, lookTime, by)
+		diff, act, costs, err := checkWithin(now, n, checkTime, by)
 		switch {
 		case err != nil || diff.Empty():
 			return nil, nil, nil, err
@@ -185,11 +185,11 @@ func (r *run) agreed(ctx context.Context, n *Ref) (Diff, Act, []Cost, error) {
 	}
 }
 
-// lookTime bounds one check: a command that hangs on a machine must not hang the run.
-const lookTime = 5 * time.Minute
+// checkTime bounds one check: a command that hangs on a machine must not hang the run.
+const checkTime = 5 * time.Minute
 
-// looker is a way to look at a step: weigh or check.
-type looker = func(context.Context, Step) (Diff, Act, []Cost, error)
+// checkFunc is a way to look at a step: weigh or check.
+type checkFunc = func(context.Context, Step) (Diff, Act, []Cost, error)
 
 // check looks at a step and does not ask for costs.
 func check(ctx context.Context, s Step) (Diff, Act, []Cost, error) {
@@ -197,9 +197,10 @@ func check(ctx context.Context, s Step) (Diff, Act, []Cost, error) {
 	return diff, act, nil, err
 }
 
-func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (Diff, Act, []Cost, error) {
+func checkWithin(ctx context.Context, n *Ref, limit time.Duration, by checkFunc) (Diff, Act, []Cost, error) {
 	limit = n.graph.patient(limit)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("checking took longer than "+short(limit)+inBrackets(n.graph.TimeoutHint)))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		errors.New("checking took longer than "+shortDuration(limit)+inParentheses(n.graph.TimeoutHint)))
 	defer cancel()
 	diff, act, costs, err := by(ctx, n.step)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -211,15 +212,15 @@ func look(ctx context.Context, n *Ref, limit time.Duration, by looker) (Diff, Ac
 // settle checks until nothing differs or the step's time is over. seen is the result of the
 // last check, nil if there was none.
 func settle(ctx context.Context, n *Ref, seen Diff, emit func(Event)) error {
-	last, rule := unsettled(n)
+	last, rule := settleRule(n)
 	last.Diff, rule.Last = seen, seen.String()
-	rule.OnChange = func(string) { emit(Event{Kind: Waiting, Diff: last.Diff, Message: last.words()}) }
+	rule.OnChange = func(string) { emit(Event{Kind: Waiting, Diff: last.Diff, Message: last.reason()}) }
 	err := Until(ctx, rule, func(limited context.Context) (string, error) {
-		diff, _, _, err := look(limited, n, lookTime, check)
+		diff, _, _, err := checkWithin(limited, n, checkTime, check)
 		if err == nil && diff.Empty() {
 			return "", nil
 		}
-		if last.words() == "" || !cutShort(limited, err) {
+		if last.reason() == "" || !cutShort(limited, err) {
 			last.Diff, last.Err = diff, err
 		}
 		return cmp.Or(diff.String(), "it differs"), err
@@ -233,7 +234,7 @@ func settle(ctx context.Context, n *Ref, seen Diff, emit func(Event)) error {
 	return last
 }
 
-func (e *NotConvergedError) words() string {
+func (e *NotConvergedError) reason() string {
 	if e.Err != nil {
 		return e.Err.Error()
 	}

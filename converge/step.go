@@ -57,11 +57,11 @@ func (r *Resource[S]) Name() string { return r.ID }
 
 // Check observes and compares.
 func (r *Resource[S]) Check(ctx context.Context) (Diff, Act, error) {
-	_, diff, act, err := r.look(ctx)
+	_, diff, act, err := r.check(ctx)
 	return diff, act, err
 }
 
-func (r *Resource[S]) look(ctx context.Context) (seen S, diff Diff, act Act, err error) {
+func (r *Resource[S]) check(ctx context.Context) (seen S, diff Diff, act Act, err error) {
 	if r.applied {
 		return seen, nil, nil, nil
 	}
@@ -79,28 +79,28 @@ func (r *Resource[S]) look(ctx context.Context) (seen S, diff Diff, act Act, err
 	}, nil
 }
 
-// patience is implemented by steps that set how long they may settle.
-type patience interface {
-	patience() (settle, poll time.Duration, hint string)
+// settleTimer is implemented by steps that set how long they may settle.
+type settleTimer interface {
+	settleTime() (settle, poll time.Duration, hint string)
 }
 
-func (r *Resource[S]) patience() (settle, poll time.Duration, hint string) {
+func (r *Resource[S]) settleTime() (settle, poll time.Duration, hint string) {
 	return r.Settle, r.Poll, r.Hint
 }
 
-// local is implemented by steps that may concern this machine only.
-type local interface{ local() bool }
+// localStep is implemented by steps that may concern this machine only.
+type localStep interface{ isLocal() bool }
 
-func (r *Resource[S]) local() bool { return r.Local }
+func (r *Resource[S]) isLocal() bool { return r.Local }
 
 func isLocal(s Step) bool {
-	l, ok := s.(local)
-	return ok && l.local()
+	l, ok := s.(localStep)
+	return ok && l.isLocal()
 }
 
 func patienceOf(s Step) (settle, poll time.Duration, hint string) {
-	if p, ok := s.(patience); ok {
-		settle, poll, hint = p.patience()
+	if p, ok := s.(settleTimer); ok {
+		settle, poll, hint = p.settleTime()
 	}
 	if settle == 0 {
 		settle = defaultSettle

@@ -47,7 +47,7 @@ func (c *clock) add() {
 		return
 	}
 	now := time.Now()
-	c.left -= ran(now.Sub(c.from), c.step)
+	c.left -= runningTime(now.Sub(c.from), c.step)
 	if c.left <= 0 {
 		c.over()
 		return
@@ -56,9 +56,9 @@ func (c *clock) add() {
 	c.timer.Reset(c.step)
 }
 
-// ran is the running time within the time that passed while waiting for a timer: if the timer
+// runningTime is the running time within the time that passed while waiting for a timer: if the timer
 // took twice as long as set, the program was stopped.
-func ran(gone, timer time.Duration) time.Duration {
+func runningTime(gone, timer time.Duration) time.Duration {
 	if gone > 2*timer {
 		return timer
 	}

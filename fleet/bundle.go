@@ -46,11 +46,11 @@ func (b Bundle) releaseName() string {
 	return b.Name
 }
 
-// FromPart turns a part into bundles: one for its chart, and one each for the objects before
+// BundlesOf turns a part into bundles: one for its chart, and one each for the objects before
 // and after it, named NAME-before and NAME-after. Definitions of kinds of which there are also
 // objects are in a bundle NAME-crds. The bundles depend on each other in this order. A part
 // with objects only is one bundle with its name.
-func FromPart(p chart.Part) ([]Bundle, error) {
+func BundlesOf(p chart.Part) ([]Bundle, error) {
 	before, err := plain(p.Before)
 	if err != nil {
 		return nil, fmt.Errorf("part %s: %w", p.Name, err)
@@ -101,11 +101,11 @@ func FromPart(p chart.Part) ([]Bundle, error) {
 	return out, nil
 }
 
-// FromParts turns parts into bundles, in their order.
-func FromParts(parts ...chart.Part) ([]Bundle, error) {
+// BundlesOfAll turns parts into bundles, in their order.
+func BundlesOfAll(parts ...chart.Part) ([]Bundle, error) {
 	var out []Bundle
 	for _, p := range parts {
-		bundles, err := FromPart(p)
+		bundles, err := BundlesOf(p)
 		if err != nil {
 			return nil, err
 		}

@@ -4,7 +4,7 @@
 //
 // # What goes into Git
 //
-// [FromParts] turns chart.Parts into bundles, and [Render] bundles into a folder: one
+// [BundlesOfAll] turns chart.Parts into bundles, and [Render] bundles into a folder: one
 // directory each, with a fleet.yaml that says what differs from Fleet's defaults and why, and
 // the values that differ from the chart's defaults, or one file per object. The same parts
 // give the same bytes, so a diff shows only what changed.

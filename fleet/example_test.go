@@ -8,7 +8,7 @@ import (
 )
 
 func ExampleRender() {
-	bundles, err := fleet.FromParts(
+	bundles, err := fleet.BundlesOfAll(
 		chart.Part{Name: "nfs", Release: &chart.Release{
 			Name: "csi-driver-nfs", Namespace: "kube-system",
 			Chart: "csi-driver-nfs", Version: "4.13.4", Repo: "https://charts.example.com/nfs",

@@ -43,7 +43,7 @@ func (b Bundle) fleetYAML(o Options) []byte {
 		d.field("keepResources", true)
 	}
 	if b.Release != nil {
-		if h := habitOf(b.Release.Chart); len(h.patches) > 0 {
+		if h := quirksOf(b.Release.Chart); len(h.patches) > 0 {
 			d.comment("Not drift: %s.", h.why)
 			d.section("diff", func() { d.section("comparePatches", func() { patches(&d, h.patches) }) })
 		}
@@ -117,7 +117,7 @@ func (b Bundle) helm(d *document) {
 	}
 	// Without hooks no time limit is set: Fleet would report slow objects as failed, such as a
 	// volume that is bound when its first pod starts, and it detects readiness by itself.
-	if h := habitOf(r.Chart); h.hooks != "" {
+	if h := quirksOf(r.Chart); h.hooks != "" {
 		d.comment("For its hooks: %s. Helm gives them 30 s where no time is set.", h.hooks)
 		d.field("timeoutSeconds", int(cmp.Or(r.Timeout, hookTime).Seconds()))
 	}

@@ -26,7 +26,7 @@ func Write(dir string, t Tree, overwrite bool) ([]Change, error) {
 	case len(foreign) > 0 && !overwrite:
 		return nil, &ForeignError{Where: dir, Files: foreign}
 	}
-	changes = append(take(have, t, foreign), changes...)
+	changes = append(addForced(have, t, foreign), changes...)
 	if len(changes) == 0 {
 		return nil, nil
 	}
@@ -98,7 +98,7 @@ func readFolder(dir string, want Tree) (Tree, error) {
 	if err := read(ListFile); err != nil {
 		return nil, err
 	}
-	ours, err := listed(have[ListFile])
+	ours, err := parseList(have[ListFile])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}

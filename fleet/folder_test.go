@@ -49,10 +49,10 @@ func TestWriteLeavesOthersAlone(t *testing.T) {
 	_, err = fleet.Write(dir, want, false)
 	var foreign *fleet.ForeignError
 	require.ErrorAs(t, err, &foreign)
-	assert.Equal(t, []fleet.Foreign{
-		{Path: "cert-manager/values.yaml", Why: "removed by hand"},
-		{Path: "nfs/values.yaml", Why: "changed by hand"},
-		{Path: "scratch/fleet.yaml", Why: "it was not written by homelab"},
+	assert.Equal(t, []fleet.ForeignFile{
+		{Path: "cert-manager/values.yaml", Reason: "removed by hand"},
+		{Path: "nfs/values.yaml", Reason: "changed by hand"},
+		{Path: "scratch/fleet.yaml", Reason: "it was not written by homelab"},
 	}, foreign.Files)
 	assert.ErrorContains(t, err, "-force")
 	assert.NoFileExists(t, at("cert-manager/values.yaml"))

@@ -75,7 +75,7 @@ func blob(t *object.Tree, entry *object.TreeEntry) ([]byte, error) {
 // commit creates a commit of changes below folder, on top of the observed one, and returns it
 // with every object that the server lacks.
 func commit(s *Repo, folder string, changes []Change, message string, who object.Signature) (plumbing.Hash, []plumbing.Hash, error) {
-	g := grafter{store: s.store}
+	g := treeBuilder{store: s.store}
 	var root plumbing.Hash
 	var parents []plumbing.Hash
 	if s.parent != nil {
@@ -90,31 +90,31 @@ func commit(s *Repo, folder string, changes []Change, message string, who object
 		return plumbing.ZeroHash, nil, err
 	}
 	if root.IsZero() { // everything was removed, and the tree is empty
-		if root, err = g.put(&object.Tree{}); err != nil {
+		if root, err = g.storeObject(&object.Tree{}); err != nil {
 			return plumbing.ZeroHash, nil, err
 		}
 	}
-	hash, err := g.put(&object.Commit{Author: who, Committer: who, Message: message, TreeHash: root, ParentHashes: parents})
+	hash, err := g.storeObject(&object.Commit{Author: who, Committer: who, Message: message, TreeHash: root, ParentHashes: parents})
 	return hash, g.made, err
 }
 
-// grafter builds new trees from old ones.
-type grafter struct {
+// treeBuilder builds new trees from old ones.
+type treeBuilder struct {
 	store *memory.Storage
 	made  []plumbing.Hash
 }
 
-func (g *grafter) put(o interface {
+func (g *treeBuilder) storeObject(o interface {
 	Encode(plumbing.EncodedObject) error
 }) (plumbing.Hash, error) {
 	e := g.store.NewEncodedObject()
 	if err := o.Encode(e); err != nil {
 		return plumbing.ZeroHash, err
 	}
-	return g.keep(e)
+	return g.storeEncoded(e)
 }
 
-func (g *grafter) keep(e plumbing.EncodedObject) (plumbing.Hash, error) {
+func (g *treeBuilder) storeEncoded(e plumbing.EncodedObject) (plumbing.Hash, error) {
 	hash, err := g.store.SetEncodedObject(e)
 	if err == nil && !slices.Contains(g.made, hash) {
 		g.made = append(g.made, hash)
@@ -123,7 +123,7 @@ func (g *grafter) keep(e plumbing.EncodedObject) (plumbing.Hash, error) {
 }
 
 // graft returns old with the changes at the paths below it; zero if the tree is empty.
-func (g *grafter) graft(old plumbing.Hash, leaves map[string]Change) (plumbing.Hash, error) {
+func (g *treeBuilder) graft(old plumbing.Hash, leaves map[string]Change) (plumbing.Hash, error) {
 	entries := map[string]object.TreeEntry{}
 	if !old.IsZero() {
 		t, err := object.GetTree(g.store, old)
@@ -155,7 +155,7 @@ func (g *grafter) graft(old plumbing.Hash, leaves map[string]Change) (plumbing.H
 			if err != nil {
 				return plumbing.ZeroHash, err
 			}
-			hash, err := g.keep(e)
+			hash, err := g.storeEncoded(e)
 			if err != nil {
 				return plumbing.ZeroHash, err
 			}
@@ -184,5 +184,5 @@ func (g *grafter) graft(old plumbing.Hash, leaves map[string]Change) (plumbing.H
 		t.Entries = append(t.Entries, e)
 	}
 	sort.Sort(object.TreeEntrySorter(t.Entries))
-	return g.put(t)
+	return g.storeObject(t)
 }

@@ -53,9 +53,9 @@ func ObserveCopies(ctx context.Context, k *kube.Client) (Copies, error) {
 	return c, nil
 }
 
-// Fits says how the existing Fleets conflict with the wanted one, standalone or Rancher's. Two
+// CheckCompatible says how the existing Fleets conflict with the wanted one, standalone or Rancher's. Two
 // Fleets would undo each other's work.
-func (c Copies) Fits(standalone bool) error {
+func (c Copies) CheckCompatible(standalone bool) error {
 	switch {
 	case len(c.Namespaces) > 1:
 		return fmt.Errorf("Fleet is installed in the namespaces %v, and the installations conflict: uninstall all but the one in %s", c.Namespaces, systemNamespace)
@@ -68,10 +68,10 @@ func (c Copies) Fits(standalone bool) error {
 	return nil
 }
 
-// Ready says what Fleet lacks before it can deploy, in words that fit after "waiting: ";
+// UnreadyReason says what Fleet lacks before it can deploy, in words that fit after "waiting: ";
 // nothing if it is ready. It covers Rancher's Fleet too, which Rancher installs some minutes
 // after it is ready itself.
-func Ready(ctx context.Context, k *kube.Client) (string, error) {
+func UnreadyReason(ctx context.Context, k *kube.Client) (string, error) {
 	for _, o := range []runtime.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: controller}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "gitjob"}},
@@ -90,7 +90,7 @@ func Ready(ctx context.Context, k *kube.Client) (string, error) {
 		return "", err
 	}
 	var c api.Cluster
-	if err := into(*u, &c); err != nil {
+	if err := decodeInto(*u, &c); err != nil {
 		return "", err
 	}
 	if c.Status.Agent.LastSeen.IsZero() {
@@ -109,8 +109,8 @@ func fleetObject(kind, namespace, name string) *unstructured.Unstructured {
 	return u
 }
 
-// into reads an object as one of Fleet's types.
-func into(u unstructured.Unstructured, out any) error {
+// decodeInto reads an object as one of Fleet's types.
+func decodeInto(u unstructured.Unstructured, out any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
 		return fmt.Errorf("%s %s/%s does not have the format of this version of Fleet: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}

@@ -31,19 +31,19 @@ func TestNeverTwoFleets(t *testing.T) {
 		require.NoError(t, err)
 		return c
 	}
-	assert.NoError(t, look().Fits(true))
-	assert.NoError(t, look().Fits(false))
+	assert.NoError(t, look().CheckCompatible(true))
+	assert.NoError(t, look().CheckCompatible(false))
 
 	w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "cattle-fleet-system")))
-	assert.NoError(t, look().Fits(true), "ours")
-	assert.ErrorContains(t, look().Fits(false), "not installed by Rancher")
+	assert.NoError(t, look().CheckCompatible(true), "ours")
+	assert.ErrorContains(t, look().CheckCompatible(false), "not installed by Rancher")
 
 	w.create(t, []byte(fmt.Sprintf(deployment, "rancher", "cattle-system")))
-	assert.NoError(t, look().Fits(false), "Rancher's")
-	assert.ErrorContains(t, look().Fits(true), "brings its own")
+	assert.NoError(t, look().CheckCompatible(false), "Rancher's")
+	assert.ErrorContains(t, look().CheckCompatible(true), "brings its own")
 
 	w.create(t, []byte(fmt.Sprintf(deployment, "fleet-controller", "fleet-system")))
-	assert.ErrorContains(t, look().Fits(false), "cattle-fleet-system fleet-system")
+	assert.ErrorContains(t, look().CheckCompatible(false), "cattle-fleet-system fleet-system")
 }
 
 func TestFleetIsReadyWhenItsAgentHasCheckedIn(t *testing.T) {
@@ -52,7 +52,7 @@ func TestFleetIsReadyWhenItsAgentHasCheckedIn(t *testing.T) {
 		waits := func(words string) {
 			t.Helper()
 			time.Sleep(time.Second) // for the Deployments' controller
-			why, err := fleet.Ready(t.Context(), w.Client)
+			why, err := fleet.UnreadyReason(t.Context(), w.Client)
 			require.NoError(t, err)
 			if words == "" {
 				assert.Empty(t, why)

@@ -156,8 +156,8 @@ func TestAllowed(t *testing.T) {
 		"by nobody known":    {s: &Repo{Changes: change, folder: two, have: Tree{"a": []byte("b")}}, seen: &Repo{folder: one}, err: "changed in between by somebody"},
 		"as wanted":          {s: &Repo{folder: two}, seen: &Repo{folder: one}},
 		"forced":             {s: &Repo{Changes: change, folder: two}, seen: &Repo{folder: one}, force: true, changes: 1},
-		"another's":          {s: &Repo{Changes: change, Foreign: []Foreign{{"b", "it was not written by homelab"}}}, err: "it was not written by homelab"},
-		"another's, forced":  {s: &Repo{Changes: change, have: Tree{"b": []byte("x")}, Foreign: []Foreign{{"b", "it was not written by homelab"}}}, force: true, changes: 2},
+		"another's":          {s: &Repo{Changes: change, Foreign: []ForeignFile{{"b", "it was not written by homelab"}}}, err: "it was not written by homelab"},
+		"another's, forced":  {s: &Repo{Changes: change, have: Tree{"b": []byte("x")}, Foreign: []ForeignFile{{"b", "it was not written by homelab"}}}, force: true, changes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Remote{}.allowed(place{text: "repo"}, c.s, c.seen, Tree{"a": []byte("a"), "b": []byte("b")}, PushOptions{Overwrite: c.force})
@@ -200,8 +200,8 @@ func TestCopiesFit(t *testing.T) {
 	for _, rancher := range []bool{false, true} {
 		for n := range 3 {
 			c := Copies{Rancher: rancher, Namespaces: []string{"a", "b"}[:n]}
-			assert.Equal(t, n < 2 && !rancher, c.Fits(true) == nil, "%v, alone", c)
-			assert.Equal(t, n == 0 || n == 1 && rancher, c.Fits(false) == nil, "%v, Rancher's", c)
+			assert.Equal(t, n < 2 && !rancher, c.CheckCompatible(true) == nil, "%v, alone", c)
+			assert.Equal(t, n == 0 || n == 1 && rancher, c.CheckCompatible(false) == nil, "%v, Rancher's", c)
 		}
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 // Repo is our folder in a Git repository, and its differences from a Tree.
 type Repo struct {
-	Commit  string    // of the branch; empty: the repository has no commit, or the branch does not exist yet
-	Changes []Change  // what a push would commit
-	Foreign []Foreign // what a push would not overwrite
+	Commit  string        // of the branch; empty: the repository has no commit, or the branch does not exist yet
+	Changes []Change      // what a push would commit
+	Foreign []ForeignFile // what a push would not overwrite
 
 	tip    tip
 	folder plumbing.Hash // of our folder; zero if it does not exist
@@ -33,7 +33,7 @@ type Repo struct {
 func (s *Repo) Diff() converge.Diff {
 	d := diffOf(s.Changes)
 	for _, f := range s.Foreign {
-		d = append(d, converge.Field{Path: f.Path, Have: f.Why, Want: "as rendered", Effect: converge.Update, Note: "a push stops here"})
+		d = append(d, converge.Field{Path: f.Path, Have: f.Reason, Want: "as rendered", Effect: converge.Update, Note: "a push stops here"})
 	}
 	return d
 }
@@ -151,7 +151,7 @@ func (r Remote) allowed(p place, s, seen *Repo, want Tree, o PushOptions) ([]Cha
 	if seen != nil && seen.folder != s.folder && !o.Overwrite && len(s.Changes) > 0 {
 		e := &ForeignError{Where: p.text + ", branch " + r.branch()}
 		for _, name := range differing(seen.have, s.have) {
-			e.Files = append(e.Files, Foreign{name, "changed in between by " + by(s.parent)})
+			e.Files = append(e.Files, ForeignFile{name, "changed in between by " + commitText(s.parent)})
 		}
 		return nil, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrMoved, Err: e}
 	}
@@ -159,13 +159,13 @@ func (r Remote) allowed(p place, s, seen *Repo, want Tree, o PushOptions) ([]Cha
 		if !o.Overwrite {
 			return nil, &ForeignError{Where: p.text + ", branch " + r.branch(), Files: s.Foreign}
 		}
-		return append(take(s.have, want, s.Foreign), s.Changes...), nil
+		return append(addForced(s.have, want, s.Foreign), s.Changes...), nil
 	}
 	return s.Changes, nil
 }
 
-// by describes a commit for people.
-func by(c *object.Commit) string {
+// commitText describes a commit for people.
+func commitText(c *object.Commit) string {
 	if c == nil {
 		return "somebody"
 	}

@@ -21,7 +21,7 @@ import (
 // tree renders the test's parts.
 func tree(t *testing.T) fleet.Tree {
 	t.Helper()
-	bundles, err := fleet.FromParts(parts()...)
+	bundles, err := fleet.BundlesOfAll(parts()...)
 	require.NoError(t, err)
 	out, err := fleet.Render(bundles, fleet.Options{Cluster: "lab", Path: "fleet/lab"})
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestPushStopsWhereOursWasChanged(t *testing.T) {
 		_, err = s.remote.Push(t.Context(), next, fleet.PushOptions{})
 		var foreign *fleet.ForeignError
 		require.ErrorAs(t, err, &foreign)
-		assert.Equal(t, []fleet.Foreign{{Path: "nfs/values.yaml", Why: "changed by hand"}}, foreign.Files)
+		assert.Equal(t, []fleet.ForeignFile{{Path: "nfs/values.yaml", Reason: "changed by hand"}}, foreign.Files)
 		assert.Equal(t, first.Commit, git(t, s.bare, "rev-parse", "main^"))
 
 		done, err := s.remote.Push(t.Context(), next, fleet.PushOptions{Overwrite: true})

@@ -34,7 +34,7 @@ func Render(bundles []Bundle, o Options) (Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(unique(ordered), oneNamespaceOwner(ordered)); err != nil {
+	if err := errors.Join(unique(ordered), checkNamespaceOwners(ordered)); err != nil {
 		return nil, err
 	}
 	t := Tree{"README.md": readme(ordered, o)}
@@ -125,9 +125,9 @@ func unique(bundles []Bundle) error {
 	return errors.Join(errs...)
 }
 
-// oneNamespaceOwner refuses labels of one namespace in two bundles: each would remove the
+// checkNamespaceOwners refuses labels of one namespace in two bundles: each would remove the
 // other's.
-func oneNamespaceOwner(bundles []Bundle) error {
+func checkNamespaceOwners(bundles []Bundle) error {
 	owner := map[string]string{}
 	for _, b := range bundles {
 		if len(b.fleetLabels()) == 0 {

@@ -20,7 +20,7 @@ func TestRenderedPassesOurLinter(t *testing.T) {
 	// Those of charts have no files of their own that Fleet would store.
 	bundles, err := lint.ReadBundles(tree(t).FS(), lint.BundleScan{GitRepo: "homelab"})
 	require.NoError(t, err)
-	have, err := fleet.FromParts(parts()...)
+	have, err := fleet.BundlesOfAll(parts()...)
 	require.NoError(t, err)
 	ours := map[string]bool{}
 	for _, b := range have {

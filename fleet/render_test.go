@@ -61,7 +61,7 @@ func TestRender(t *testing.T) {
 // own YAML for values, say what we meant.
 func TestRenderedIsWhatFleetReads(t *testing.T) {
 	have := tree(t)
-	bundles, err := fleet.FromParts(parts()...)
+	bundles, err := fleet.BundlesOfAll(parts()...)
 	require.NoError(t, err)
 	for _, b := range bundles {
 		var y api.FleetYAML
@@ -129,7 +129,7 @@ func TestRenderRefuses(t *testing.T) {
 			{Name: "b", NamespaceLabels: map[string]string{"x": "1"}, Before: []runtime.Object{object("ConfigMap", "y")}},
 		},
 	} {
-		bundles, err := fleet.FromParts(ps...)
+		bundles, err := fleet.BundlesOfAll(ps...)
 		if err == nil {
 			_, err = fleet.Render(bundles, fleet.Options{})
 		}
@@ -158,7 +158,7 @@ kind: Thing
 metadata: {name: one, namespace: apps}
 `))
 	require.NoError(t, err)
-	bundles, err := fleet.FromPart(chart.Part{Name: "things", Before: objs})
+	bundles, err := fleet.BundlesOf(chart.Part{Name: "things", Before: objs})
 	require.NoError(t, err)
 	require.Len(t, bundles, 2)
 	assert.Equal(t, "things-crds", bundles[0].Name)
@@ -181,7 +181,7 @@ func TestReviewSeesTheChange(t *testing.T) {
 	changed[0].Release.Version = "v1.21.3"
 	changed[3].Release.Values["singleuser"].(map[string]any)["memory"] = map[string]any{"limit": "8G"}
 	changed = append(changed[:2], changed[3])
-	bundles, err := fleet.FromParts(changed...)
+	bundles, err := fleet.BundlesOfAll(changed...)
 	require.NoError(t, err)
 	next, err := fleet.Render(bundles, fleet.Options{Cluster: "lab", Path: "fleet/lab"})
 	require.NoError(t, err)

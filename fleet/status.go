@@ -55,25 +55,25 @@ type State struct {
 
 // BundleState is a bundle on one cluster.
 type BundleState struct {
-	Name    string     `json:"bundle"`
-	Part    string     `json:"part,omitempty"`
-	Cluster string     `json:"cluster,omitempty"` // empty where it is on none
-	State   string     `json:"state"`             // Fleet's word, or one of ours
-	Why     []Obstacle `json:"why,omitempty"`
+	Name      string     `json:"bundle"`
+	Part      string     `json:"part,omitempty"`
+	Cluster   string     `json:"cluster,omitempty"` // empty where it is on none
+	State     string     `json:"state"`             // Fleet's word, or one of ours
+	Obstacles []Obstacle `json:"why,omitempty"`
 }
 
 // Obstacle is an object that blocks a bundle, and the reason.
 type Obstacle struct {
 	Object string `json:"object,omitempty"` // e.g. "deployment jupyterhub/hub"; empty: the bundle as a whole
-	Why    string `json:"why"`
+	Reason string `json:"why"`
 }
 
 // String returns e.g. "deployment jupyterhub/hub: 0/1 ready".
 func (o Obstacle) String() string {
 	if o.Object == "" {
-		return o.Why
+		return o.Reason
 	}
-	return o.Object + ": " + o.Why
+	return o.Object + ": " + o.Reason
 }
 
 // Observe reads a GitRepo and the state of each of its bundles.
@@ -90,7 +90,7 @@ func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, erro
 		return nil, err
 	}
 	var repo api.GitRepo
-	if err := into(*u, &repo); err != nil {
+	if err := decodeInto(*u, &repo); err != nil {
 		return nil, err
 	}
 	s.There, s.Commit, s.Job = true, repo.Status.Commit, repo.Status.GitJobStatus
@@ -125,7 +125,7 @@ func list[T any](ctx context.Context, k *kube.Client, kind, namespace, selector 
 	}
 	out := make([]T, len(found))
 	for i := range found {
-		if err := into(found[i], &out[i]); err != nil {
+		if err := decodeInto(found[i], &out[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +183,8 @@ func (s *State) repoDiff() converge.Diff {
 	}
 	var d converge.Diff
 	if s.Want != "" && s.Want != s.Commit {
-		d = append(d, converge.Field{Path: path + "/commit", Have: cmp.Or(short(s.Commit), "none"), Want: short(s.Want), Effect: converge.Update})
+		d = append(d, converge.Field{Path: path + "/commit", Have: cmp.Or(shortCommit(s.Commit), "none"), Want: shortCommit(s.Want),
+			Effect: converge.Update})
 	}
 	for _, why := range s.Wrong {
 		d = append(d, converge.Field{Path: path, Have: why, Want: StateReady, Effect: converge.Update})
@@ -208,7 +209,7 @@ func (s *State) Part(part string) converge.Diff {
 	return d
 }
 
-func short(commit string) string { return commit[:min(12, len(commit))] }
+func shortCommit(commit string) string { return commit[:min(12, len(commit))] }
 
 func (b BundleState) diff() converge.Diff {
 	if b.State == StateReady {
@@ -219,7 +220,7 @@ func (b BundleState) diff() converge.Diff {
 		f.Path += "@" + b.Cluster
 	}
 	var why []string
-	for _, o := range b.Why {
+	for _, o := range b.Obstacles {
 		why = append(why, o.String())
 	}
 	f.Note = strings.Join(why, "; ")

@@ -16,20 +16,20 @@ func bundleStates(b *api.Bundle, deployments []*api.BundleDeployment, commit str
 	state := BundleState{Name: b.Name, Part: b.Labels[PartLabel]}
 	if has, ok := b.Labels[api.CommitLabel]; ok && commit != "" && has != commit {
 		state.State = StateOld
-		state.Why = []Obstacle{{Why: "it is at commit " + short(has) + ", and Fleet is still processing the next"}}
+		state.Obstacles = []Obstacle{{Reason: "it is at commit " + shortCommit(has) + ", and Fleet is still processing the next"}}
 		return []BundleState{state}
 	}
 	if len(deployments) == 0 {
-		state.State, state.Why = undeployed(b)
+		state.State, state.Obstacles = undeployed(b)
 		return []BundleState{state}
 	}
 	var out []BundleState
 	for _, d := range deployments {
 		s := state
 		s.Cluster = d.Labels[api.ClusterLabel]
-		s.State, s.Why = deployed(d)
+		s.State, s.Obstacles = deployed(d)
 		if b.Spec.Paused && s.State != StateReady {
-			s.Why = append([]Obstacle{{Why: "the bundle is paused"}}, s.Why...)
+			s.Obstacles = append([]Obstacle{{Reason: "the bundle is paused"}}, s.Obstacles...)
 		}
 		out = append(out, s)
 	}
@@ -39,12 +39,13 @@ func bundleStates(b *api.Bundle, deployments []*api.BundleDeployment, commit str
 // undeployed says why a bundle is on no cluster.
 func undeployed(b *api.Bundle) (string, []Obstacle) {
 	if said := bundleSays(b, "Ready"); said != "" {
-		return string(api.ErrApplied), []Obstacle{{Why: said}}
+		return string(api.ErrApplied), []Obstacle{{Reason: said}}
 	}
 	if b.Status.ObservedGeneration < b.Generation || len(b.Status.Conditions) == 0 {
-		return string(api.Pending), []Obstacle{{Why: "Fleet has not processed it yet"}}
+		return string(api.Pending), []Obstacle{{Reason: "Fleet has not processed it yet"}}
 	}
-	return StateNowhere, []Obstacle{{Why: "it has no target cluster: Fleet's own cluster is called local, and is a target of bundles in " + localNamespace + " only"}}
+	return StateNowhere,
+		[]Obstacle{{Reason: "it has no target cluster: Fleet's own cluster is called local, and is a target of bundles in " + localNamespace + " only"}}
 }
 
 // notReady matches the agent's message about a bundle that waits for others
@@ -62,20 +63,21 @@ func deployed(d *api.BundleDeployment) (string, []Obstacle) {
 	switch {
 	case d.Status.AppliedDeploymentID != d.Spec.DeploymentID:
 		if m := notReady.FindStringSubmatch(said); m != nil {
-			return StateWaiting, []Obstacle{{Why: "it waits for " + strings.Join(strings.Fields(m[1]), ", ")}}
+			return StateWaiting, []Obstacle{{Reason: "it waits for " + strings.Join(strings.Fields(m[1]), ", ")}}
 		}
 		if m := noneMatch.FindStringSubmatch(said); m != nil {
-			return string(api.ErrApplied), []Obstacle{{Why: "it depends on a bundle that does not exist (" + m[1] + "): it waits forever"}}
+			return string(api.ErrApplied), []Obstacle{{Reason: "it depends on a bundle that does not exist (" + m[1] + "): it waits forever"}}
 		}
 		if said != "" {
-			return string(api.ErrApplied), []Obstacle{{Why: said}}
+			return string(api.ErrApplied), []Obstacle{{Reason: said}}
 		}
-		return string(api.WaitApplied), []Obstacle{{Why: "the cluster's agent has not deployed it yet"}}
+		return string(api.WaitApplied), []Obstacle{{Reason: "the cluster's agent has not deployed it yet"}}
 	case !d.Status.Ready:
 		return string(api.NotReady), cmpObstacles(notReadyObjects(d), agentSays(d, api.BundleDeploymentConditionInstalled),
 			said, agentSays(d, api.BundleDeploymentConditionReady), "the agent gives no reason")
 	case d.Spec.DeploymentID != d.Spec.StagedDeploymentID:
-		return string(api.OutOfSync), []Obstacle{{Why: "a newer version is not deployed: it is paused, outside its schedule, or its rollout waits for other clusters"}}
+		return string(api.OutOfSync),
+			[]Obstacle{{Reason: "a newer version is not deployed: it is paused, outside its schedule, or its rollout waits for other clusters"}}
 	case !d.Status.NonModified:
 		return string(api.Modified), cmpObstacles(modifiedObjects(d), agentSays(d, api.BundleDeploymentConditionMonitored),
 			"somebody changed what it deployed; Fleet reports the drift and does not correct it")
@@ -88,7 +90,7 @@ func cmpObstacles(objects []Obstacle, reasons ...string) []Obstacle {
 	if len(objects) > 0 {
 		return objects
 	}
-	return []Obstacle{{Why: cmp.Or(reasons...)}}
+	return []Obstacle{{Reason: cmp.Or(reasons...)}}
 }
 
 // bundleSays returns why a bundle's condition is False, and agentSays why a deployment's is;
@@ -111,7 +113,7 @@ func agentSays(d *api.BundleDeployment, condition string) string {
 	return ""
 }
 
-func named(apiVersion, kind, namespace, name string) string {
+func objectText(apiVersion, kind, namespace, name string) string {
 	return kube.Ref{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}.String()
 }
 
@@ -119,7 +121,7 @@ func notReadyObjects(d *api.BundleDeployment) []Obstacle {
 	var out []Obstacle
 	for _, o := range d.Status.NonReadyStatus {
 		why := cmp.Or(oneLine(strings.Join(o.Summary.Message, ", ")), o.Summary.State, "it is not ready")
-		out = append(out, Obstacle{Object: named(o.APIVersion, o.Kind, o.Namespace, o.Name), Why: why})
+		out = append(out, Obstacle{Object: objectText(o.APIVersion, o.Kind, o.Namespace, o.Name), Reason: why})
 	}
 	return andMore(out, d)
 }
@@ -138,7 +140,7 @@ func modifiedObjects(d *api.BundleDeployment) []Obstacle {
 		default:
 			why = "somebody changed it: " + cmp.Or(oneLine(o.Patch), "Fleet does not say what")
 		}
-		out = append(out, Obstacle{Object: named(o.APIVersion, o.Kind, o.Namespace, o.Name), Why: why})
+		out = append(out, Obstacle{Object: objectText(o.APIVersion, o.Kind, o.Namespace, o.Name), Reason: why})
 	}
 	return andMore(out, d)
 }
@@ -146,7 +148,7 @@ func modifiedObjects(d *api.BundleDeployment) []Obstacle {
 // andMore counts the objects that Fleet does not list: it lists ten at most.
 func andMore(out []Obstacle, d *api.BundleDeployment) []Obstacle {
 	if len(out) > 0 && d.Status.IncompleteState {
-		out = append(out, Obstacle{Why: fmt.Sprintf("and more than these %d", len(out))})
+		out = append(out, Obstacle{Reason: fmt.Sprintf("and more than these %d", len(out))})
 	}
 	return out
 }

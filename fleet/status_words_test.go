@@ -70,7 +70,7 @@ func TestBundleStates(t *testing.T) {
 		setConditions(&b.Status.Conditions, "Accepted", "False", "other words")
 		setConditions(&b.Status.Conditions, "Ready", "False", "words")
 	})
-	assert.Equal(t, []Obstacle{{Why: "words"}}, both.Why, "each condition speaks for itself")
+	assert.Equal(t, []Obstacle{{Reason: "words"}}, both.Obstacles, "each condition speaks for itself")
 	assert.Equal(t, StateOld, bundle(func(b *api.Bundle) { b.Labels[api.CommitLabel] = "old" }).State)
 	assert.Equal(t, "Pending", bundle(func(b *api.Bundle) { delete(b.Labels, api.CommitLabel) }).State)
 	old := &api.Bundle{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{api.CommitLabel: "old"}}}
@@ -139,7 +139,7 @@ func TestBundleStates(t *testing.T) {
 				b.Spec.Paused = paused
 				got := bundleStates(b, []*api.BundleDeployment{d}, "")[0]
 				var why []string
-				for _, o := range got.Why {
+				for _, o := range got.Obstacles {
 					why = append(why, o.String())
 				}
 				want := c.why
@@ -159,7 +159,7 @@ func TestStateDiff(t *testing.T) {
 	s := &State{Name: "g", There: true}
 	assert.Contains(t, s.Diff().String(), "no bundles")
 	assert.Contains(t, s.Part("p").String(), "a bundle of p in Git")
-	s.Bundles = []BundleState{{Name: "b", Part: "p", Cluster: "local", State: StateReady}, {Name: "c", Part: "q", Cluster: "other", State: "Modified", Why: []Obstacle{{Why: "x"}, {Object: "o", Why: "y"}}}}
+	s.Bundles = []BundleState{{Name: "b", Part: "p", Cluster: "local", State: StateReady}, {Name: "c", Part: "q", Cluster: "other", State: "Modified", Obstacles: []Obstacle{{Reason: "x"}, {Object: "o", Reason: "y"}}}}
 	assert.Equal(t, "bundle/c@other: Modified → Ready [x; o: y]", s.Diff().String())
 	assert.Empty(t, s.Part("p"))
 	assert.Equal(t, "bundle/c@other: Modified → Ready [x; o: y]", s.Part("q").String())

@@ -72,7 +72,7 @@ const managedBy = "app.kubernetes.io/managed-by"
 func plain(objects []runtime.Object) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objects))
 	for i, o := range objects {
-		u, err := kube.Plain(o)
+		u, err := kube.ToUnstructured(o)
 		if err != nil {
 			return nil, err
 		}

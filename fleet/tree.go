@@ -42,8 +42,8 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// listed reads [ListFile]: the digests by path.
-func listed(content []byte) (map[string]string, error) {
+// parseList reads [ListFile]: the digests by path.
+func parseList(content []byte) (map[string]string, error) {
 	out := map[string]string{}
 	for line := range strings.Lines(string(content)) {
 		sum, name, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "  ")
@@ -70,17 +70,17 @@ type Change struct {
 	Have, Want []byte
 }
 
-// Foreign is a file that somebody else changed or created.
-type Foreign struct {
-	Path string
-	Why  string // e.g. "changed by hand"
+// ForeignFile is a file that somebody else changed or created.
+type ForeignFile struct {
+	Path   string
+	Reason string // e.g. "changed by hand"
 }
 
 // ForeignError says that somebody changed one of our files, or created a file at the path of
 // one. Nothing was written.
 type ForeignError struct {
 	Where string // the folder, or the repository and branch
-	Files []Foreign
+	Files []ForeignFile
 }
 
 // Error names every file.
@@ -88,7 +88,7 @@ func (e *ForeignError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: nothing was written, because somebody else changed files that this would overwrite:", e.Where)
 	for _, f := range e.Files {
-		fmt.Fprintf(&b, "\n  %s: %s", f.Path, f.Why)
+		fmt.Fprintf(&b, "\n  %s: %s", f.Path, f.Reason)
 	}
 	b.WriteString("\nMove the changes you want to cluster.yaml and restore the files, or overwrite them with -force")
 	return b.String()
@@ -97,8 +97,8 @@ func (e *ForeignError) Error() string {
 // merge computes the changes from have, the present folder, to want. Files that are not on our
 // list stay. A file on it that somebody changed, or one at the path of ours, is foreign, and
 // not among the changes.
-func merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
-	ours, err := listed(have[ListFile])
+func merge(have, want Tree) (changes []Change, foreign []ForeignFile, err error) {
+	ours, err := parseList(have[ListFile])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,30 +119,30 @@ func merge(have, want Tree) (changes []Change, foreign []Foreign, err error) {
 			continue
 		case name == ListFile:
 		case is && !was:
-			foreign = append(foreign, Foreign{name, "it was not written by homelab"})
+			foreign = append(foreign, ForeignFile{name, "it was not written by homelab"})
 			continue
 		case is && digest(c.Have) != sum:
-			foreign = append(foreign, Foreign{name, "changed by hand"})
+			foreign = append(foreign, ForeignFile{name, "changed by hand"})
 			continue
 		case !is && was:
-			foreign = append(foreign, Foreign{name, "removed by hand"})
+			foreign = append(foreign, ForeignFile{name, "removed by hand"})
 			continue
 		}
-		c.What = what(is, should)
+		c.What = changeText(is, should)
 		changes = append(changes, c)
 	}
 	for name := range want {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if _, file := have[dir]; file && want[dir] == nil {
-				foreign = append(foreign, Foreign{dir, "it is a file where homelab has a folder"})
+				foreign = append(foreign, ForeignFile{dir, "it is a file where homelab has a folder"})
 			}
 		}
 	}
-	slices.SortFunc(foreign, func(a, b Foreign) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(foreign, func(a, b ForeignFile) int { return strings.Compare(a.Path, b.Path) })
 	return changes, slices.Compact(foreign), nil
 }
 
-func what(is, should bool) string {
+func changeText(is, should bool) string {
 	switch {
 	case !is:
 		return Added
@@ -168,15 +168,15 @@ func diffOf(changes []Change) converge.Diff {
 	return out
 }
 
-// take adds the changes that foreign files block: what -force does.
-func take(have, want Tree, foreign []Foreign) []Change {
+// addForced adds the changes that foreign files block: what -force does.
+func addForced(have, want Tree, foreign []ForeignFile) []Change {
 	var out []Change
 	for _, f := range foreign {
 		c := Change{Path: f.Path, Have: have[f.Path], Want: want[f.Path]}
 		_, is := have[f.Path]
 		_, should := want[f.Path]
 		if is || should {
-			c.What = what(is, should)
+			c.What = changeText(is, should)
 			out = append(out, c)
 		}
 	}

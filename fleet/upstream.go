@@ -6,8 +6,8 @@ import (
 	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// habit has what Fleet needs to know about a chart.
-type habit struct {
+// chartQuirks has what Fleet needs to know about a chart.
+type chartQuirks struct {
 	chart string
 	// hooks names its hooks. Fleet uses Helm 4 since 0.15, which gives a hook 30 s without a
 	// time limit (helm v4 pkg/kube/statuswait.go, DefaultStatusWatcherTimeout): less than a
@@ -20,7 +20,7 @@ type habit struct {
 }
 
 // habits of the pinned charts, from their templates at the pinned versions.
-var habits = [...]habit{
+var habits = [...]chartQuirks{
 	{
 		chart: "cert-manager", hooks: "startupapicheck, which waits until the webhook answers",
 		patches: webhooks(1, mutating, validating), why: "cert-manager's cainjector writes the webhooks' caBundle (Fleet knows by itself since 0.16.1)",
@@ -59,11 +59,11 @@ func webhooks(n int, kinds ...string) []api.ComparePatch {
 	return out
 }
 
-func habitOf(chart string) habit {
+func quirksOf(chart string) chartQuirks {
 	for _, h := range habits {
 		if h.chart == chart {
 			return h
 		}
 	}
-	return habit{}
+	return chartQuirks{}
 }

@@ -38,9 +38,9 @@ const (
 // dials without a context, and its HTTP transport sends the password wherever a server
 // redirects.
 type wire interface {
-	// talk opens a service, passes the server's advertisement to ask, sends the request that
+	// exchange opens a service, passes the server's advertisement to ask, sends the request that
 	// ask returns, and passes the answer to read. Without a request it disconnects.
-	talk(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error), read func(io.Reader) error) error
+	exchange(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error), read func(io.Reader) error) error
 }
 
 func (r Remote) wire(p place) wire {
@@ -100,7 +100,7 @@ func fetch(ctx context.Context, w wire, branch string, create bool) (tip, *memor
 	var t tip
 	store := memory.NewStorage()
 	var side sidebands
-	err := w.talk(ctx, uploadPack, func(refs *packp.AdvRefs) (*bytes.Buffer, error) {
+	err := w.exchange(ctx, uploadPack, func(refs *packp.AdvRefs) (*bytes.Buffer, error) {
 		t = tipOf(refs, branch)
 		want := t.commit
 		if want.IsZero() && create {
@@ -181,7 +181,7 @@ func (s sidebands) demux(r io.Reader, said io.Writer) io.Reader {
 // branch that is no longer at old does not move.
 func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, objects []plumbing.Hash, store *memory.Storage) error {
 	var side sidebands
-	return w.talk(ctx, receivePack, func(refs *packp.AdvRefs) (*bytes.Buffer, error) {
+	return w.exchange(ctx, receivePack, func(refs *packp.AdvRefs) (*bytes.Buffer, error) {
 		if now := tipOf(refs, branch).commit; now != old {
 			return nil, &refusal{status: "fetch first"}
 		}
@@ -200,7 +200,7 @@ func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, ob
 		req.Packfile = io.NopCloser(&pack)
 		return &b, req.Encode(&b)
 	}, func(r io.Reader) error {
-		var said words
+		var said messageBuffer
 		report := packp.NewReportStatus()
 		if err := report.Decode(side.demux(limit.Reader(r, maxReport), &said)); err != nil {
 			return err
@@ -215,10 +215,10 @@ func send(ctx context.Context, w wire, branch string, old, new plumbing.Hash, ob
 // maxSaid is how much of a server's message is shown, in bytes.
 const maxSaid = 400
 
-// words keeps the beginning of a server's message, as much as is shown.
-type words struct{ bytes.Buffer }
+// messageBuffer keeps the beginning of a server's message, as much as is shown.
+type messageBuffer struct{ bytes.Buffer }
 
-func (w *words) Write(b []byte) (int, error) {
+func (w *messageBuffer) Write(b []byte) (int, error) {
 	const some = 10 * maxSaid // blanks and colours are still to be removed
 	if room := some - w.Len(); room > 0 {
 		_, _ = w.Buffer.Write(b[:min(room, len(b))])

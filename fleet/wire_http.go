@@ -23,7 +23,8 @@ type httpWire struct {
 	place
 }
 
-func (w httpWire) talk(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error), read func(io.Reader) error) error {
+func (w httpWire) exchange(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error),
+	read func(io.Reader) error) error {
 	client, err := w.client()
 	if err != nil {
 		return err

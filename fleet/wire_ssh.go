@@ -19,7 +19,8 @@ type sshWire struct {
 	place
 }
 
-func (w sshWire) talk(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error), read func(io.Reader) error) error {
+func (w sshWire) exchange(ctx context.Context, service string, ask func(*packp.AdvRefs) (*bytes.Buffer, error),
+	read func(io.Reader) error) error {
 	if w.HostKeys == nil {
 		return errors.New("no host key of the Git server is known: give a known_hosts file (ssh-keyscan writes one; compare it with what the server's owner says)")
 	}

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Apart is a consequence of homes that stay on one node: a user who starts Profile first may
+// HomeConflict is a consequence of homes that stay on one node: a user who starts Profile first may
 // get a home on one of Nodes, where Other never runs.
-type Apart struct {
+type HomeConflict struct {
 	Profile string   `json:"profile"`
 	Other   string   `json:"other"`
 	Nodes   []string `json:"nodes"`
 }
 
-func (a Apart) String() string {
+func (a HomeConflict) String() string {
 	nodes := strings.Join(a.Nodes, " or ")
 	if len(a.Nodes) > namedNodes {
 		nodes = fmt.Sprintf("%s or one of %d more", strings.Join(a.Nodes[:namedNodes], ", "), len(a.Nodes)-namedNodes)
@@ -26,19 +26,19 @@ func (a Apart) String() string {
 const namedNodes = 3
 
 // apart checks all pairs of profiles that run somewhere.
-func (h Hub) apart() []Apart {
+func (h Hub) apart() []HomeConflict {
 	nodes := make([][]string, len(h.Profiles))
 	for i, p := range h.Profiles {
 		nodes[i] = h.nodesOf(p)
 	}
-	var out []Apart
+	var out []HomeConflict
 	for i, p := range h.Profiles {
 		for k, other := range h.Profiles {
 			if len(nodes[k]) == 0 || disjoint(p, other) {
 				continue
 			}
 			if only := without(nodes[i], nodes[k]); len(only) > 0 {
-				out = append(out, Apart{Profile: p.Name, Other: other.Name, Nodes: only})
+				out = append(out, HomeConflict{Profile: p.Name, Other: other.Name, Nodes: only})
 			}
 		}
 	}

@@ -72,7 +72,7 @@ func TestProfilesOfStrangers(t *testing.T) {
 	h.Profiles[1].Groups = nil
 	require.NotEmpty(t, h.Fit().Apart)
 	require.Equal(t, "a user who starts a first can get a home on x, y, z or one of 2 more, and can then never start b",
-		Apart{"a", "b", []string{"x", "y", "z", "v", "w"}}.String())
+		HomeConflict{"a", "b", []string{"x", "y", "z", "v", "w"}}.String())
 }
 
 // TestAHomeElsewhere: nothing has to be waited for where a home is on the wrong node.

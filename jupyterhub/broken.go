@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Broken lists settings of the hub that [Hub.ChartValues] remove, by the chart's key. It is
+// RemovedSettings lists settings of the hub that [Hub.ChartValues] remove, by the chart's key. It is
 // not an error, because the user may intend it.
-func (h Hub) Broken() []string {
+func (h Hub) RemovedSettings() []string {
 	over := h.ChartValues
 	var out []string
 	say := func(key, format string, args ...any) { out = append(out, key+": "+fmt.Sprintf(format, args...)) }

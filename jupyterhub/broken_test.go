@@ -27,7 +27,7 @@ func TestChartValues(t *testing.T) {
 	assert.Equal(t, plain.Values["singleuser"].(map[string]any)["storage"], r.Values["singleuser"].(map[string]any)["storage"])
 	assert.Equal(t, map[string]any{"a": "b"}, r.Values["singleuser"].(map[string]any)["extraLabels"])
 	assert.Equal(t, 3, r.Values["cull"].(map[string]any)["concurrency"])
-	assert.Empty(t, h.Broken())
+	assert.Empty(t, h.RemovedSettings())
 }
 
 func TestBroken(t *testing.T) {
@@ -44,9 +44,9 @@ func TestBroken(t *testing.T) {
 		"hub.loadRoles: it is not a mapping and replaces ours: what our services may do",
 		"hub.extraConfig.10-homelab-passwords: it is ours: logins and profiles by group",
 		"singleuser.profileList: it replaces the profiles of this file, which hub:profiles and hub:verify use",
-	}, h.Broken())
+	}, h.RemovedSettings())
 	h.ChartValues = map[string]any{"hub": "not a mapping"}
-	assert.Empty(t, h.Broken())
+	assert.Empty(t, h.RemovedSettings())
 }
 
 // What a profile with GPUs replaces is told: as a value, and as a line of Python.
@@ -64,12 +64,12 @@ func TestLostResources(t *testing.T) {
 		"hub.config.KubeSpawner.extra_resource_limits: profiles with GPUs have their own and replace it, so that their servers do not get it",
 		"hub.extraConfig.limits: it sets extra_resource_limits; profiles with GPUs have their own and replace it, so that their servers do not get it",
 		"singleuser.extraResource.guarantees: profiles with GPUs have their own and replace it, so that their servers do not get it",
-	}, h.Broken())
+	}, h.RemovedSettings())
 	h.Profiles[0].GPUs = 0
-	assert.Empty(t, h.Broken())
+	assert.Empty(t, h.RemovedSettings())
 	theirs := map[string]any{"kubespawner_override": map[string]any{"extra_resource_limits": map[string]any{"nvidia.com/gpu": "1"}}}
 	h.ChartValues["singleuser"] = map[string]any{"profileList": []any{theirs}}
-	assert.Len(t, h.Broken(), 3, "the list, the setting, and the line of Python")
+	assert.Len(t, h.RemovedSettings(), 3, "the list, the setting, and the line of Python")
 	h.ChartValues = map[string]any{"hub": map[string]any{"config": map[string]any{"JupyterHub": map[string]any{"authenticator_class": "google"}}}}
-	assert.Equal(t, []string{"hub.config.JupyterHub.authenticator_class: google replaces the logins of this file: dummy"}, h.Broken())
+	assert.Equal(t, []string{"hub.config.JupyterHub.authenticator_class: google replaces the logins of this file: dummy"}, h.RemovedSettings())
 }

@@ -130,5 +130,5 @@ func inWords(kinds string) string {
 			out = append(out, words[kind])
 		}
 	}
-	return suggest.OneOf(out)
+	return suggest.JoinOr(out)
 }

@@ -44,7 +44,7 @@ func TestEveryRequestOfFindFails(t *testing.T) {
 					hub(t, k, h)
 					var c Client
 					use(t, faults.Case{
-						Do: func() (err error) { c, err = h.Find(t.Context(), k, nil); return err },
+						Do: func() (err error) { c, err = h.FindClient(t.Context(), k, nil); return err },
 						Done: func() string {
 							if c.Token.Reveal() != "t0ken" || c.TLS == nil || c.TLS.RootCAs == nil {
 								return "the token or the authorities"

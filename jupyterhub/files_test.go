@@ -117,7 +117,7 @@ func TestPasswordsAreTakenFromTheSecret(t *testing.T) {
 }
 
 // look runs look.py as a kernel would, against a stand-in for the driver.
-func look(t *testing.T, ask string, env ...string) Sight {
+func look(t *testing.T, ask string, env ...string) Observation {
 	t.Helper()
 	lib := t.TempDir()
 	out, err := exec.Command(needTool(t, "gcc"), "-shared", "-fPIC", "-Wall", "-Werror", "-o", lib+"/libcuda.so.1", "testdata/cuda/libcuda.c").CombinedOutput()

@@ -19,15 +19,16 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Find reads from the cluster what a Client of the hub needs: the token of its service, the
+// FindClient reads from the cluster what a Client of the hub needs: the token of its service, the
 // authorities of its certificate, and the address of its name, which need not be in the DNS.
 // The Client dials with dial; nil: directly.
-func (h Hub) Find(ctx context.Context, k *kube.Client, dial func(ctx context.Context, network, addr string) (net.Conn, error)) (Client, error) {
+func (h Hub) FindClient(ctx context.Context, k *kube.Client,
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)) (Client, error) {
 	c := Client{URL: h.URL(), Dial: dial}
 	if dial == nil {
 		c.Dial = new(net.Dialer).DialContext
 	}
-	note := h.Token()
+	note := h.TokenSecret()
 	hidden := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: note.Namespace, Name: note.Name}}
 	if err := get(ctx, k, hidden, "the hub does not exist yet: cluster:up creates it"); err != nil {
 		return Client{}, err
@@ -125,9 +126,9 @@ func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
 	return "", nil
 }
 
-// Unresolved says that a hub's name does not resolve here although the hub answers: users need
+// UnresolvedText says that a hub's name does not resolve here although the hub answers: users need
 // a DNS entry. It is empty if the name resolves.
-func Unresolved(ctx context.Context, r *net.Resolver, hub string) string {
+func UnresolvedText(ctx context.Context, r *net.Resolver, hub string) string {
 	u, err := url.Parse(hub)
 	if err != nil {
 		return ""

@@ -44,7 +44,7 @@ func TestFind(t *testing.T) {
 			dialled = addr
 			return nil, errors.New("only asked")
 		}
-		_, err := h.Find(t.Context(), k, dial)
+		_, err := h.FindClient(t.Context(), k, dial)
 		require.ErrorIs(t, err, kube.ErrNotFound)
 		require.ErrorContains(t, err, "cluster:up creates it")
 
@@ -59,7 +59,7 @@ func TestFind(t *testing.T) {
 			},
 		)
 		require.NoError(t, err)
-		c, err := h.Find(t.Context(), k, dial)
+		c, err := h.FindClient(t.Context(), k, dial)
 		require.NoError(t, err)
 		require.Equal(t, "https://hub.lab.example", c.URL)
 		require.Equal(t, "t0ken", c.Token.Reveal())
@@ -71,7 +71,7 @@ func TestFind(t *testing.T) {
 		require.Equal(t, "elsewhere:443", dialled)
 
 		h.Ingress = Ingress{Kind: ByLoadBalancer}
-		_, err = h.Find(t.Context(), k, dial)
+		_, err = h.FindClient(t.Context(), k, dial)
 		require.ErrorIs(t, err, kube.ErrNotFound)
 	})
 }

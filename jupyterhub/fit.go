@@ -56,9 +56,9 @@ func (in Pool) has(amounts map[string]int) bool {
 
 // Report says where each profile fits.
 type Report struct {
-	Pools []string // names, in order
-	Rows  []Row    // one for each profile, in order
-	Apart []Apart  // pairs of profiles that one home cannot serve; only if homes stay on a node
+	Pools []string       // names, in order
+	Rows  []Row          // one for each profile, in order
+	Apart []HomeConflict // pairs of profiles that one home cannot serve; only if homes stay on a node
 }
 
 // Row is one profile.
@@ -72,7 +72,7 @@ type Row struct {
 // Cell is one profile on one pool.
 type Cell struct {
 	Count   int    `json:"count"`             // servers at once on all nodes of the pool
-	Why     string `json:"why,omitempty"`     // why there are none
+	Reason  string `json:"why,omitempty"`     // why there are none
 	Largest string `json:"largest,omitempty"` // the largest of its kind that would fit a node; empty: other sizes do not help
 }
 
@@ -106,7 +106,7 @@ func (h Hub) Fit() Report {
 		one := Fit([]Profile{p}, pools, h.Quota)
 		for i, in := range h.Pools {
 			if len(in.Nodes) > 0 && len(pools[i].Nodes) == 0 {
-				one.Rows[0].Cells[i] = Cell{Why: or(p.excluded(in, h.Pools), "its nodes have no scratch storage")}
+				one.Rows[0].Cells[i] = Cell{Reason: or(p.excluded(in, h.Pools), "its nodes have no scratch storage")}
 			}
 		}
 		r.Pools, r.Rows = one.Pools, append(r.Rows, one.Rows...)
@@ -161,18 +161,18 @@ func (r *Row) limit(p Profile, q Quota) {
 
 func fit(p Profile, in Pool, pools []Pool) Cell {
 	if why := p.excluded(in, pools); why != "" {
-		return Cell{Why: why}
+		return Cell{Reason: why}
 	}
 	if p.GPUs > 1 && in.Shared {
 		// The plugin refuses more than one: two shares may be of the same GPU.
-		return Cell{Why: "one share of a GPU is the most that a server can have", Largest: "1 GPU"}
+		return Cell{Reason: "one share of a GPU is the most that a server can have", Largest: "1 GPU"}
 	}
 	if p.GPUMemory > 0 && !in.Shared {
-		return Cell{Why: "its GPUs are not shared, so that nothing limits a GPU's memory"}
+		return Cell{Reason: "its GPUs are not shared, so that nothing limits a GPU's memory"}
 	}
 	if p.GPUMemory > 0 && in.GPUMemory > 0 && p.GPUMemory > in.GPUMemory {
 		return Cell{
-			Why:     fmt.Sprintf("a share of a GPU there has %s of memory", in.GPUMemory),
+			Reason:  fmt.Sprintf("a share of a GPU there has %s of memory", in.GPUMemory),
 			Largest: fmt.Sprintf("GPU memory %s", in.GPUMemory),
 		}
 	}
@@ -181,7 +181,7 @@ func fit(p Profile, in Pool, pools []Pool) Cell {
 		cell.Count += n.holds(p)
 	}
 	if cell.Count == 0 {
-		cell.Why, cell.Largest = in.lacks(p)
+		cell.Reason, cell.Largest = in.lacks(p)
 	}
 	return cell
 }

@@ -34,7 +34,7 @@ func (c Cell) String() string {
 	if c.Count > 0 {
 		return strconv.Itoa(c.Count)
 	}
-	return "- " + c.Why
+	return "- " + c.Reason
 }
 
 // Err refuses profiles that can never start, as [Problems].
@@ -60,7 +60,7 @@ func (r Report) never(row Row) string {
 	}
 	var why, largest []string
 	for i, cell := range row.Cells {
-		why = append(why, "on "+or(r.Pools[i], "other nodes")+": "+cell.Why)
+		why = append(why, "on "+or(r.Pools[i], "other nodes")+": "+cell.Reason)
 		if cell.Largest != "" {
 			largest = append(largest, cell.Largest+" (on "+or(r.Pools[i], "other nodes")+")")
 		}

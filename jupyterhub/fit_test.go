@@ -135,7 +135,7 @@ func TestFitScratch(t *testing.T) {
 	}
 	row := h.Fit().Rows[0]
 	require.Equal(t, 4, row.Total)
-	require.Equal(t, "its nodes have no scratch storage", row.Cells[0].Why)
+	require.Equal(t, "its nodes have no scratch storage", row.Cells[0].Reason)
 }
 
 func TestFitQuota(t *testing.T) {
@@ -244,9 +244,9 @@ func requireAsScheduled(t testing.TB, p Profile, pools []Pool) {
 	row := Fit([]Profile{p}, pools, Quota{}).Rows[0]
 	require.Equal(t, schedule(p, pools), row.Total, "%+v on %+v", p, pools)
 	for i, cell := range row.Cells {
-		require.Equal(t, cell.Count == 0, cell.Why != "", "%+v", cell)
+		require.Equal(t, cell.Count == 0, cell.Reason != "", "%+v", cell)
 		if cell.Count == 0 && len(pools[i].Nodes) > 0 {
-			require.NotContains(t, cell.Why, "a node has \n")
+			require.NotContains(t, cell.Reason, "a node has \n")
 		}
 	}
 }

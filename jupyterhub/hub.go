@@ -43,7 +43,7 @@ type Hub struct {
 	CA []byte
 
 	// ChartValues are values of the chart that override ours: mappings are merged, lists and
-	// everything else are replaced. [Hub.Broken] says what they remove.
+	// everything else are replaced. [Hub.RemovedSettings] says what they remove.
 	ChartValues map[string]any
 }
 

@@ -24,8 +24,8 @@ import (
 //go:embed files/look.py
 var lookScript string
 
-// Sight is what the code in a server observed.
-type Sight struct {
+// Observation is what the code in a server observed.
+type Observation struct {
 	Python   string   `json:"python"`   // version
 	CPUs     float64  `json:"cpus"`     // that it may use
 	Memory   Bytes    `json:"memory"`   // that it may use; 0: no limit
@@ -46,7 +46,7 @@ type GPU struct {
 }
 
 // String returns one line.
-func (s Sight) String() string {
+func (s Observation) String() string {
 	text := fmt.Sprintf("Python %s, %s cores", s.Python, cores(s.CPUs))
 	if s.Memory > 0 {
 		text += ", " + s.Memory.roughly()
@@ -58,7 +58,7 @@ func (s Sight) String() string {
 }
 
 // against compares the observation with what is wanted.
-func (s Sight) against(check Check) error {
+func (s Observation) against(check Check) error {
 	var wrong []error
 	if !s.Writable {
 		wrong = append(wrong, fmt.Errorf("its home folder %s is not writable: the volume belongs to another user", s.Home))
@@ -80,7 +80,7 @@ func (s Sight) against(check Check) error {
 }
 
 // look runs code in the user's server. It retries if it gets no answer.
-func (v *verifier) look(ctx context.Context, check Check) (saw Sight, err error) {
+func (v *verifier) look(ctx context.Context, check Check) (saw Observation, err error) {
 	rule := converge.WaitRule{What: "running code in its server", Limit: v.o.Run, TimeoutText: "the code in its server did not end",
 		Strict: true}
 	err = converge.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
@@ -91,33 +91,33 @@ func (v *verifier) look(ctx context.Context, check Check) (saw Sight, err error)
 }
 
 // lookOnce runs code in the user's server, by the server's own API.
-func (v *verifier) lookOnce(ctx context.Context, check Check) (Sight, error) {
+func (v *verifier) lookOnce(ctx context.Context, check Check) (Observation, error) {
 	s, err := v.server(ctx)
 	if err != nil {
-		return Sight{}, err
+		return Observation{}, err
 	}
 	if s == nil || !s.Ready {
-		return Sight{}, errors.New("its server stopped as soon as it was ready")
+		return Observation{}, errors.New("its server stopped as soon as it was ready")
 	}
 	kernel, err := v.pythonKernel(ctx, s.URL)
 	if err != nil {
-		return Sight{}, err
+		return Observation{}, err
 	}
 	var made struct{ ID string }
 	if _, err := v.call(ctx, http.MethodPost, s.URL+"api/kernels", map[string]any{"name": kernel}, &made); err != nil {
-		return Sight{}, fmt.Errorf("a kernel in its server: %w", err)
+		return Observation{}, fmt.Errorf("a kernel in its server: %w", err)
 	}
 	ask, err := json.Marshal(map[string]any{"gpu": check.GPUs > 0 || check.AnyGPU, "limit": int64(check.GPUMemory)})
 	if err != nil {
-		return Sight{}, err
+		return Observation{}, err
 	}
 	text, err := json.Marshal(string(ask)) // a string of JSON is one of Python
 	if err != nil {
-		return Sight{}, err
+		return Observation{}, err
 	}
 	out, err := v.execute(ctx, s.URL+"api/kernels/"+url.PathEscape(made.ID)+"/channels", "ASK = "+string(text)+"\n"+lookScript)
 	if err != nil {
-		return Sight{}, fmt.Errorf("running code in its server: %w", err)
+		return Observation{}, fmt.Errorf("running code in its server: %w", err)
 	}
 	return sight(out)
 }
@@ -125,15 +125,15 @@ func (v *verifier) lookOnce(ctx context.Context, check Check) (Sight, error) {
 // sightMark is the start of the line that the code prints.
 const sightMark = "homelab-verify: "
 
-func sight(out string) (Sight, error) {
+func sight(out string) (Observation, error) {
 	i := strings.LastIndex(out, sightMark)
 	if i < 0 {
-		return Sight{}, fmt.Errorf("the code in its server ended without a result: %q", tail(out, 400))
+		return Observation{}, fmt.Errorf("the code in its server ended without a result: %q", tail(out, 400))
 	}
 	line, _, _ := strings.Cut(out[i+len(sightMark):], "\n")
-	var s Sight
+	var s Observation
 	if err := json.Unmarshal([]byte(line), &s); err != nil {
-		return Sight{}, fmt.Errorf("the code in its server answered %q: %w", tail(line, 400), err)
+		return Observation{}, fmt.Errorf("the code in its server answered %q: %w", tail(line, 400), err)
 	}
 	return s, nil
 }

@@ -5,11 +5,11 @@ import (
 	"net/http/httputil"
 )
 
-// Local returns a handler that forwards an address of this machine to the hub, for browsers
+// LocalProxy returns a handler that forwards an address of this machine to the hub, for browsers
 // that cannot resolve or reach it. The hub sees its own name in every request, so that links,
 // cookies and websockets work. Logins through another site redirect to the hub's own name, and
 // need it in the browser's DNS.
-func (c Client) Local() (http.Handler, error) {
+func (c Client) LocalProxy() (http.Handler, error) {
 	way, err := c.reach()
 	if err != nil {
 		return nil, err

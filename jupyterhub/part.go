@@ -40,7 +40,7 @@ func Pin() chart.Pin {
 		Chart: "jupyterhub", Repo: "https://hub.jupyter.org/helm-chart/",
 		Version: "4.4.2", App: "5.5.0", Kubernetes: ">=1.28.0-0", Compared: "2026-11-20",
 		Source:  "pinned: image references of autumn 2026; read: 4.4.0 of 2026-06-10, Chart.yaml (its appVersion too)",
-		Advised: "4.4.0", Why: "has known security holes, closed in 4.3.3, 4.3.4 and 4.4.0", // z2jh's changelog
+		Advised: "4.4.0", Reason: "has known security holes, closed in 4.3.3, 4.3.4 and 4.4.0", // z2jh's changelog
 	}
 }
 
@@ -121,26 +121,26 @@ func (h installed) secret() (chart.Secret, error) {
 	return s, nil
 }
 
-// Note is a secret that a person needs to read, and where it is.
-type Note struct {
+// GeneratedSecret is a secret that a person needs to read, and where it is.
+type GeneratedSecret struct {
 	Title                string
 	Namespace, Name, Key string // of the Secret
 }
 
-// Notes names the generated secrets that people need.
-func (h Hub) Notes() []Note {
+// GeneratedSecrets names the generated secrets that people need.
+func (h Hub) GeneratedSecrets() []GeneratedSecret {
 	if h.Auth.Kind != Dummy {
 		return nil
 	}
-	return []Note{
+	return []GeneratedSecret{
 		{Title: "password of every user of the hub", Namespace: h.namespace(), Name: secretName, Key: keyUser},
 		{Title: "password of the hub's admins", Namespace: h.namespace(), Name: secretName, Key: keyAdmin},
 	}
 }
 
-// Token says where the token of verifyService is.
-func (h Hub) Token() Note {
-	return Note{Title: "token that verifies the hub", Namespace: h.namespace(), Name: secretName, Key: keyToken}
+// TokenSecret says where the token of verifyService is.
+func (h Hub) TokenSecret() GeneratedSecret {
+	return GeneratedSecret{Title: "token that verifies the hub", Namespace: h.namespace(), Name: secretName, Key: keyToken}
 }
 
 // objects are those that the chart does not create.

@@ -246,7 +246,7 @@ func TestVerifyOnRealHub(t *testing.T) {
 
 	t.Run("by an address of this machine, with a GPU that is not there", func(t *testing.T) {
 		// As hub:open makes one: Origin and Host are this machine's.
-		handler, err := Client{URL: hub.url}.Local()
+		handler, err := Client{URL: hub.url}.LocalProxy()
 		require.NoError(t, err)
 		local := httptest.NewServer(handler)
 		defer local.Close()

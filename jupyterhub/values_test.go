@@ -320,7 +320,7 @@ func TestNotesAndToken(t *testing.T) {
 	h := hubs()["dummy"]
 	part, err := h.Part()
 	require.NoError(t, err)
-	for _, note := range append(h.Notes(), h.Token()) {
+	for _, note := range append(h.GeneratedSecrets(), h.TokenSecret()) {
 		require.Equal(t, part.Secrets[0].Name, note.Name)
 		require.Contains(t, part.Secrets[0].Generate, note.Key)
 	}
@@ -329,6 +329,6 @@ func TestNotesAndToken(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "correct horse", part.Secrets[0].Data[keyUser].Reveal())
 	require.NotContains(t, part.Secrets[0].Generate, keyUser)
-	require.Empty(t, hubs()["oidc"].Notes())
+	require.Empty(t, hubs()["oidc"].GeneratedSecrets())
 	require.Equal(t, "https://hub.lab.example", h.URL())
 }

@@ -57,7 +57,7 @@ type Options struct {
 type Result struct {
 	Profile string
 	Ready   time.Duration // from the request until it was ready; 0: never
-	Saw     Sight
+	Saw     Observation
 	Events  []string // the hub's last messages
 	Err     error
 }

@@ -237,7 +237,7 @@ func TestServersComeAndGo(t *testing.T) {
 		// Of three, one may go; of two that are left after it was removed, none.
 		s.destroy(14)
 		require.NoError(t, c.DeleteNode(t.Context(), "cp3"))
-		require.NoError(t, c.Reachable(t.Context()))
+		require.NoError(t, c.CheckReachable(t.Context()))
 		second := s.network.Host(netip.MustParseAddr("10.0.0.12")).(*guest.Machine)
 		second.Kill()
 		time.Sleep(time.Minute)
@@ -245,7 +245,7 @@ func TestServersComeAndGo(t *testing.T) {
 		require.ErrorContains(t, err, "refused", "one of two has no quorum")
 		require.NoError(t, second.Boot(t.Context()))
 		time.Sleep(time.Minute)
-		require.NoError(t, c.Reachable(t.Context()))
+		require.NoError(t, c.CheckReachable(t.Context()))
 
 		s.destroy(12)
 		conn, err := s.planes.Clusters()[0].Dial(t.Context())
@@ -305,7 +305,7 @@ func TestNameThatIsTaken(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = c.Close() }()
 		require.NoError(t, c.DeleteNode(t.Context(), "wk1"))
-		s.eventually(func() error { return c.Reachable(t.Context()) })
+		s.eventually(func() error { return c.CheckReachable(t.Context()) })
 		time.Sleep(30 * time.Second)
 		state, err := k3s.Observe(t.Context(), r)
 		require.NoError(t, err)

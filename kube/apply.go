@@ -50,10 +50,10 @@ const parallel = 8
 // first, then what pods refer to, then the rest.
 func (c *Client) Apply(ctx context.Context, objs ...runtime.Object) ([]Change, error) {
 	changes := make([]Change, len(objs))
-	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
-		s, err := c.look(ctx, u)
+	err := eachOrdered(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
+		s, err := c.compare(ctx, u)
 		if err != nil {
-			return about("apply", u, err)
+			return namingObject("apply", u, err)
 		}
 		changes[i] = Change{Ref: s.ref, Result: s.result()}
 		if changes[i].Result == Unchanged {
@@ -69,8 +69,8 @@ func (c *Client) Apply(ctx context.Context, objs ...runtime.Object) ([]Change, e
 // as a dry run.
 func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (converge.Diff, error) {
 	diffs := make([]converge.Diff, len(objs))
-	err := each(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
-		s, err := c.look(ctx, u)
+	err := eachOrdered(ctx, objs, func(ctx context.Context, i int, u *unstructured.Unstructured) error {
+		s, err := c.compare(ctx, u)
 		var noKind *NoKindError
 		switch {
 		case errors.As(err, &noKind):
@@ -80,7 +80,7 @@ func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (converge.Dif
 			diffs[i] = converge.Diff{{Path: s.ref.path(), Have: "live object", Want: "wanted object", Effect: converge.Replace, Note: reason(err)}}
 			return nil
 		case err != nil:
-			return about("compare", u, err)
+			return namingObject("compare", u, err)
 		}
 		diffs[i] = s.diff()
 		return nil
@@ -92,8 +92,8 @@ func (c *Client) Diff(ctx context.Context, objs ...runtime.Object) (converge.Dif
 	return all, err
 }
 
-// about names the object of an error, unless the error already does.
-func about(doing string, u *unstructured.Unstructured, err error) error {
+// namingObject names the object of an error, unless the error already does.
+func namingObject(doing string, u *unstructured.Unstructured, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
 		return err
@@ -101,17 +101,17 @@ func about(doing string, u *unstructured.Unstructured, err error) error {
 	return fmt.Errorf("%s %s: %w", doing, refOf(u), err)
 }
 
-// seen is an object as it is, and as it would be once applied.
-type seen struct {
+// comparison is an object as it is, and as it would be once applied.
+type comparison struct {
 	ref         Ref
 	path        string
 	manager     string
 	live, after *unstructured.Unstructured // live is nil when it is not there
 }
 
-func (c *api) look(ctx context.Context, u *unstructured.Unstructured) (seen, error) {
+func (c *api) compare(ctx context.Context, u *unstructured.Unstructured) (comparison, error) {
 	p, err := c.place(ctx, u)
-	s := seen{ref: refOf(u), path: p, manager: c.manager}
+	s := comparison{ref: refOf(u), path: p, manager: c.manager}
 	if err != nil {
 		return s, err
 	}
@@ -140,24 +140,24 @@ func (c *api) ssa(ctx context.Context, path string, u *unstructured.Unstructured
 	return after, err
 }
 
-func (s seen) result() Result {
+func (s comparison) result() Result {
 	switch {
 	case s.live == nil:
 		return Created
-	case s.same():
+	case s.isUnchanged():
 		return Unchanged
 	}
 	return Configured
 }
 
-// same reports whether applying changes nothing: no field, and no ownership of a field.
+// isUnchanged reports whether applying changes nothing: no field, and no ownership of a field.
 // Ownership matters because a field that we do not own is not removed when we stop setting it.
-func (s seen) same() bool {
-	return reflect.DeepEqual(lasting(s.live), lasting(s.after)) && s.ours(s.live) == s.ours(s.after)
+func (s comparison) isUnchanged() bool {
+	return reflect.DeepEqual(stableFields(s.live), stableFields(s.after)) && s.ownFields(s.live) == s.ownFields(s.after)
 }
 
-// lasting returns u without the fields that change by themselves.
-func lasting(u *unstructured.Unstructured) map[string]any {
+// stableFields returns u without the fields that change by themselves.
+func stableFields(u *unstructured.Unstructured) map[string]any {
 	m := runtime.DeepCopyJSON(u.Object)
 	delete(m, "status")
 	if meta, ok := m["metadata"].(map[string]any); ok {
@@ -175,8 +175,8 @@ func lasting(u *unstructured.Unstructured) map[string]any {
 	return m
 }
 
-// ours returns the fields of u that belong to the manager that we apply under.
-func (s seen) ours(u *unstructured.Unstructured) string {
+// ownFields returns the fields of u that belong to the manager that we apply under.
+func (s comparison) ownFields(u *unstructured.Unstructured) string {
 	for _, e := range u.GetManagedFields() {
 		if e.Manager == s.manager && e.Operation == metav1.ManagedFieldsOperationApply && e.FieldsV1 != nil {
 			b, _ := json.Marshal(e.FieldsV1)
@@ -186,8 +186,8 @@ func (s seen) ours(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// each calls do for every object, dependencies first.
-func each(ctx context.Context, objs []runtime.Object, do func(context.Context, int, *unstructured.Unstructured) error) error {
+// eachOrdered calls do for every object, dependencies first.
+func eachOrdered(ctx context.Context, objs []runtime.Object, do func(context.Context, int, *unstructured.Unstructured) error) error {
 	stages := make([][]int, 3)
 	plains := make([]*unstructured.Unstructured, len(objs))
 	for i, o := range objs {
@@ -232,7 +232,7 @@ func (c *Client) Get(ctx context.Context, out runtime.Object) error {
 	}
 	p, err := c.place(ctx, u)
 	if err != nil {
-		return about("read", u, err)
+		return namingObject("read", u, err)
 	}
 	var live map[string]any
 	if err := c.do(ctx, request{doing: "read " + refOf(u).String(), path: p}, &live); err != nil {
@@ -262,7 +262,7 @@ func (c *Client) Delete(ctx context.Context, objs ...runtime.Object) error {
 			continue
 		}
 		if err != nil {
-			return about("delete", u, err)
+			return namingObject("delete", u, err)
 		}
 		background := metav1.DeletePropagationBackground
 		err = c.do(ctx, request{doing: "delete " + refOf(u).String(), verb: http.MethodDelete, path: p,

@@ -42,7 +42,7 @@ func TestDiffers(t *testing.T) {
 		{`status: {a: 1}`, `status: {a: 2}`, ""},
 		{`data: {}`, `spec: {}`, "data: {} → (none); spec: {}"},
 	} {
-		d := kube.Differs(live(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}, "+c.before+"}"),
+		d := kube.DiffObjects(live(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}, "+c.before+"}"),
 			live(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}, "+c.after+"}"))
 		assert.Equal(t, c.want, strings.ReplaceAll(d.String(), "configmap/b/a/", ""), "%s, %s", c.before, c.after)
 	}
@@ -56,10 +56,10 @@ func TestDiffers(t *testing.T) {
 		{`annotations: {deprecated.daemonset.template.generation: '1', a: b}`, ``, `x/a/metadata.annotations: {"a":"b"} → (none)`},
 		{`labels: {a: b}`, `labels: {a: c}`, "x/a/metadata.labels.a: b → c"},
 	} {
-		assert.Equal(t, c.want, kube.Differs(meta("X", c.before), meta("X", c.after)).String(), "%s, %s", c.before, c.after)
+		assert.Equal(t, c.want, kube.DiffObjects(meta("X", c.before), meta("X", c.after)).String(), "%s, %s", c.before, c.after)
 	}
 	assert.Equal(t, "secret/a/metadata.labels.a: [secret] → [secret]; secret/a/metadata.labels.b: [secret]; secret/a/metadata.labels.c: [secret] → (none)",
-		kube.Differs(meta("Secret", "labels: {a: b, c: d}"), meta("Secret", "labels: {a: c, b: x}")).String())
+		kube.DiffObjects(meta("Secret", "labels: {a: b, c: d}"), meta("Secret", "labels: {a: c, b: x}")).String())
 }
 
 // TestWhoseFieldsCount: only those that we applied say whether there is something to take over.
@@ -109,7 +109,7 @@ func TestNothingIsSentWhereAnObjectIsNone(t *testing.T) {
 	require.ErrorContains(t, c.Delete(t.Context(), objs...), "ConfigMap object without a name")
 	require.ErrorContains(t, c.Get(t.Context(), &corev1.ConfigMap{}), "ConfigMap object without a name")
 	require.ErrorContains(t, c.Create(t.Context(), &corev1.ConfigMap{}), "ConfigMap object without a name")
-	_, err = c.Put(t.Context(), &corev1.ConfigMap{})
+	_, err = c.ServerSideApply(t.Context(), &corev1.ConfigMap{})
 	require.ErrorContains(t, err, "ConfigMap object without a name")
 	require.ErrorContains(t, c.Annotate(t.Context(), &corev1.ConfigMap{}, nil), "ConfigMap object without a name")
 	assert.Empty(t, s.calls())
@@ -132,7 +132,7 @@ func TestAnUnknownKindIsNamed(t *testing.T) {
 	} {
 		require.EqualError(t, do(), want+missing)
 	}
-	_, err := c.Try(t.Context(), o)
+	_, err := c.DryRunApply(t.Context(), o)
 	require.EqualError(t, err, "apply plan p"+missing)
 	_, err = c.Metadata(t.Context(), kube.RefOf(o))
 	require.EqualError(t, err, "read plan p"+missing)
@@ -220,7 +220,7 @@ func TestApplyAnewDeletesOnlyWhatCannotBeChanged(t *testing.T) {
 	immutable := refusal(422, "data: field is immutable")
 	run := func(answers map[string]any) (kube.Change, []string, error) {
 		c, s := scripted(t, answers)
-		change, err := c.ApplyAnew(t.Context(), obj)
+		change, err := c.ApplyOrRecreate(t.Context(), obj)
 		return change, s.calls(), err
 	}
 	_, calls, err := run(map[string]any{"GET " + path: "{}", "PATCH " + path: refusal(403, "you may not")})
@@ -251,7 +251,7 @@ func TestPatchesTouchNothingElse(t *testing.T) {
 	const path = "/api/v1/namespaces/default/configmaps/a"
 	c, s := scripted(t, map[string]any{"PATCH " + path: "{}", "PATCH /api/v1/persistentvolumes/pv": "{}"})
 	require.NoError(t, c.Annotate(t.Context(), decode(t, aConfigMap)[0], map[string]string{"a": "b", "c": ""}))
-	require.NoError(t, c.Reclaim(t.Context(), "pv", corev1.PersistentVolumeReclaimDelete))
+	require.NoError(t, c.SetReclaimPolicy(t.Context(), "pv", corev1.PersistentVolumeReclaimDelete))
 	seen := s.all()
 	require.Len(t, seen, 2)
 	assert.JSONEq(t, `{"metadata": {"annotations": {"a": "b", "c": null}}}`, seen[0].body)
@@ -261,7 +261,7 @@ func TestPatchesTouchNothingElse(t *testing.T) {
 		assert.Equal(t, map[string][]string{"fieldManager": {"homelab"}}, r.query)
 	}
 	c, _ = scripted(t, map[string]any{"PATCH /api/v1/persistentvolumes/pv": refusal(403, "no")})
-	require.EqualError(t, c.Reclaim(t.Context(), "pv", "Retain"), "set the reclaim policy of persistentvolume pv: not allowed: no")
+	require.EqualError(t, c.SetReclaimPolicy(t.Context(), "pv", "Retain"), "set the reclaim policy of persistentvolume pv: not allowed: no")
 }
 
 // TestSingleSteps: what package chart does, under a manager of its own.
@@ -269,12 +269,12 @@ func TestSingleSteps(t *testing.T) {
 	const cms = "/api/v1/namespaces/default/configmaps"
 	first, s := scripted(t, map[string]any{"PATCH " + cms + "/a": `{"data": {"k": "v"}}`, "POST " + cms: []answer{{body: "{}"}, refusal(409, "there already")},
 		"GET " + cms + "/a": `{"metadata": {"name": "a"}}`})
-	c := first.As("helm")
+	c := first.WithFieldManager("helm")
 	obj := decode(t, aConfigMap)[0]
 	for _, do := range []func() (*unstructured.Unstructured, error){
-		func() (*unstructured.Unstructured, error) { return c.Put(t.Context(), obj) },
-		func() (*unstructured.Unstructured, error) { return c.Try(t.Context(), obj) },
-		func() (*unstructured.Unstructured, error) { return first.Put(t.Context(), obj) },
+		func() (*unstructured.Unstructured, error) { return c.ServerSideApply(t.Context(), obj) },
+		func() (*unstructured.Unstructured, error) { return c.DryRunApply(t.Context(), obj) },
+		func() (*unstructured.Unstructured, error) { return first.ServerSideApply(t.Context(), obj) },
 	} {
 		after, err := do()
 		require.NoError(t, err)
@@ -344,7 +344,7 @@ func TestRestartedIsOnlyWhoReads(t *testing.T) {
 		"GET " + apps + "deployments": `{"items": [{"metadata": {"name": "odd", "namespace": "default"}, "spec": {"template": {"spec": {"containers": 5}}}},
 			{"metadata": {"name": "web", "namespace": "default"}, "spec": {"template": {"spec": {"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "key"}}]}]}}}}]}`,
 		"GET " + apps + "statefulsets": "{}", "GET " + apps + "daemonsets": refusal(403, "no"), "PATCH " + apps + "deployments/web": "{}"})
-	refs, err := c.RestartUsers(t.Context(), "default", "key")
+	refs, err := c.RestartSecretUsers(t.Context(), "default", "key")
 	require.ErrorIs(t, err, kube.ErrForbidden)
 	assert.Equal(t, []kube.Ref{{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "default", Name: "web"}}, refs)
 	seen := s.all()
@@ -354,7 +354,7 @@ func TestRestartedIsOnlyWhoReads(t *testing.T) {
 	c, _ = scripted(t, map[string]any{"GET " + apps + "deployments": `{"items": [
 			{"metadata": {"name": "web", "namespace": "default"}, "spec": {"template": {"spec": {"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "key"}}]}]}}}}]}`,
 		"PATCH " + apps + "deployments/web": refusal(403, "no")})
-	refs, err = c.RestartUsers(t.Context(), "default", "key")
+	refs, err = c.RestartSecretUsers(t.Context(), "default", "key")
 	require.EqualError(t, err, "restart deployment default/web: not allowed: no")
 	assert.Empty(t, refs)
 }

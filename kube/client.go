@@ -55,16 +55,16 @@ type api struct {
 	transport *http.Transport
 	timeout   time.Duration
 	manager   string // under which it applies
-	known     *known
+	known     *knownKinds
 }
 
-// known caches the kinds that the API server serves.
-type known struct {
+// knownKinds caches the kinds that the API server serves.
+type knownKinds struct {
 	mu    sync.Mutex
 	kinds map[string][]metav1.APIResource // by group and version
 }
 
-// New makes a Client. It does not connect yet; [Client.Reachable] does.
+// New makes a Client. It does not connect yet; [Client.CheckReachable] does.
 func New(cfg Config) (*Client, error) {
 	raw, err := clientcmd.Load(cfg.Kubeconfig)
 	if err != nil {
@@ -111,8 +111,9 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 30 * time.Second
 	}
-	return &Client{api{base: base, http: &http.Client{Transport: rt, CheckRedirect: stay}, transport: transport, timeout: cfg.Timeout,
-		manager: fieldManager, known: &known{kinds: map[string][]metav1.APIResource{}}}}, nil
+	return &Client{api{base: base, http: &http.Client{Transport: rt, CheckRedirect: refuseRedirect}, transport: transport,
+		timeout: cfg.Timeout,
+		manager: fieldManager, known: &knownKinds{kinds: map[string][]metav1.APIResource{}}}}, nil
 }
 
 // contained refuses a kubeconfig that reads credentials from elsewhere on this machine.
@@ -134,9 +135,9 @@ func contained(raw *clientcmdapi.Config) error {
 	return nil
 }
 
-// stay follows no redirect: the transport would send our credentials to its target, and an API
+// refuseRedirect follows no redirect: the transport would send our credentials to its target, and an API
 // server redirects none of our requests.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Close closes idle connections.
 func (c *Client) Close() error {
@@ -144,8 +145,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Reachable asks the API server whether it is ready to serve.
-func (c *Client) Reachable(ctx context.Context) error {
+// CheckReachable asks the API server whether it is ready to serve.
+func (c *Client) CheckReachable(ctx context.Context) error {
 	return c.do(ctx, request{doing: "ask whether the API server is ready", path: "/readyz"}, nil)
 }
 
@@ -185,7 +186,7 @@ func (c *api) do(ctx context.Context, r request, out any) error {
 		return fmt.Errorf("%s: %w", r.doing, err)
 	}
 	for try := 0; ; try++ {
-		after, err := c.once(ctx, r, body, out)
+		after, err := c.tryOnce(ctx, r, body, out)
 		if err == nil || after == 0 || try == maxBusy {
 			return explain(r.doing, err)
 		}
@@ -206,9 +207,9 @@ func encode(body any) ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// once makes a request once. after is how long the server asks to wait before the
+// tryOnce makes a request once. after is how long the server asks to wait before the
 // next try, 0 when another try is useless.
-func (c *api) once(ctx context.Context, r request, body []byte, out any) (after time.Duration, err error) {
+func (c *api) tryOnce(ctx context.Context, r request, body []byte, out any) (after time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s", c.timeout))
 	defer cancel()
 	u := c.base.JoinPath(r.path)

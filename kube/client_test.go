@@ -110,20 +110,20 @@ func TestEachRequestHasItsTime(t *testing.T) {
 			c, err := kube.New(kube.Config{Kubeconfig: []byte(somewhere), Timeout: timeout, Wrap: func(http.RoundTripper) http.RoundTripper { return s }})
 			require.NoError(t, err)
 			began := time.Now()
-			err = c.Reachable(t.Context())
+			err = c.CheckReachable(t.Context())
 			assert.Equal(t, want, time.Since(began))
 			require.ErrorIs(t, err, kube.ErrUnreachable)
 			assert.ErrorContains(t, err, "no answer within "+want.String())
 
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			err = c.Reachable(ctx)
+			err = c.CheckReachable(ctx)
 			cancel()
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.NotContains(t, err.Error(), "no answer within")
 
 			ctx, cancel = context.WithCancel(t.Context())
 			cancel()
-			err = c.Reachable(ctx)
+			err = c.CheckReachable(ctx)
 			require.ErrorIs(t, err, context.Canceled)
 			assert.NotErrorIs(t, err, kube.ErrUnreachable, "it was not asked")
 		}
@@ -132,7 +132,7 @@ func TestEachRequestHasItsTime(t *testing.T) {
 		c, err := kube.New(kube.Config{Kubeconfig: []byte(somewhere), Dial: silent})
 		require.NoError(t, err)
 		began := time.Now()
-		require.ErrorIs(t, c.Reachable(t.Context()), kube.ErrUnreachable)
+		require.ErrorIs(t, c.CheckReachable(t.Context()), kube.ErrUnreachable)
 		assert.Equal(t, 10*time.Second, time.Since(began), "TLS has less time than a request")
 	})
 }
@@ -148,11 +148,11 @@ func TestIdleConnectionsAreKeptForAWhile(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		for _, pause := range []time.Duration{0, 80 * time.Second} {
 			time.Sleep(pause)
-			require.NoError(t, c.Reachable(t.Context()))
+			require.NoError(t, c.CheckReachable(t.Context()))
 			assert.Equal(t, 1, dials)
 		}
 		time.Sleep(100 * time.Second)
-		require.NoError(t, c.Reachable(t.Context()))
+		require.NoError(t, c.CheckReachable(t.Context()))
 		assert.Equal(t, 2, dials)
 	})
 }
@@ -164,7 +164,7 @@ func TestRequestsSayWhatTheyAre(t *testing.T) {
 	_, err := c.Version(t.Context())
 	require.NoError(t, err)
 	obj := decode(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")[0]
-	_, err = c.Put(t.Context(), obj)
+	_, err = c.ServerSideApply(t.Context(), obj)
 	require.NoError(t, err)
 	require.NoError(t, c.Delete(t.Context(), obj))
 	seen := s.all()
@@ -208,7 +208,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 func TestWarningsArePassedOn(t *testing.T) {
 	c, _ := scripted(t, map[string]any{"GET /readyz": answer{body: "ok", headers: map[string]string{"Warning": `299 - "v1beta1 is deprecated"`}}})
 	ctx, said := listening(t.Context())
-	require.NoError(t, c.Reachable(ctx))
+	require.NoError(t, c.CheckReachable(ctx))
 	assert.Equal(t, []string{"the API server warns: v1beta1 is deprecated"}, said())
 }
 
@@ -218,7 +218,7 @@ func TestWrapSeesFailures(t *testing.T) {
 		return roundTripper(func(*http.Request) (*http.Response, error) { return nil, broken })
 	}})
 	require.NoError(t, err)
-	err = c.Reachable(t.Context())
+	err = c.CheckReachable(t.Context())
 	require.ErrorIs(t, err, broken)
 	require.ErrorIs(t, err, kube.ErrUnreachable)
 }

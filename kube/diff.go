@@ -13,15 +13,15 @@ import (
 )
 
 // diff lists what applying would change.
-func (s seen) diff() converge.Diff {
+func (s comparison) diff() converge.Diff {
 	if s.live == nil {
 		return converge.Missing("new").WithPrefix(s.ref.path())
 	}
-	if s.same() {
+	if s.isUnchanged() {
 		return nil
 	}
 	var d converge.Diff
-	fields(&d, "", lasting(s.live), lasting(s.after))
+	fields(&d, "", stableFields(s.live), stableFields(s.after))
 	if len(d) == 0 {
 		d = converge.Diff{{Path: "fields", Have: "another's", Want: "ours", Effect: converge.Update, Note: "the values are right; from now on this field manager owns them"}}
 	}
@@ -63,8 +63,8 @@ func fields(d *converge.Diff, path string, have, want any) {
 		}
 		return
 	}
-	hn, hok := named(have)
-	wn, wok := named(want)
+	hn, hok := byName(have)
+	wn, wok := byName(want)
 	if hok && wok {
 		fields(d, path, hn, wn)
 		return
@@ -72,8 +72,8 @@ func fields(d *converge.Diff, path string, have, want any) {
 	*d = append(*d, converge.Field{Path: path, Have: show(have), Want: show(want), Effect: converge.Update})
 }
 
-// named turns a list of named things, such as containers, into a mapping.
-func named(v any) (map[string]any, bool) {
+// byName turns a list of named things, such as containers, into a mapping.
+func byName(v any) (map[string]any, bool) {
 	list, ok := v.([]any)
 	if !ok {
 		return nil, false

@@ -24,9 +24,9 @@ type Drain struct {
 	DeleteEmptyDir bool          // evict pods whose emptyDir volumes, and the data in them, go with them
 	Force          bool          // evict pods that nothing recreates
 	GracePeriod    time.Duration // for pods to end; default their own
-	// May is asked once the pods are listed, and again if others have come, before any of them is
+	// Approve is asked once the pods are listed, and again if others have come, before any of them is
 	// evicted. Its error ends the drain. May be nil.
-	May func(context.Context) error
+	Approve func(context.Context) error
 }
 
 // DrainError is a node that could not be emptied.
@@ -73,21 +73,21 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	if d.Timeout <= 0 {
 		d.Timeout = 5 * time.Minute
 	}
-	var waiting []held
+	var waiting []heldPod
 	var refused error
 	asked := map[types.UID]bool{}
-	ask := func(pods []corev1.Pod) error { return d.ask(ctx, pods, asked) } // not bound to the time for the pods
+	ask := func(pods []corev1.Pod) error { return d.approve(ctx, pods, asked) } // not bound to the time for the pods
 	first := true
 	err := converge.Until(ctx, converge.WaitRule{What: "draining " + name, Limit: d.Timeout, Strict: true}, func(ctx context.Context) (string, error) {
-		pods, err := c.pods(ctx, "drain node "+name, "", onNode(name))
+		pods, err := c.pods(ctx, "drain node "+name, "", fieldSelectorForNode(name))
 		if err != nil {
 			return "", err
 		}
-		if pods = slices.DeleteFunc(pods, Stays); len(pods) == 0 {
+		if pods = slices.DeleteFunc(pods, SurvivesDrain); len(pods) == 0 {
 			return "", nil
 		}
 		if first {
-			if never := d.refused(pods); len(never) > 0 {
+			if never := d.refusedEvictions(pods); len(never) > 0 {
 				return "", &DrainError{Node: name, Waiting: never}
 			}
 			first = false
@@ -121,41 +121,41 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	return left
 }
 
-// Drainable returns how many pods a drain of a node would have to evict.
-func (c *Client) Drainable(ctx context.Context, name string) (int, error) {
-	pods, err := c.pods(ctx, "count the pods of node "+name, "", onNode(name))
+// CountEvictions returns how many pods a drain of a node would have to evict.
+func (c *Client) CountEvictions(ctx context.Context, name string) (int, error) {
+	pods, err := c.pods(ctx, "count the pods of node "+name, "", fieldSelectorForNode(name))
 	if err != nil {
 		return 0, err
 	}
-	return len(slices.DeleteFunc(pods, Stays)), nil
+	return len(slices.DeleteFunc(pods, SurvivesDrain)), nil
 }
 
-// Stays reports whether a drain leaves a pod where it is: one of a DaemonSet, or the
+// SurvivesDrain reports whether a drain leaves a pod where it is: one of a DaemonSet, or the
 // kubelet's own, which come and go with their node.
-func Stays(p corev1.Pod) bool {
+func SurvivesDrain(p corev1.Pod) bool {
 	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
 	o := metav1.GetControllerOf(&p)
 	return mirror || o != nil && o.Kind == "DaemonSet"
 }
 
-// ask asks May about pods that are to be evicted, unless it was asked about all of them.
-func (d Drain) ask(ctx context.Context, pods []corev1.Pod, asked map[types.UID]bool) error {
+// approve asks May about pods that are to be evicted, unless it was asked about all of them.
+func (d Drain) approve(ctx context.Context, pods []corev1.Pod, asked map[types.UID]bool) error {
 	others := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || asked[p.UID] })
-	if d.May == nil || len(others) == 0 {
+	if d.Approve == nil || len(others) == 0 {
 		return nil
 	}
 	for _, p := range others {
 		asked[p.UID] = true
 	}
-	return d.May(ctx)
+	return d.Approve(ctx)
 }
 
-// refused returns a phrase for each pod that may not be evicted.
-func (d Drain) refused(pods []corev1.Pod) []string {
+// refusedEvictions returns a phrase for each pod that may not be evicted.
+func (d Drain) refusedEvictions(pods []corev1.Pod) []string {
 	var out []string
 	for i := range pods {
 		p := &pods[i]
-		ended := Ended(p.Status.Phase)
+		ended := PodEnded(p.Status.Phase)
 		switch {
 		case ended || p.DeletionTimestamp != nil:
 		case !d.Force && metav1.GetControllerOf(p) == nil:
@@ -173,22 +173,22 @@ func hasEmptyDir(p *corev1.Pod) bool {
 
 // evictAll asks for the eviction of each pod that is not on its way already, and
 // returns a phrase for each pod that is still there.
-func (c *Client) evictAll(ctx context.Context, pods []corev1.Pod, d Drain) ([]held, error) {
-	var waiting []held
+func (c *Client) evictAll(ctx context.Context, pods []corev1.Pod, d Drain) ([]heldPod, error) {
+	var waiting []heldPod
 	for i := range pods {
 		p := &pods[i]
 		if p.DeletionTimestamp != nil {
-			waiting = append(waiting, held{pod: p, phrase: "pod " + podRef(p) + " to end"})
+			waiting = append(waiting, heldPod{pod: p, phrase: "pod " + podRef(p) + " to end"})
 			continue
 		}
 		err := c.evict(ctx, p, d)
 		var status apierrors.APIStatus
 		switch {
 		case err == nil:
-			waiting = append(waiting, held{pod: p, phrase: "pod " + podRef(p) + " to end"})
+			waiting = append(waiting, heldPod{pod: p, phrase: "pod " + podRef(p) + " to end"})
 		case errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict):
 		case errors.As(err, &status) && status.Status().Code == http.StatusTooManyRequests:
-			waiting = append(waiting, held{p, "pod " + podRef(p) + ": PDB " + budget(status.Status()), true})
+			waiting = append(waiting, heldPod{p, "pod " + podRef(p) + ": PDB " + budget(status.Status()), true})
 		default:
 			return nil, err
 		}

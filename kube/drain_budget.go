@@ -15,14 +15,14 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// held is a pod that a drain waits for.
-type held struct {
+// heldPod is a pod that a drain waits for.
+type heldPod struct {
 	pod    *corev1.Pod
 	phrase string
 	budget bool // a disruption budget forbids its eviction
 }
 
-func phrases(all []held) []string {
+func phrases(all []heldPod) []string {
 	out := make([]string, len(all))
 	for i, h := range all {
 		out[i] = h.phrase
@@ -32,7 +32,7 @@ func phrases(all []held) []string {
 
 // explained returns the phrases of pods that did not go, with the reasons and the cures of
 // those that a disruption budget holds back.
-func (c *Client) explained(ctx context.Context, all []held) []string {
+func (c *Client) explained(ctx context.Context, all []heldPod) []string {
 	budgets := map[string][]policyv1.PodDisruptionBudget{}
 	for i, h := range all {
 		if !h.budget {
@@ -54,7 +54,7 @@ func (c *Client) explained(ctx context.Context, all []held) []string {
 			continue
 		}
 		for j := range list {
-			if why := why(&list[j], h.pod, pods); why != "" {
+			if why := budgetReason(&list[j], h.pod, pods); why != "" {
 				all[i].phrase = "pod " + podRef(h.pod) + ": " + why
 				break
 			}
@@ -63,15 +63,15 @@ func (c *Client) explained(ctx context.Context, all []held) []string {
 	return phrases(all)
 }
 
-// why says why a budget forbids the eviction of a pod and what helps, "" if it does not.
-func why(b *policyv1.PodDisruptionBudget, p *corev1.Pod, pods []corev1.Pod) string {
-	if !covers(b, p) {
+// budgetReason says why a budget forbids the eviction of a pod and what helps, "" if it does not.
+func budgetReason(b *policyv1.PodDisruptionBudget, p *corev1.Pod, pods []corev1.Pod) string {
+	if !budgetCovers(b, p) {
 		return ""
 	}
 	var healthy, sick []string
 	for i := range pods {
 		switch {
-		case Ended(pods[i].Status.Phase) || !covers(b, &pods[i]):
+		case PodEnded(pods[i].Status.Phase) || !budgetCovers(b, &pods[i]):
 		case isReady(&pods[i]) && pods[i].DeletionTimestamp == nil:
 			healthy = append(healthy, pods[i].Name)
 		default:
@@ -109,7 +109,7 @@ func why(b *policyv1.PodDisruptionBudget, p *corev1.Pod, pods []corev1.Pod) stri
 	return fmt.Sprintf("the PodDisruptionBudget %s (%s) wants %d healthy pods and has %d: add a replica, or change it: %s", name, rule, needs, well, edit)
 }
 
-func covers(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
+func budgetCovers(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
 	if b.Spec.Selector == nil || b.Namespace != p.Namespace {
 		return false
 	}

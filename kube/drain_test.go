@@ -49,7 +49,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: hub}}}
 func onWK1(t *testing.T, w world) []string {
 	t.Helper()
 	var names []string
-	held, err := w.WhoHolds(t.Context(), "cpu", "wk1")
+	held, err := w.Holders(t.Context(), "cpu", "wk1")
 	require.NoError(t, err)
 	for _, h := range held {
 		names = append(names, h.Pod)
@@ -153,13 +153,13 @@ func TestDrainAsksAboutEachPod(t *testing.T) {
 			}
 			return nil
 		}
-		require.ErrorIs(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, May: may}), no)
+		require.ErrorIs(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, Approve: may}), no)
 		time.Sleep(time.Minute)
 		assert.False(t, there("first"))
 		assert.True(t, there("late"), "it was refused")
-		require.NoError(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, May: may}))
+		require.NoError(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, Approve: may}))
 		assert.False(t, there("late"))
-		require.NoError(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, May: may}))
+		require.NoError(t, w.Drain(t.Context(), "wk1", kube.Drain{Force: true, Approve: may}))
 		assert.Equal(t, 3, asked, "there is nothing to ask about on an empty node")
 	})
 }
@@ -246,7 +246,7 @@ func TestWhoseBusinessADrainIs(t *testing.T) {
 	}
 	c, _ := scripted(t, map[string]any{"GET /api/v1/pods": items(pod("a", by("DaemonSet", true), "", ""), pod("b", by("ReplicaSet", true), "", ""),
 		pod("c", by("DaemonSet", false), "", ""), pod("d", `, "annotations": {"kubernetes.io/config.mirror": "x"}`, "", ""), pod("e", "", "", ""))})
-	n, err := c.Drainable(t.Context(), "wk1")
+	n, err := c.CountEvictions(t.Context(), "wk1")
 	require.NoError(t, err)
 	assert.Equal(t, 3, n)
 }

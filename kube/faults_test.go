@@ -91,13 +91,13 @@ func writing(t *testing.T) map[string]verb {
 				return d.String()
 			},
 		},
-		"recreate": {do: ask(func(ctx context.Context, c *kube.Client) (kube.Change, error) { return c.ApplyAnew(ctx, objs[0]) })},
+		"recreate": {do: ask(func(ctx context.Context, c *kube.Client) (kube.Change, error) { return c.ApplyOrRecreate(ctx, objs[0]) })},
 		"delete":   {before: there, do: func(ctx context.Context, c *kube.Client) error { return c.Delete(ctx, objs...) }},
 		"annotate": {before: there, do: func(ctx context.Context, c *kube.Client) error {
 			return c.Annotate(ctx, objs[1], map[string]string{"a": "b"})
 		}},
 		"restart users": {before: there, do: ask(func(ctx context.Context, c *kube.Client) ([]kube.Ref, error) {
-			return c.RestartUsers(ctx, "few", "key")
+			return c.RestartSecretUsers(ctx, "few", "key")
 		})},
 		"cordon": {
 			do:   func(ctx context.Context, c *kube.Client) error { return c.Cordon(ctx, "wk1") },
@@ -118,7 +118,7 @@ func writing(t *testing.T) map[string]verb {
 				return c.Drain(ctx, "wk1", kube.Drain{Timeout: time.Minute})
 			},
 			done: func(t *testing.T, w world) string {
-				n, err := w.Drainable(t.Context(), "wk1")
+				n, err := w.CountEvictions(t.Context(), "wk1")
 				require.NoError(t, err)
 				return strings.Repeat("a pod is there; ", n)
 			},
@@ -158,8 +158,8 @@ func reading(t *testing.T) map[string]verb {
 		"nodes":     {do: ask(func(ctx context.Context, c *kube.Client) ([]kube.Node, error) { return c.Nodes(ctx) })},
 		"kinds":     {do: ask(func(ctx context.Context, c *kube.Client) ([]string, error) { return c.APIs(ctx) })},
 		"version":   {do: ask(func(ctx context.Context, c *kube.Client) (string, error) { return c.Version(ctx) })},
-		"drainable": {do: ask(func(ctx context.Context, c *kube.Client) (int, error) { return c.Drainable(ctx, "wk1") })},
-		"who holds": {do: ask(func(ctx context.Context, c *kube.Client) ([]kube.Holder, error) { return c.WhoHolds(ctx, "cpu", "") })},
+		"drainable": {do: ask(func(ctx context.Context, c *kube.Client) (int, error) { return c.CountEvictions(ctx, "wk1") })},
+		"who holds": {do: ask(func(ctx context.Context, c *kube.Client) ([]kube.Holder, error) { return c.Holders(ctx, "cpu", "") })},
 		"terminations": {do: ask(func(ctx context.Context, c *kube.Client) ([]kube.Termination, error) {
 			return c.PodTermination(ctx, "few", "app=web")
 		})},

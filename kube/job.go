@@ -75,7 +75,7 @@ func jobOf(j *batchv1.Job, pods []corev1.Pod) Job {
 			out.Phase = JobSucceeded
 			return out
 		case batchv1.JobFailed:
-			out.Phase, out.Reason = JobFailed, words(cond.Reason, cond.Message)
+			out.Phase, out.Reason = JobFailed, joinReason(cond.Reason, cond.Message)
 			if why := lastFailure(pods); why != "" {
 				out.Reason = why
 			}
@@ -89,7 +89,7 @@ func jobOf(j *batchv1.Job, pods []corev1.Pod) Job {
 		}
 	}
 	for i := range pods {
-		if why := stuck(&pods[i]); why != "" {
+		if why := stuckReason(&pods[i]); why != "" {
 			out.Reason = why
 		}
 	}
@@ -105,7 +105,7 @@ func lastFailure(pods []corev1.Pod) string {
 			}
 		}
 		if pods[i].Status.Phase == corev1.PodFailed {
-			return "pod " + pods[i].Name + ": " + stuck(&pods[i])
+			return "pod " + pods[i].Name + ": " + stuckReason(&pods[i])
 		}
 	}
 	return ""
@@ -127,5 +127,5 @@ func (c *api) lastOf(ctx context.Context, namespace, kind, name, further string)
 		return "", err
 	}
 	last := slices.MaxFunc(list.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-	return words(last.Reason, last.Message), nil
+	return joinReason(last.Reason, last.Message), nil
 }

@@ -139,7 +139,7 @@ func decode(t *testing.T, manifest string) []runtime.Object {
 
 func TestReachable(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, w world) {
-		require.NoError(t, w.Reachable(t.Context()))
+		require.NoError(t, w.CheckReachable(t.Context()))
 		v, err := w.Version(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "v1.36.5+k3s1", v)
@@ -282,29 +282,29 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		}
 		zero := func(ctx context.Context, _, _ string) (net.Conn, error) { return sims[0].Dial(ctx) }
 
-		err := client(sims[1].Kubeconfig("https://10.0.0.10:6443"), zero).Reachable(t.Context())
+		err := client(sims[1].Kubeconfig("https://10.0.0.10:6443"), zero).CheckReachable(t.Context())
 		require.ErrorIs(t, err, kube.ErrCertificate)
 		assert.ErrorContains(t, err, "read it again from a server")
 
-		err = client(sims[0].Kubeconfig("https://10.9.9.9:6443"), zero).Reachable(t.Context())
+		err = client(sims[0].Kubeconfig("https://10.9.9.9:6443"), zero).CheckReachable(t.Context())
 		require.ErrorIs(t, err, kube.ErrCertificate)
 		assert.ErrorContains(t, err, "add it to tls-san of every server")
 
 		refused := func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Err: fmt.Errorf("connection refused")}
 		}
-		err = client(sims[0].Kubeconfig("https://10.0.0.10:6443"), refused).Reachable(t.Context())
+		err = client(sims[0].Kubeconfig("https://10.0.0.10:6443"), refused).CheckReachable(t.Context())
 		require.ErrorIs(t, err, kube.ErrUnreachable)
 		assert.ErrorContains(t, err, "ask whether the API server is ready: the API server does not answer:")
 
 		silent := func(context.Context, string, string) (net.Conn, error) { c, _ := net.Pipe(); return c, nil }
-		err = client(sims[0].Kubeconfig("https://10.0.0.10:6443"), silent).Reachable(t.Context())
+		err = client(sims[0].Kubeconfig("https://10.0.0.10:6443"), silent).CheckReachable(t.Context())
 		require.ErrorIs(t, err, kube.ErrUnreachable)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err = client(sims[0].Kubeconfig("https://10.0.0.10:6443"), silent).Reachable(ctx)
+		err = client(sims[0].Kubeconfig("https://10.0.0.10:6443"), silent).CheckReachable(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.LessOrEqual(t, time.Since(began), 1200*time.Millisecond)
 	})

@@ -89,6 +89,6 @@ func (c *Client) Count(ctx context.Context, apiVersion, kind string) (int, error
 	return n, nil
 }
 
-// Plain returns o as the mapping that [Client.Apply] sends to the API server: with its kind,
+// ToUnstructured returns o as the mapping that [Client.Apply] sends to the API server: with its kind,
 // and without what typed objects add: a status and empty times.
-func Plain(o runtime.Object) (*unstructured.Unstructured, error) { return plain(o) }
+func ToUnstructured(o runtime.Object) (*unstructured.Unstructured, error) { return plain(o) }

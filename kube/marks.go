@@ -108,8 +108,8 @@ func (m Marks) Diff(n Node) converge.Diff {
 			d = append(d, converge.Field{Path: "label/" + k, Have: quoted(n.Labels[k]), Effect: converge.Update})
 		}
 	}
-	have := byID(n.Taints)
-	want := byID(m.Taints)
+	have := taintsByID(n.Taints)
+	want := taintsByID(m.Taints)
 	for _, t := range m.Taints {
 		h, there := have[t.id()]
 		add("taint/"+t.Key, h.String(), there, t.String(), slices.Contains(n.OwnedTaints, t.id()))
@@ -139,7 +139,7 @@ func idText(have map[string]Taint, id string) string {
 	return id
 }
 
-func byID(taints []Taint) map[string]Taint {
+func taintsByID(taints []Taint) map[string]Taint {
 	m := make(map[string]Taint, len(taints))
 	for _, t := range taints {
 		m[t.id()] = t
@@ -185,7 +185,7 @@ func (m Marks) patch(n Node) map[string]any {
 	for k, v := range m.Labels {
 		labels[k] = v
 	}
-	want := byID(m.Taints)
+	want := taintsByID(m.Taints)
 	taints := []Taint{}
 	for _, t := range n.Taints {
 		if _, asked := want[t.id()]; !asked && !slices.Contains(n.OwnedTaints, t.id()) {

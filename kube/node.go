@@ -136,7 +136,7 @@ func nodeOf(n *corev1.Node) Node {
 		case etcdIsVoter:
 			out.Voter = string(cond.Status)
 			if cond.Status != corev1.ConditionTrue {
-				out.VoterReason = words(cond.Reason, cond.Message)
+				out.VoterReason = joinReason(cond.Reason, cond.Message)
 			}
 		}
 	}
@@ -171,14 +171,14 @@ func readiness(n *corev1.Node) (ok bool, reason string) {
 		case corev1.ConditionUnknown:
 			return false, "its kubelet has not reported since " + cond.LastTransitionTime.UTC().Format(time.TimeOnly)
 		default:
-			return false, words(cond.Reason, cond.Message)
+			return false, joinReason(cond.Reason, cond.Message)
 		}
 	}
 	return false, "its kubelet has not reported yet"
 }
 
-// words joins a reason and a message, either of which may be empty.
-func words(reason, message string) string {
+// joinReason joins a reason and a message, either of which may be empty.
+func joinReason(reason, message string) string {
 	return strings.Trim(reason+": "+message, ": ")
 }
 
@@ -189,8 +189,8 @@ func (c *api) pods(ctx context.Context, doing, namespace string, query map[strin
 	return list.Items, err
 }
 
-// onNode selects the pods of a node; of all nodes if it is empty.
-func onNode(node string) map[string][]string {
+// fieldSelectorForNode selects the pods of a node; of all nodes if it is empty.
+func fieldSelectorForNode(node string) map[string][]string {
 	if node == "" {
 		return nil
 	}

@@ -60,7 +60,7 @@ func TestRefs(t *testing.T) {
 
 // TestPlain: what is sent has a kind, and neither a status nor empty fields, at any depth.
 func TestPlain(t *testing.T) {
-	u, err := kube.Plain(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+	u, err := kube.ToUnstructured(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:   appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}},
 		Status: appsv1.DeploymentStatus{Replicas: 3}})
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestPlain(t *testing.T) {
 	given := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"},
 		"status": "x", "list": []any{map[string]any{"b": nil, "c": []any{map[string]any{"d": nil}}}}, "none": nil}}
 	before := given.DeepCopy()
-	u, err = kube.Plain(given)
+	u, err = kube.ToUnstructured(given)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"},
 		"list": []any{map[string]any{"c": []any{map[string]any{}}}}}, u.Object)
@@ -82,12 +82,12 @@ func TestPlain(t *testing.T) {
 		"has no kind: ":                           &unstructured.Unstructured{Object: map[string]any{"kind": "A", "metadata": map[string]any{"name": "a"}}},
 		"object *kube_test.stranger has no kind:": &stranger{},
 	} {
-		_, err := kube.Plain(o)
+		_, err := kube.ToUnstructured(o)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err = kube.Plain(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a", "namespace": true}}})
+	_, err = kube.ToUnstructured(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a", "namespace": true}}})
 	require.EqualError(t, err, "metadata.namespace of the A is not text: quote it")
-	_, err = kube.Plain(&stranger{Numbers: map[int]complex64{1: 1}})
+	_, err = kube.ToUnstructured(&stranger{Numbers: map[int]complex64{1: 1}})
 	assert.ErrorContains(t, err, "object *kube_test.stranger: ")
 }
 

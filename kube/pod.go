@@ -68,18 +68,18 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s/%s holds %d on %s", h.Namespace, h.Pod, h.Count, h.Node)
 }
 
-// WhoHolds returns the pods that hold some of a resource such as "nvidia.com/gpu" and have not
+// Holders returns the pods that hold some of a resource such as "nvidia.com/gpu" and have not
 // ended, on one node, or on all if node is empty. A resource that ends in a slash stands for all
 // with that prefix: "nvidia.com/" covers shares and MIG instances too.
-func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder, error) {
-	pods, err := c.pods(ctx, "ask who holds "+resource, "", onNode(node))
+func (c *Client) Holders(ctx context.Context, resource, node string) ([]Holder, error) {
+	pods, err := c.pods(ctx, "ask who holds "+resource, "", fieldSelectorForNode(node))
 	if err != nil {
 		return nil, err
 	}
 	var out []Holder
 	for i := range pods {
 		p := &pods[i]
-		if Ended(p.Status.Phase) || p.Spec.NodeName == "" {
+		if PodEnded(p.Status.Phase) || p.Spec.NodeName == "" {
 			continue
 		}
 		for name, taken := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
@@ -101,26 +101,26 @@ func (c *Client) WhoHolds(ctx context.Context, resource, node string) ([]Holder,
 	return out, nil
 }
 
-// PodsOn returns the pods of a node.
-func (c *Client) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
-	return c.pods(ctx, "list the pods of node "+node, "", onNode(node))
+// NodePods returns the pods of a node.
+func (c *Client) NodePods(ctx context.Context, node string) ([]corev1.Pod, error) {
+	return c.pods(ctx, "list the pods of node "+node, "", fieldSelectorForNode(node))
 }
 
-// stuck says what keeps a pod from running, as the scheduler, the kubelet or the container
+// stuckReason says what keeps a pod from running, as the scheduler, the kubelet or the container
 // runtime report it; empty if nothing does.
-func stuck(p *corev1.Pod) string {
+func stuckReason(p *corev1.Pod) string {
 	for _, cond := range p.Status.Conditions {
 		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
-			return words(cond.Reason, cond.Message)
+			return joinReason(cond.Reason, cond.Message)
 		}
 	}
 	for _, cs := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if w := cs.State.Waiting; w != nil && w.Reason != "" {
-			return fmt.Sprintf("container %s: %s", cs.Name, words(w.Reason, w.Message))
+			return fmt.Sprintf("container %s: %s", cs.Name, joinReason(w.Reason, w.Message))
 		}
 	}
 	if p.Status.Phase == corev1.PodFailed {
-		return words(p.Status.Reason, p.Status.Message)
+		return joinReason(p.Status.Reason, p.Status.Message)
 	}
 	return ""
 }

@@ -30,7 +30,7 @@ func (c *Client) Ready(ctx context.Context, obj runtime.Object) (reason string, 
 	case err != nil:
 		return "", false, err
 	}
-	reason, err = lacks(u)
+	reason, err = unreadyReason(u)
 	if err != nil {
 		return "", false, fmt.Errorf("look at %s: %w", ref, err)
 	}
@@ -40,8 +40,8 @@ func (c *Client) Ready(ctx context.Context, obj runtime.Object) (reason string, 
 	return "", true, nil
 }
 
-// lacks says what an object lacks to be ready; nothing if it is ready.
-func lacks(u *unstructured.Unstructured) (string, error) {
+// unreadyReason says what an object lacks to be ready; nothing if it is ready.
+func unreadyReason(u *unstructured.Unstructured) (string, error) {
 	if u.GetDeletionTimestamp() != nil {
 		return "it is being deleted", nil
 	}
@@ -68,7 +68,7 @@ func lacks(u *unstructured.Unstructured) (string, error) {
 	case "CustomResourceDefinition.apiextensions.k8s.io":
 		return established(u), nil
 	case "ClusterIssuer.cert-manager.io", "Issuer.cert-manager.io", "Certificate.cert-manager.io":
-		return signs(u), nil
+		return certManagerReason(u), nil
 	case "ClusterQueue.kueue.x-k8s.io", "LocalQueue.kueue.x-k8s.io":
 		return admits(u), nil
 	case "APIService.apiregistration.k8s.io":
@@ -95,13 +95,13 @@ func deploymentLacks(d *appsv1.Deployment) string {
 	}
 	for _, cond := range d.Status.Conditions {
 		if cond.Type == appsv1.DeploymentProgressing && cond.Reason == "ProgressDeadlineExceeded" {
-			return words(cond.Reason, cond.Message)
+			return joinReason(cond.Reason, cond.Message)
 		}
 	}
 	unseen := d.Status.ObservedGeneration < d.Generation
 	for _, cond := range d.Status.Conditions {
 		if cond.Type == appsv1.DeploymentReplicaFailure && cond.Status == corev1.ConditionTrue && !unseen {
-			return words(cond.Reason, cond.Message) // such as a quota
+			return joinReason(cond.Reason, cond.Message) // such as a quota
 		}
 	}
 	if why := replicasLack(unseen, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, want); why != "" {
@@ -169,7 +169,7 @@ func podLacks(p *corev1.Pod) string {
 	if p.Status.Phase == corev1.PodSucceeded {
 		return ""
 	}
-	if why := stuck(p); why != "" {
+	if why := stuckReason(p); why != "" {
 		return why
 	}
 	return "it is not ready yet"
@@ -201,14 +201,14 @@ func condition(u *unstructured.Unstructured, kind string) (is bool, why string) 
 		if m, ok := c.(map[string]any); ok && m["type"] == kind {
 			reason, _ := m["reason"].(string)
 			message, _ := m["message"].(string)
-			return m["status"] == "True", words(reason, message)
+			return m["status"] == "True", joinReason(reason, message)
 		}
 	}
 	return false, ""
 }
 
-// signs says what blocks an issuer or certificate of cert-manager, by its condition Ready.
-func signs(u *unstructured.Unstructured) string {
+// certManagerReason says what blocks an issuer or certificate of cert-manager, by its condition Ready.
+func certManagerReason(u *unstructured.Unstructured) string {
 	is, why := condition(u, "Ready")
 	if is {
 		return ""

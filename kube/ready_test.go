@@ -99,7 +99,7 @@ func TestNotReady(t *testing.T) {
 		{"v1, kind: ConfigMap", `metadata: {deletionTimestamp: "2026-11-22T03:04:05Z"}`, "it is being deleted"},
 	} {
 		live := decode(t, "{apiVersion: "+c.head+", "+c.rest+"}")[0].(*unstructured.Unstructured)
-		got, err := kube.NotReady(live)
+		got, err := kube.NotReadyReason(live)
 		require.NoError(t, err, "%s: %s", c.head, c.rest)
 		assert.Equal(t, c.want, got, "%s: %s", c.head, c.rest)
 	}

@@ -23,32 +23,32 @@ import (
 // under a field manager of its own, so that it can read all objects of a release before it
 // writes any.
 
-// As returns a client of the same cluster, with the same connections, that applies under
+// WithFieldManager returns a client of the same cluster, with the same connections, that applies under
 // another field manager. Fields of "homelab" stay its own.
-func (c *Client) As(manager string) *Client {
+func (c *Client) WithFieldManager(manager string) *Client {
 	other := *c
 	other.manager = manager
 	return &other
 }
 
-// Put applies obj by one server-side apply, without reading it first, and returns the result.
-func (c *Client) Put(ctx context.Context, obj runtime.Object) (*unstructured.Unstructured, error) {
-	return c.put(ctx, obj, false)
+// ServerSideApply applies obj by one server-side apply, without reading it first, and returns the result.
+func (c *Client) ServerSideApply(ctx context.Context, obj runtime.Object) (*unstructured.Unstructured, error) {
+	return c.serverSideApply(ctx, obj, false)
 }
 
-// Try returns what [Client.Put] would make of obj, by a dry run.
-func (c *Client) Try(ctx context.Context, obj runtime.Object) (*unstructured.Unstructured, error) {
-	return c.put(ctx, obj, true)
+// DryRunApply returns what [Client.ServerSideApply] would make of obj, by a dry run.
+func (c *Client) DryRunApply(ctx context.Context, obj runtime.Object) (*unstructured.Unstructured, error) {
+	return c.serverSideApply(ctx, obj, true)
 }
 
-func (c *api) put(ctx context.Context, obj runtime.Object, dryRun bool) (*unstructured.Unstructured, error) {
+func (c *api) serverSideApply(ctx context.Context, obj runtime.Object, dryRun bool) (*unstructured.Unstructured, error) {
 	u, err := plain(obj)
 	if err != nil {
 		return nil, err
 	}
 	p, err := c.place(ctx, u)
 	if err != nil {
-		return nil, about("apply", u, err)
+		return nil, namingObject("apply", u, err)
 	}
 	return c.ssa(ctx, p, u, dryRun)
 }
@@ -61,7 +61,7 @@ func (c *Client) Create(ctx context.Context, obj runtime.Object) error {
 	}
 	p, err := c.place(ctx, u)
 	if err != nil {
-		return about("create", u, err)
+		return namingObject("create", u, err)
 	}
 	return c.do(ctx, request{doing: "create " + refOf(u).String(), verb: http.MethodPost, path: p[:strings.LastIndexByte(p, '/')],
 		query: url.Values{"fieldManager": {c.manager}}, body: u.Object}, nil)
@@ -79,22 +79,22 @@ func (c *Client) Adopt(ctx context.Context, live *unstructured.Unstructured, fro
 	}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(from...), c.manager)
 	if err != nil || patch == nil {
-		return about("take over", live, errors.Join(err))
+		return namingObject("take over", live, errors.Join(err))
 	}
 	u := live.DeepCopy()
 	p, err := c.place(ctx, u)
 	if err != nil {
-		return about("take over", live, err)
+		return namingObject("take over", live, err)
 	}
 	return c.do(ctx, request{doing: "take over " + refOf(live).String(), verb: http.MethodPatch, path: p,
 		kind: string(types.JSONPatchType), body: patch}, nil)
 }
 
-// Differs lists the fields in which two states of an object differ, except those that change
+// DiffObjects lists the fields in which two states of an object differ, except those that change
 // by themselves: its status and versions. Values of Secrets are masked.
-func Differs(before, after *unstructured.Unstructured) converge.Diff {
+func DiffObjects(before, after *unstructured.Unstructured) converge.Diff {
 	var d converge.Diff
-	fields(&d, "", lasting(before), lasting(after))
+	fields(&d, "", stableFields(before), stableFields(after))
 	if before.GetKind() == "Secret" {
 		mask(d)
 	}
@@ -110,7 +110,7 @@ func (c *Client) Metadata(ctx context.Context, r Ref) (*unstructured.Unstructure
 	u.SetName(r.Name)
 	p, err := c.place(ctx, u)
 	if err != nil {
-		return nil, about("read", u, err)
+		return nil, namingObject("read", u, err)
 	}
 	out := &unstructured.Unstructured{}
 	err = c.do(ctx, request{doing: "read " + r.String(), path: p,
@@ -131,13 +131,15 @@ func (c *Client) Namespaced(ctx context.Context, apiVersion, kind string) (bool,
 	return res.Namespaced, err
 }
 
-// NotReady says what an object lacks to be ready, in words that fit after "waiting: "; nothing
+// NotReadyReason says what an object lacks to be ready, in words that fit after "waiting: "; nothing
 // if it is ready.
-func NotReady(live *unstructured.Unstructured) (reason string, err error) { return lacks(live) }
+func NotReadyReason(live *unstructured.Unstructured) (reason string, err error) {
+	return unreadyReason(live)
+}
 
-// Complaint returns the last warning among an object's events, if any. If a controller may not
+// LastWarning returns the last warning among an object's events, if any. If a controller may not
 // create a pod, only an event says so.
-func (c *Client) Complaint(ctx context.Context, r Ref) (string, error) {
+func (c *Client) LastWarning(ctx context.Context, r Ref) (string, error) {
 	return c.complaint(ctx, r.Namespace, r.Kind, r.Name)
 }
 

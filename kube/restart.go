@@ -13,10 +13,10 @@ import (
 // restartedAt is the annotation that kubectl rollout restart sets.
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
 
-// RestartUsers restarts the Deployments, StatefulSets and DaemonSets of a namespace with
+// RestartSecretUsers restarts the Deployments, StatefulSets and DaemonSets of a namespace with
 // pods that read one of the named Secrets at startup, and returns them. Kubernetes does
 // not do that by itself when a Secret changes.
-func (c *Client) RestartUsers(ctx context.Context, namespace string, secrets ...string) ([]Ref, error) {
+func (c *Client) RestartSecretUsers(ctx context.Context, namespace string, secrets ...string) ([]Ref, error) {
 	var out []Ref
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
 		all, err := c.List(ctx, "apps/v1", kind, namespace, "")

@@ -161,7 +161,7 @@ func TestWhatPodsTake(t *testing.T) {
 		on("none", "a", "wk1", "Running", `{"name": "c"}`, ""), on("nowhere", "a", "", "Pending", two, ""),
 		on("done", "a", "wk1", "Succeeded", two, ""), on("dead", "a", "wk1", "Failed", two, ""),
 		on("both", "c", "wk1", "Running", `{"name": "c", "resources": {"requests": {"g": 1}, "limits": {"g": 9}}}`, ""))})
-	held, err := c.WhoHolds(t.Context(), "g", "wk1")
+	held, err := c.Holders(t.Context(), "g", "wk1")
 	require.NoError(t, err)
 	var got []string
 	for _, h := range held {
@@ -170,7 +170,7 @@ func TestWhatPodsTake(t *testing.T) {
 	assert.Equal(t, []string{"a/car holds 11 on wk1 Running", "a/most holds 7 on wk1 Pending", "b/sum holds 3 on wk1 Running",
 		"c/both holds 1 on wk1 Running", "c/odd holds 4 on wk1 Running", "b/z holds 3 on wk2 Running"}, got)
 	assert.Equal(t, []string{"spec.nodeName=wk1"}, s.all()[0].query["fieldSelector"])
-	_, err = c.WhoHolds(t.Context(), "g", "")
+	_, err = c.Holders(t.Context(), "g", "")
 	require.NoError(t, err)
 	assert.Empty(t, s.all()[1].query)
 }
@@ -184,7 +184,7 @@ func TestWhoHoldsAnyOf(t *testing.T) {
 	c, _ := scripted(t, map[string]any{"GET /api/v1/pods": items(
 		pod("jupyter-teacher", `"hub.jupyter.org/username": "teacher@lab"`, `"nvidia.com/gpu": 1, "cpu": 4`),
 		pod("train", "", `"nvidia.com/mig-1g.5gb": 2, "nvidia.com/gpu": 3`), pod("cpu", "", `"cpu": 1, "nvidia.community/gpu": 1`))})
-	held, err := c.WhoHolds(t.Context(), "nvidia.com/", "")
+	held, err := c.Holders(t.Context(), "nvidia.com/", "")
 	require.NoError(t, err)
 	since := time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 	for i := range held {

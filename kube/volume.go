@@ -51,11 +51,11 @@ type Pod struct {
 }
 
 // Ended reports whether its containers have ended, successfully or not.
-func (p Pod) Ended() bool { return Ended(p.Phase) }
+func (p Pod) Ended() bool { return PodEnded(p.Phase) }
 
-// Ended reports whether a pod of that phase has succeeded or failed: none of its containers
+// PodEnded reports whether a pod of that phase has succeeded or failed: none of its containers
 // runs, or will run again.
-func Ended(phase corev1.PodPhase) bool {
+func PodEnded(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
@@ -70,7 +70,7 @@ func (c *Client) PodState(ctx context.Context, namespace, name string) (Pod, err
 	if err != nil {
 		return Pod{}, err
 	}
-	out := Pod{Found: true, Phase: p.Status.Phase, Node: p.Spec.NodeName, Reason: stuck(&p), Ends: terminations(&p)}
+	out := Pod{Found: true, Phase: p.Status.Phase, Node: p.Spec.NodeName, Reason: stuckReason(&p), Ends: terminations(&p)}
 	if p.Status.Phase == corev1.PodPending && (out.Reason == "" || strings.Contains(out.Reason, "ContainerCreating")) {
 		// Why a volume is not mounted is only in the events.
 		event, err := c.lastEvent(ctx, namespace, "Pod", name)
@@ -115,15 +115,15 @@ func (c *api) patch(ctx context.Context, doing string, obj runtime.Object, field
 	}
 	p, err := c.place(ctx, u)
 	if err != nil {
-		return about(doing, u, err)
+		return namingObject(doing, u, err)
 	}
 	return c.do(ctx, request{doing: doing + " " + refOf(u).String(), verb: http.MethodPatch, path: p,
 		query: map[string][]string{"fieldManager": {fieldManager}},
 		kind:  string(types.MergePatchType), body: fields}, nil)
 }
 
-// Reclaim sets what happens to a volume when its claim is deleted.
-func (c *Client) Reclaim(ctx context.Context, volume string, policy corev1.PersistentVolumeReclaimPolicy) error {
+// SetReclaimPolicy sets what happens to a volume when its claim is deleted.
+func (c *Client) SetReclaimPolicy(ctx context.Context, volume string, policy corev1.PersistentVolumeReclaimPolicy) error {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion("v1")
 	u.SetKind("PersistentVolume")
@@ -131,10 +131,10 @@ func (c *Client) Reclaim(ctx context.Context, volume string, policy corev1.Persi
 	return c.patch(ctx, "set the reclaim policy of", u, map[string]any{"spec": map[string]any{"persistentVolumeReclaimPolicy": string(policy)}})
 }
 
-// ApplyAnew applies an object, and recreates it if it exists and cannot be changed to
+// ApplyOrRecreate applies an object, and recreates it if it exists and cannot be changed to
 // the wanted state. It is for kinds without dependents, such as a StorageClass: its
 // volumes do not depend on it.
-func (c *Client) ApplyAnew(ctx context.Context, obj runtime.Object) (Change, error) {
+func (c *Client) ApplyOrRecreate(ctx context.Context, obj runtime.Object) (Change, error) {
 	changes, err := c.Apply(ctx, obj)
 	if !errors.Is(err, ErrInvalid) {
 		return changes[0], err

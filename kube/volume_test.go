@@ -48,17 +48,17 @@ func TestAnnotationsAreNobodyElses(t *testing.T) {
 func TestApplyAnew(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, w world) {
 		first := storageClass(map[string]string{"share": "/a"})
-		change, err := w.ApplyAnew(t.Context(), first)
+		change, err := w.ApplyOrRecreate(t.Context(), first)
 		require.NoError(t, err)
 		assert.Equal(t, "storageclass c created", change.String())
-		change, err = w.ApplyAnew(t.Context(), first)
+		change, err = w.ApplyOrRecreate(t.Context(), first)
 		require.NoError(t, err)
 		assert.Equal(t, kube.Unchanged, change.Result)
 
 		second := storageClass(map[string]string{"share": "/b"})
 		_, err = w.Apply(t.Context(), second)
 		require.ErrorIs(t, err, kube.ErrInvalid)
-		change, err = w.ApplyAnew(t.Context(), second)
+		change, err = w.ApplyOrRecreate(t.Context(), second)
 		require.NoError(t, err)
 		assert.Equal(t, kube.Configured, change.Result)
 		live := storageClass(nil)
@@ -118,7 +118,7 @@ func TestEnded(t *testing.T) {
 		corev1.PodSucceeded: true, corev1.PodFailed: true,
 		corev1.PodPending: false, corev1.PodRunning: false, corev1.PodUnknown: false, "": false, "Resting": false,
 	} {
-		assert.Equal(t, want, kube.Ended(phase), phase)
+		assert.Equal(t, want, kube.PodEnded(phase), phase)
 		assert.Equal(t, want, kube.Pod{Phase: phase}.Ended(), phase)
 	}
 }

@@ -182,11 +182,11 @@ func TestWhoHolds(t *testing.T) {
 		_, err := w.Apply(t.Context(), hold...)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)
-		holders, err := w.WhoHolds(t.Context(), gpu, "")
+		holders, err := w.Holders(t.Context(), gpu, "")
 		require.NoError(t, err)
 		require.Len(t, holders, 1)
 		assert.Regexp(t, `^default/hold-\w{5} holds 1 on wk2$`, holders[0].String())
-		holders, err = w.WhoHolds(t.Context(), gpu, "wk1")
+		holders, err = w.Holders(t.Context(), gpu, "wk1")
 		require.NoError(t, err)
 		assert.Empty(t, holders)
 	})
@@ -257,7 +257,7 @@ func TestRestartUsers(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		refs, err := w.RestartUsers(t.Context(), "default", "ours", "nobody-s")
+		refs, err := w.RestartSecretUsers(t.Context(), "default", "ours", "nobody-s")
 		require.NoError(t, err)
 		var want, got []string
 		for way := range ways {

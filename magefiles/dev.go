@@ -46,7 +46,7 @@ func advisories(ctx context.Context) error {
 		}
 		// First only versions are compared, which takes a second; following calls takes minutes.
 		// govulncheck must run in some package, and compares the whole module.
-		found, asked, err := lookUp(ctx, workspace, "-C", dir+"/"+pkg, "-scan=module")
+		found, asked, err := findAdvisories(ctx, workspace, "-C", dir+"/"+pkg, "-scan=module")
 		if err != nil || !asked {
 			return err
 		}
@@ -59,7 +59,7 @@ func advisories(ctx context.Context) error {
 	}
 	// The module tools has no packages of its own, so its binaries are checked.
 	for _, tool := range []string{"golangci-lint", "govulncheck"} {
-		found, _, err := lookUp(ctx, alone, "-mode=binary", ".lab/bin/"+tool)
+		found, _, err := findAdvisories(ctx, alone, "-mode=binary", ".lab/bin/"+tool)
 		if err != nil {
 			return err
 		}
@@ -70,9 +70,9 @@ func advisories(ctx context.Context) error {
 	return nil
 }
 
-// lookUp looks up advisories, and reports whether there are any. If the database cannot be
+// findAdvisories looks up advisories, and reports whether there are any. If the database cannot be
 // reached it says so; any other failure is an error.
-func lookUp(ctx context.Context, workspace string, args ...string) (found, asked bool, err error) {
+func findAdvisories(ctx context.Context, workspace string, args ...string) (found, asked bool, err error) {
 	cmd := exec.CommandContext(ctx, ".lab/bin/govulncheck", args...)
 	cmd.Env = append(os.Environ(), workspace)
 	out, err := cmd.CombinedOutput()
@@ -105,7 +105,7 @@ const (
 
 // Bench prints what docs/performance.md records: requests, virtual makespan, real time, memory.
 func Bench(ctx context.Context) error {
-	return each(ctx, [][]string{
+	return runEach(ctx, [][]string{
 		{"go", "test", "-c", "-o", ".lab/bin/cluster.test", "./cluster"},
 		{"sh", "-c", "cd cluster && ../.lab/bin/cluster.test -test.run Measure -measure"},
 		{"go", "test", "-run", "TestCostBesideTheLeastPossible", "-count=1", "-v", "./proxmox"},
@@ -114,7 +114,7 @@ func Bench(ctx context.Context) error {
 	})
 }
 
-func each(ctx context.Context, commands [][]string) error {
+func runEach(ctx context.Context, commands [][]string) error {
 	for _, c := range commands {
 		if err := run(ctx, c...); err != nil {
 			return err

@@ -66,7 +66,7 @@ func library(ctx context.Context) error {
 	if err := goTest(ctx, slices.Concat(race, []string{"-skip", frozen}, concurrent)...).Run(); err != nil {
 		return err
 	}
-	if err := beside(ctx, others); err != nil {
+	if err := runWithGuests(ctx, others); err != nil {
 		return err
 	}
 	return runPeers(ctx, "go-proxmox") // the one that needs nothing but Go
@@ -114,9 +114,9 @@ var (
 	whole           = regexp.MustCompile(`/homelab/(cluster|examples.*|sim/conform)$`)
 )
 
-// beside runs the real guests, whose emulation needs a whole processor, and on the other
+// runWithGuests runs the real guests, whose emulation needs a whole processor, and on the other
 // processors the tests without the race detector. -v shows why guests are skipped.
-func beside(ctx context.Context, packages []string) error {
+func runWithGuests(ctx context.Context, packages []string) error {
 	most := strconv.Itoa(max(1, runtime.NumCPU()-1))
 	others := goTest(ctx, append([]string{"-skip", realGuests, "-p", most}, packages...)...)
 	others.Env = append(others.Env, "GOMAXPROCS=1")

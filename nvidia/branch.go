@@ -217,10 +217,10 @@ type archive struct {
 
 func archiveOf(p Policy) archive {
 	all := distro.All()
-	d := distro.Named(p.System)
+	d := distro.ByName(p.System)
 	a := archive{name: d.Title, offers: p.Offers, build: p.Build}
 	way := d.Driver(p.Build)
-	if !way.There() { // which is refused elsewhere
+	if !way.IsSupported() { // which is refused elsewhere
 		way = all[0].Prebuilt
 	}
 	if way.Source != nil {

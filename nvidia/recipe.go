@@ -25,7 +25,7 @@ type Recipe struct {
 // ForMachine fits the recipe to the kernel that a machine starts next, and to the switches between its
 // GPUs.
 func (r Recipe) ForMachine(s DriverState) Recipe {
-	first := distro.Named(r.System).Kernel
+	first := distro.ByName(r.System).Kernel
 	kernel := s.nextKernel()
 	r.Fabric = s.Fabric.kind()
 	r.HWE = !r.Build && first != "" && kernel != "" && !strings.HasPrefix(kernel, first+".")
@@ -37,13 +37,13 @@ func (r Recipe) fillNames(packages []string) []string {
 	names := distro.Fill(packages, r.Branch, r.Flavour == Open)
 	for i, name := range names {
 		if r.HWE && strings.HasPrefix(name, "linux-") && strings.HasSuffix(name, "-generic") {
-			names[i] = name + "-hwe-" + strings.TrimPrefix(distro.Named(r.System).Name, "ubuntu-")
+			names[i] = name + "-hwe-" + strings.TrimPrefix(distro.ByName(r.System).Name, "ubuntu-")
 		}
 	}
 	return names
 }
 
-func (r Recipe) distroDriver() distro.Driver { return distro.Named(r.System).Driver(r.Build) }
+func (r Recipe) distroDriver() distro.Driver { return distro.ByName(r.System).Driver(r.Build) }
 
 // String names the driver, as the distribution's packages do.
 func (r Recipe) String() string {

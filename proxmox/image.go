@@ -31,7 +31,7 @@ func CloudImage(distribution string) (Image, error) {
 	if distribution != "" && !slices.Contains(distro.Names(), distribution) {
 		return Image{}, fmt.Errorf("image of %q: this package knows %s", distribution, strings.Join(distro.Names(), " and "))
 	}
-	d := distro.Named(distribution)
+	d := distro.ByName(distribution)
 	name := strings.TrimSuffix(path.Base(d.Image), path.Ext(d.Image)) + ".qcow2"
 	return Image{URL: d.Image, SHA256: d.SHA256, SHA512: d.SHA512, FileName: name}, nil
 }

@@ -129,7 +129,7 @@ func TestInspect(t *testing.T) {
 	assert.Equal(t, 1, facts.Objects["nodes"])
 	assert.Equal(t, "{}", facts.Encryption.Reveal())
 	counted := backup.Manifest{Objects: map[string]int{"nodes": 1, "secrets": 2, "namespaces": 0}}
-	assert.Equal(t, []string{"0 secrets instead of 2", "1 namespaces instead of 0"}, counted.Lost(facts.Objects))
+	assert.Equal(t, []string{"0 secrets instead of 2", "1 namespaces instead of 0"}, counted.Differences(facts.Objects))
 	facts.Size, facts.Objects, facts.Encryption = 0, nil, secret.Value{}
 	sum := sha256.Sum256(ca)
 	assert.Equal(t, &backup.Facts{Revision: 7, Keys: 3, Nodes: []string{"cp1"}, Namespaces: []string{"kube-system"},

@@ -31,8 +31,8 @@ func Kinds() []Kind {
 	}
 }
 
-// counted counts the keys of the kinds.
-func counted(keys map[string][]byte) map[string]int {
+// countKeys counts the keys of the kinds.
+func countKeys(keys map[string][]byte) map[string]int {
 	out := map[string]int{}
 	for _, k := range Kinds() {
 		out[k.Resource] = 0
@@ -45,9 +45,9 @@ func counted(keys map[string][]byte) map[string]int {
 	return out
 }
 
-// Lost compares the numbers that the cluster told when it was backed up with those of a
+// Differences compares the numbers that the cluster told when it was backed up with those of a
 // snapshot, and says what is missing, or too much.
-func (m Manifest) Lost(have map[string]int) []string {
+func (m Manifest) Differences(have map[string]int) []string {
 	var out []string
 	for resource, n := range m.Objects {
 		if have[resource] != n {

@@ -84,8 +84,8 @@ func (db *database) page(id uint64) ([]byte, error) {
 	return b[:(more+1)*db.size], nil
 }
 
-// each calls do for all entries below a page, in their order.
-func (db *database) each(id uint64, do func(key, value []byte, bucket bool) error) error {
+// eachEntry calls do for all entries below a page, in their order.
+func (db *database) eachEntry(id uint64, do func(key, value []byte, bucket bool) error) error {
 	var last []byte
 	return db.walk(id, 0, func(key, value []byte, bucket bool) error {
 		if last != nil && bytes.Compare(last, key) >= 0 {
@@ -139,7 +139,7 @@ func (db *database) entries(b []byte, depth int, do func(key, value []byte, buck
 // bucket calls do for all entries of one bucket of the database, and reads through the others.
 func (db *database) bucket(name string, do func(key, value []byte) error) error {
 	found := false
-	err := db.each(db.root, func(key, value []byte, bucket bool) error {
+	err := db.eachEntry(db.root, func(key, value []byte, bucket bool) error {
 		if !bucket || len(value) < 16 {
 			return broken("it has an entry outside of buckets")
 		}
@@ -149,7 +149,7 @@ func (db *database) bucket(name string, do func(key, value []byte) error) error 
 			read = func(key, value []byte, inner bool) error { return do(key, value) }
 		}
 		if root := binary.LittleEndian.Uint64(value); root != 0 {
-			return db.each(root, read)
+			return db.eachEntry(root, read)
 		}
 		if len(value) < 16+pageHead {
 			return broken("a bucket has no page")

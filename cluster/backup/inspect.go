@@ -151,7 +151,7 @@ func (f *Facts) read(ctx context.Context, db *database, token secret.Value) erro
 	if err != nil {
 		return err
 	}
-	f.Keys, f.Objects = len(alive), counted(alive)
+	f.Keys, f.Objects = len(alive), countKeys(alive)
 	for key := range alive {
 		if node, ok := strings.CutPrefix(key, "/registry/minions/"); ok {
 			f.Nodes = append(f.Nodes, node)

@@ -54,15 +54,15 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bound ends a stream that swells.
-type bound struct {
+// limitedReader ends a stream that swells.
+type limitedReader struct {
 	r      io.Reader
 	n      int64
 	sealed *counter
 	ratio  int64
 }
 
-func (b *bound) Read(p []byte) (int, error) {
+func (b *limitedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.n += int64(n); b.n > allowed(b.sealed.n, b.ratio) {
 		return 0, errSwells
@@ -76,21 +76,21 @@ func (m Manifest) check() error {
 		return err
 	}
 	if sum, err := hex.DecodeString(m.SHA256); err != nil || len(sum) != 32 {
-		return fmt.Errorf("%q is not a digest", brief(m.SHA256))
+		return fmt.Errorf("%q is not a digest", shorten(m.SHA256))
 	}
 	if m.Size < 0 || m.Size > largest {
 		return errLargest
 	}
 	for _, name := range slices.Concat([]string{m.Cluster, m.K3s, m.Server}, m.Servers, m.Agents) {
 		if len(name) > 253 || strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
-			return fmt.Errorf("%q is not a name of a cluster, a machine or a version", brief(name))
+			return fmt.Errorf("%q is not a name of a cluster, a machine or a version", shorten(name))
 		}
 	}
 	return nil
 }
 
-// brief is the beginning of a text that may be long.
-func brief(s string) string {
+// shorten is the beginning of a text that may be long.
+func shorten(s string) string {
 	const most = 60
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "…"

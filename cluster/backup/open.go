@@ -52,7 +52,7 @@ func Open(r io.Reader, with ...age.Identity) (*Reader, error) {
 		}
 		return nil, fmt.Errorf("open the backup: it is not a file encrypted by age, or it is damaged: %w", err)
 	}
-	unpacked := &bound{sealed: sealed, ratio: shrinks}
+	unpacked := &limitedReader{sealed: sealed, ratio: shrinks}
 	b := &Reader{sum: sha256.New()}
 	if b.packed, err = gzip.NewReader(plain); err != nil {
 		return nil, damaged(err)

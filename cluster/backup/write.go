@@ -68,8 +68,8 @@ const (
 // namespace says of a signature that it is one of a backup.
 const namespace = "homelab-backup"
 
-// small are the files before the snapshot.
-func (c *Contents) small() ([]file, error) {
+// smallFiles are the files before the snapshot.
+func (c *Contents) smallFiles() ([]file, error) {
 	manifest, err := json.MarshalIndent(c.Manifest, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
@@ -135,7 +135,7 @@ func Write(w io.Writer, to []age.Recipient, by ssh.Signer, c Contents, snapshot 
 	if err := c.check(); err != nil {
 		return "", fmt.Errorf("backup: %w", err)
 	}
-	small, err := c.small()
+	small, err := c.smallFiles()
 	if err != nil {
 		return "", err
 	}

@@ -74,7 +74,7 @@ func (r authSection) authKind(raw *spec.HubAuth) (kind string, ok bool) {
 		}
 	}
 	if kind == "" {
-		r.Wrong(raw, "auth does not say how people log in", "write kind: "+suggest.OneOf(authKinds))
+		r.Wrong(raw, "auth does not say how people log in", "write kind: "+suggest.JoinOr(authKinds))
 		return "", false
 	}
 	return kind, ok

@@ -98,7 +98,7 @@ func (r capacitySection) capacity() {
 		if !n.External {
 			r.coresFit(n)
 		}
-		if more := offer.Overdrawn(r.spec, *n.Node); more != "" {
+		if more := offer.OverReservedText(r.spec, *n.Node); more != "" {
 			r.Wrong(&r.spec.K3s.AgentConfig, fmt.Sprintf("kube-reserved, system-reserved and eviction-hard keep %s: its kubelet does not start", more), "reserve less: they are the same for all nodes")
 		}
 	}

@@ -19,7 +19,7 @@ const maxCards = 15
 func (r cardsSection) poolCards(p *spec.Pool, i, count int, t, own *yamlnode.Node) *yamlnode.Node {
 	for j := range p.Networks {
 		c := &p.Networks[j]
-		card := t.Get("networks").Get(c.Name).IfMap()
+		card := t.Get("networks").Get(c.Name).AsMap()
 		mine := own.Get("networks").Get(c.Name)
 		if card == nil || !r.IsSet(&c.Addresses) || mine.Has("addresses") {
 			continue

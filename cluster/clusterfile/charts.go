@@ -68,10 +68,10 @@ func (r chartsSection) partName(at any, name string) {
 		return
 	}
 	var names []string
-	usual := decode.PartHabits[suggest.Plain(name)]
+	usual := decode.PartHabits[suggest.Normalize(name)]
 	for _, p := range r.parts {
 		names = append(names, p.Name)
-		if suggest.Plain(p.Chart) == suggest.Plain(name) {
+		if suggest.Normalize(p.Chart) == suggest.Normalize(name) {
 			usual = p.Name
 		}
 	}

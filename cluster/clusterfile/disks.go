@@ -53,7 +53,8 @@ func (r disksSection) disks(n *spec.Node) {
 
 func (r disksSection) osDisk(d *spec.Disk) {
 	if d.Size < leastOSDisk {
-		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", d.Size, distro.Named(r.spec.Image.Distribution).Title), "write 20GiB or more")
+		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", d.Size,
+			distro.ByName(r.spec.Image.Distribution).Title), "write 20GiB or more")
 	}
 	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
 		if r.IsSet(at) {

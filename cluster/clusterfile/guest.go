@@ -15,7 +15,7 @@ type guestSection struct{ *resolver }
 
 func (r guestSection) access() {
 	a := &r.spec.Access
-	a.User = cmp.Or(a.User, distro.Named(r.spec.Image.Distribution).User)
+	a.User = cmp.Or(a.User, distro.ByName(r.spec.Image.Distribution).User)
 	if strings.ContainsAny(a.PrivateKey, "\r\n") || strings.Contains(a.PrivateKey, "PRIVATE KEY") {
 		r.Wrong(&a.PrivateKey, "privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path")
 		a.PrivateKey = ""

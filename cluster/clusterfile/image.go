@@ -14,7 +14,7 @@ type imageSection struct{ *resolver }
 
 func (r imageSection) image() {
 	img := &r.spec.Image
-	d := distro.Named(img.Distribution)
+	d := distro.ByName(img.Distribution)
 	img.Release = d.Release
 	r.imageSums(img)
 	r.isURL(&img.URL, "http", "https")
@@ -49,13 +49,14 @@ func (r imageSection) imageSums(raw *spec.Image) {
 	if raw.SHA256 != "" && raw.SHA512 != "" {
 		r.Wrong(&raw.SHA256, "the image has two checksums, and Proxmox compares one", "keep the longer one")
 	}
-	if release := distro.Unusable(raw.URL); release != "" {
+	if release := distro.UnusableRelease(raw.URL); release != "" {
 		r.Wrong(&raw.URL, "this is an image of "+release+", whose cloud-init cannot rename the network card to eth0: its machines get no address",
-			"leave it out, or write one of "+distro.Named(raw.Distribution).Title)
+			"leave it out, or write one of "+distro.ByName(raw.Distribution).Title)
 	}
 	for _, d := range distro.All() {
-		if name := path.Base(raw.URL); strings.HasPrefix(name, d.ID+"-") && distro.Named(raw.Distribution).ID != d.ID {
-			r.Wrong(&raw.URL, fmt.Sprintf("%s is not an image of %s", name, distro.Named(raw.Distribution).Title), "write distribution: "+d.Name+" beside it")
+		if name := path.Base(raw.URL); strings.HasPrefix(name, d.ID+"-") && distro.ByName(raw.Distribution).ID != d.ID {
+			r.Wrong(&raw.URL, fmt.Sprintf("%s is not an image of %s", name, distro.ByName(raw.Distribution).Title),
+				"write distribution: "+d.Name+" beside it")
 		}
 	}
 }

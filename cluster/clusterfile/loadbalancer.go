@@ -119,7 +119,7 @@ func (r loadbalancerSection) poolTexts() string {
 	for _, p := range r.spec.Platform.LB.Addresses {
 		out = append(out, p.String())
 	}
-	return suggest.OneOf(out)
+	return suggest.JoinOr(out)
 }
 
 func (r loadbalancerSection) loadBalancer() {

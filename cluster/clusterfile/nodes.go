@@ -82,10 +82,10 @@ var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids
 // inherited values keep the place where they were written.
 func (r nodesSection) makeNodes(root *yamlnode.Node) {
 	base := &yamlnode.Node{Kind: yamlnode.Map}
-	if network := root.Get("network").IfMap(); network != nil {
+	if network := root.Get("network").AsMap(); network != nil {
 		base = base.With("network", network)
 	}
-	base = decode.Merge(base, root.Get("defaults").IfMap())
+	base = decode.Merge(base, root.Get("defaults").AsMap())
 	names, madeBy := r.allPoolNames()
 	for i := range r.spec.Pools {
 		p := &r.spec.Pools[i]
@@ -98,7 +98,7 @@ func (r nodesSection) makeNodes(root *yamlnode.Node) {
 		if len(members) == 0 {
 			r.Warn(p, fmt.Sprintf("pool %s has no nodes", p.Name), "write count: and how many")
 		}
-		r.poolMembers(p, members, decode.Merge(base, root.Get("pools").Get(p.Name).IfMap().Without(poolOnly...)), root.Get("nodes"))
+		r.poolMembers(p, members, decode.Merge(base, root.Get("pools").Get(p.Name).AsMap().Without(poolOnly...)), root.Get("nodes"))
 	}
 	r.loneNodes(base, root.Get("nodes"), madeBy)
 }
@@ -164,7 +164,7 @@ func (r nodesSection) poolMembers(p *spec.Pool, names []string, shape, nodes *ya
 	r.enough(&p.Addresses, "addresses", p.Name, len(addresses), lastThat(names, nodes, needsAddress))
 	r.enough(&p.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
 	for i, name := range names {
-		own := nodes.Get(name).IfMap()
+		own := nodes.Get(name).AsMap()
 		t := decode.Merge(shape, own)
 		if i < len(addresses) && needsAddress(own) {
 			a := addresses[i]
@@ -188,7 +188,7 @@ func (r nodesSection) poolMembers(p *spec.Pool, names []string, shape, nodes *ya
 // lastThat counts the nodes up to the last one that needs a value from its pool.
 func lastThat(names []string, nodes *yamlnode.Node, needs func(own *yamlnode.Node) bool) int {
 	for i, name := range slices.Backward(names) {
-		if needs(nodes.Get(name).IfMap()) {
+		if needs(nodes.Get(name).AsMap()) {
 			return i + 1
 		}
 	}
@@ -214,7 +214,7 @@ func (r nodesSection) loneNodes(base, nodes *yamlnode.Node, madeBy map[string]st
 		case n.Pool != "" && !slices.Contains(r.poolList(), n.Pool):
 			r.Wrong(&n.Pool, fmt.Sprintf("there is no pool %q", n.Pool), decode.OrSuggest(n.Pool, r.poolList()))
 		case n.Pool == "":
-			r.node(n.Name, "", decode.Merge(base, nodes.Get(n.Name).IfMap()), n)
+			r.node(n.Name, "", decode.Merge(base, nodes.Get(n.Name).AsMap()), n)
 		}
 	}
 }

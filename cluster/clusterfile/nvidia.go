@@ -45,7 +45,7 @@ func (r nvidiaSection) driverMode() {
 		r.Wrong(&raw.DriverMode, "the driver cannot come from the GPU operator without the operator", "write stack: operator, or mode: prebuilt")
 	case n.DriverMode == spec.DriverDKMS && r.spec.Image.SecureBoot:
 		do := "write secureBoot: false"
-		if distro.Named(r.spec.Image.Distribution).Prebuilt.There() {
+		if distro.ByName(r.spec.Image.Distribution).Prebuilt.IsSupported() {
 			do = "write mode: prebuilt, whose modules Ubuntu signs, or secureBoot: false"
 		}
 		r.Wrong(&raw.DriverMode, "modules that DKMS builds are not signed with a key of the firmware, so secure boot rejects them", do)
@@ -61,9 +61,9 @@ func (r nvidiaSection) driverMode() {
 
 // driverOfDistro checks that the image's distribution has the driver for its nodes.
 func (r nvidiaSection) driverOfDistro() {
-	n, d := r.spec.NVIDIA, distro.Named(r.spec.Image.Distribution)
+	n, d := r.spec.NVIDIA, distro.ByName(r.spec.Image.Distribution)
 	baked := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.HasGPUs() && !n.External && !n.Adopt })
-	if baked && n.DriverMode == spec.DriverPrebuilt && n.Stack != spec.StackNone && !d.Prebuilt.There() && r.spec.Image.Template == "" {
+	if baked && n.DriverMode == spec.DriverPrebuilt && n.Stack != spec.StackNone && !d.Prebuilt.IsSupported() && r.spec.Image.Template == "" {
 		r.Wrong(&r.spec.NVIDIA.DriverMode, fmt.Sprintf("%s has no prebuilt driver for its kernels in its archive", d.Title),
 			"write nvidia: {driver: {mode: dkms}}, which builds one on each node, or image: ubuntu-24.04")
 	}

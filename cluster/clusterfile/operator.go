@@ -80,7 +80,7 @@ func (r operatorSection) operatorDistro() {
 	if n.Stack != spec.StackOperator || n.DriverMode != spec.DriverOperator || len(r.spec.GPUNodes()) == 0 {
 		return
 	}
-	if d := distro.Named(r.spec.Image.Distribution); d.ID != "ubuntu" {
+	if d := distro.ByName(r.spec.Image.Distribution); d.ID != "ubuntu" {
 		r.Wrong(&r.spec.NVIDIA.DriverMode, fmt.Sprintf("NVIDIA has no driver container for %s", d.Title), "write mode: dkms, or image: ubuntu-24.04")
 	}
 }

@@ -65,7 +65,7 @@ func (r profilesSection) profilePool(raw *spec.HubProfile) {
 	if !mps {
 		cure := "write nvidia: {sharing: {strategy: mps, replicas: 4}}, or gpus.sharing of the pool; or remove gpuMemory"
 		if offers, _ := offer.Instances(r.spec, *raw); len(offers) > 0 {
-			cure = fmt.Sprintf("remove gpuMemory: an instance has its own memory, and %s; write gpus: 1 for a nvidia.com/gpu, or mig: with a profile", suggest.Few(offers))
+			cure = fmt.Sprintf("remove gpuMemory: an instance has its own memory, and %s; write gpus: 1 for a nvidia.com/gpu, or mig: with a profile", suggest.FirstOf(offers))
 		}
 		r.Wrong(&raw.GPUMemory, fmt.Sprintf("nothing limits the GPU memory of profile %s: no node that it runs on shares its GPUs by MPS", raw.Name), cure)
 	}
@@ -92,7 +92,8 @@ func (r profilesSection) profileInstance(raw *spec.HubProfile) {
 		r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on divides its GPUs", name), "write nvidia: {sharing: {strategy: mig, layouts: [{gpus: [0], profiles: {3g.20gb: 2}}]}}, or gpus.sharing of the pool; or remove mig")
 		return
 	}
-	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG, suggest.Few(offers)),
+	r.Wrong(&raw.MIG, fmt.Sprintf("no node that profile %s runs on offers instances by the name %s: %s", name, raw.MIG,
+		suggest.FirstOf(offers)),
 		"write one of these, or gpus: 1 for a nvidia.com/gpu, which on a node whose GPUs are all divided alike is an instance")
 }
 

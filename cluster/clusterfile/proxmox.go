@@ -57,7 +57,7 @@ func (r proxmoxSection) noProxmox() {
 	if len(made) == 0 {
 		return
 	}
-	r.Wrong(&r.spec.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", suggest.Few(made)),
+	r.Wrong(&r.spec.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", suggest.FirstOf(made)),
 		cure+"; or give each of them external: user@address, if the machines exist already")
 }
 

@@ -28,7 +28,8 @@ func (r storageSection) classNames() {
 			return
 		}
 		if name == spec.LocalPath {
-			r.Wrong(at, "K3s' local-path is disabled, because "+r.spec.Platform.Storage.Default+" is the default class", "write "+suggest.OneOf(known)+", or storage: {default: local-path}")
+			r.Wrong(at, "K3s' local-path is disabled, because "+r.spec.Platform.Storage.Default+" is the default class",
+				"write "+suggest.JoinOr(known)+", or storage: {default: local-path}")
 			return
 		}
 		r.Wrong(at, fmt.Sprintf("nothing creates a storage class %q", name), decode.OrSuggest(name, known)+"; classes from elsewhere belong in storage.existing")
@@ -123,7 +124,8 @@ func (r storageSection) defaultClass() {
 		r.Wrong(&st.Default, fmt.Sprintf("nothing creates a storage class %q", st.Default), decode.OrSuggest(st.Default, names))
 	case st.Default != "":
 	case len(shared) > 1:
-		r.Wrong(st, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.OneOf(shared)), "write default: and one of them; claims that name no class need exactly one default")
+		r.Wrong(st, fmt.Sprintf("there are %d storage classes that could be the default: %s", len(shared), suggest.JoinOr(shared)),
+			"write default: and one of them; claims that name no class need exactly one default")
 	case len(shared) == 1:
 		st.Default = shared[0]
 	case !local && r.needsClass():
@@ -157,7 +159,8 @@ func (r storageSection) scratch(s *spec.Scratch) {
 			s.Path, s.Nodes = mount, nodes
 		}
 		if len(mounts) > 1 {
-			r.Wrong(s, fmt.Sprintf("scratch disks are mounted on %s, and volumes are in one place on all nodes", suggest.OneOf(sortedNames(mounts))), "mount them all on the same path, or write path: and one of these")
+			r.Wrong(s, fmt.Sprintf("scratch disks are mounted on %s, and volumes are in one place on all nodes",
+				suggest.JoinOr(sortedNames(mounts))), "mount them all on the same path, or write path: and one of these")
 		}
 	} else {
 		for mount, nodes := range mounts {

@@ -93,7 +93,7 @@ func (r tlsSection) tlsKeys(raw *spec.TLS) {
 		{&raw.CAKey, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
 	} {
 		if r.IsSet(k.at) && !slices.Contains(k.means, raw.Source) {
-			r.Wrong(k.at, fmt.Sprintf("%s has no effect with source %s", k.name, raw.Source), "remove it, or write source: "+suggest.OneOf(k.means))
+			r.Wrong(k.at, fmt.Sprintf("%s has no effect with source %s", k.name, raw.Source), "remove it, or write source: "+suggest.JoinOr(k.means))
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 // Diagnose says what is wrong in what was seen. It is pure: the same evidence gives the same
 // report.
 func Diagnose(e Evidence) Report {
-	d := &diagnosis{e: e, ahead: usual(e.Machines)}
+	d := &diagnosis{e: e, ahead: medianSkew(e.Machines)}
 	d.hosts()
 	for _, m := range e.Machines {
 		d.machine(m)
-		d.inside(m)
+		d.judgeMachine(m)
 		d.k3s(m)
 		d.certificates(m)
 		d.driver(m)
@@ -26,7 +26,7 @@ func Diagnose(e Evidence) Report {
 	d.objects()
 	d.fleet()
 	d.lastRun()
-	return Report{Findings: relate(d.found), Looked: d.looked()}
+	return Report{Findings: relate(d.found), Looked: d.sources()}
 }
 
 type diagnosis struct {
@@ -47,7 +47,7 @@ func (d *diagnosis) add(l layer, machine string, f Finding) {
 	d.found = append(d.found, f)
 }
 
-func (d *diagnosis) looked() []string {
+func (d *diagnosis) sources() []string {
 	var out []string
 	if len(d.e.Hosts) > 0 {
 		out = append(out, printable.Count(len(d.e.Hosts), "host"))
@@ -59,8 +59,8 @@ func (d *diagnosis) looked() []string {
 	return out
 }
 
-// said returns an error's text as evidence, one element a line.
-func said(err error) []string {
+// errorLines returns an error's text as evidence, one element a line.
+func errorLines(err error) []string {
 	if err == nil {
 		return nil
 	}
@@ -81,7 +81,8 @@ func (d *diagnosis) hosts() {
 	if d.e.Proxmox != nil {
 		d.add(onHost, "", Finding{
 			Failure: "proxmox-unreachable", Where: "Proxmox", What: "its API does not answer as it should, so hosts, VMs and cards were not looked at",
-			Evidence: said(d.e.Proxmox), Do: "is the host up, and is its port 8006 open from here? docs/failures.md, Reaching Proxmox, goes on",
+			Evidence: errorLines(d.e.Proxmox),
+			Do:       "is the host up, and is its port 8006 open from here? docs/failures.md, Reaching Proxmox, goes on",
 		})
 		return
 	}
@@ -92,7 +93,8 @@ func (d *diagnosis) hosts() {
 			continue
 		}
 		if h.Err != nil {
-			d.add(onHost, "", Finding{Failure: "storage-unread", Severity: Warning, Where: where, What: "its storages could not be listed", Evidence: said(h.Err), Do: "see the message"})
+			d.add(onHost, "", Finding{Failure: "storage-unread", Severity: Warning, Where: where, What: "its storages could not be listed",
+				Evidence: errorLines(h.Err), Do: "see the message"})
 		}
 		for _, s := range h.Storages {
 			switch {
@@ -163,13 +165,14 @@ func (d *diagnosis) machine(m Machine) {
 	}
 }
 
-// inside judges a machine from inside.
-func (d *diagnosis) inside(m Machine) {
+// judgeMachine judges a machine from inside.
+func (d *diagnosis) judgeMachine(m Machine) {
 	if m.Err != nil {
-		d.add(inSystem, m.Name, Finding{Failure: "no-login", What: "nobody can log in, so it was not looked at from inside", Evidence: said(m.Err), Do: "open its console in Proxmox: does it boot, and does it have a network?"})
+		d.add(inSystem, m.Name,
+			Finding{Failure: "no-login", What: "nobody can log in, so it was not looked at from inside", Evidence: errorLines(m.Err), Do: "open its console in Proxmox: does it boot, and does it have a network?"})
 		return
 	}
-	in := m.Inside
+	in := m.State
 	for _, of := range []struct {
 		all         []Usage
 		what, clear string
@@ -225,12 +228,12 @@ const (
 	clocksClash  = time.Minute
 )
 
-// usual is the median of what the machines' clocks are ahead of ours, which may itself be wrong.
-func usual(all []Machine) time.Duration {
+// medianSkew is the median of what the machines' clocks are ahead of ours, which may itself be wrong.
+func medianSkew(all []Machine) time.Duration {
 	var ahead []time.Duration
 	for _, m := range all {
 		if m.Err == nil {
-			ahead = append(ahead, m.Inside.Ahead)
+			ahead = append(ahead, m.State.Ahead)
 		}
 	}
 	if len(ahead) == 0 {
@@ -242,7 +245,7 @@ func usual(all []Machine) time.Duration {
 
 // clock judges a machine's clock.
 func (d *diagnosis) clock(m Machine) {
-	in, off := m.Inside, m.Inside.Ahead-d.ahead
+	in, off := m.State, m.State.Ahead-d.ahead
 	f := Finding{Failure: "clock", Severity: Warning, Do: "let it reach a time server: timedatectl timesync-status"}
 	f.What = "its clock is not synchronized: certificates and etcd need clocks that agree"
 	if in.Clock == "no" {
@@ -274,8 +277,8 @@ func grep(lines []string, texts ...string) []string {
 	return out[max(0, len(out)-3):]
 }
 
-// wanted returns the node of the file with this name.
-func (d *diagnosis) wanted(name string) (spec.Node, bool) {
+// nodeOfFile returns the node of the file with this name.
+func (d *diagnosis) nodeOfFile(name string) (spec.Node, bool) {
 	for _, m := range d.e.Machines {
 		if m.Name == name && m.Role != spec.FileServer {
 			return m.Node, true

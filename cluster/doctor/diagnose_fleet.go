@@ -32,7 +32,7 @@ func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 	if b.Cluster != "" && b.Cluster != "local" {
 		f.Where += "@" + b.Cluster
 	}
-	for _, o := range b.Why {
+	for _, o := range b.Obstacles {
 		f.Evidence = append(f.Evidence, o.String())
 	}
 	if len(f.Evidence) > 0 {
@@ -49,25 +49,25 @@ func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 		f.Do = "bring the change into Git, or undo it: Fleet reports it and does not correct it"
 	}
 	for _, cause := range d.found {
-		if f.Follows == "" && (waitsFor(s, b, cause) || standsOn(b, cause)) {
+		if f.Follows == "" && (waitsForBundle(s, b, cause) || dependsOn(b, cause)) {
 			f.Follows = cause.name()
 		}
 	}
 	d.add(inWorkload, "", f)
 }
 
-// waitsFor reports whether a bundle waits for the one of a finding. Bundles are sorted, those that
+// waitsForBundle reports whether a bundle waits for the one of a finding. Bundles are sorted, those that
 // failed before those that wait.
-func waitsFor(s *fleet.State, b fleet.BundleState, cause Finding) bool {
+func waitsForBundle(s *fleet.State, b fleet.BundleState, cause Finding) bool {
 	name, ok := strings.CutPrefix(cause.Where, "bundle ")
-	return ok && b.State == fleet.StateWaiting && slices.ContainsFunc(b.Why, func(o fleet.Obstacle) bool {
-		return slices.Contains(strings.FieldsFunc(o.Why, func(r rune) bool { return r == ' ' || r == ',' }), name)
+	return ok && b.State == fleet.StateWaiting && slices.ContainsFunc(b.Obstacles, func(o fleet.Obstacle) bool {
+		return slices.Contains(strings.FieldsFunc(o.Reason, func(r rune) bool { return r == ' ' || r == ',' }), name)
 	}) && slices.ContainsFunc(s.Bundles, func(x fleet.BundleState) bool { return x.Name == name })
 }
 
-// standsOn reports whether a finding is of a pod of an object that a bundle waits for.
-func standsOn(b fleet.BundleState, cause Finding) bool {
-	return slices.ContainsFunc(b.Why, func(o fleet.Obstacle) bool {
+// dependsOn reports whether a finding is of a pod of an object that a bundle waits for.
+func dependsOn(b fleet.BundleState, cause Finding) bool {
+	return slices.ContainsFunc(b.Obstacles, func(o fleet.Obstacle) bool {
 		_, name, ok := strings.Cut(o.Object, " ")
 		return ok && strings.HasPrefix(cause.Where, "pod "+name+"-")
 	})

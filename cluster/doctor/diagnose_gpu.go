@@ -23,7 +23,7 @@ func (d *diagnosis) logged(m Machine, log []string) {
 			continue
 		}
 		f := Finding{Failure: "gpu-error", Severity: Warning, Evidence: []string{x.Line}}
-		f.Do = firstOf(x.Do, "homelab gpu:verify shows whether it computes")
+		f.Do = firstNonEmpty(x.Do, "homelab gpu:verify shows whether it computes")
 		if x.Stops {
 			f.Severity = Error
 			f.Do += ": homelab node:cycle -node=" + m.Name
@@ -44,7 +44,7 @@ func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
 	var wrong []string
 	if m.MIG != nil {
 		for _, l := range offer.Layouts(m.Node) {
-			d.fits(m, l, &f, &wrong)
+			d.checkLayout(m, l, &f, &wrong)
 		}
 		f.Evidence = m.MIG.Messages
 	} else {
@@ -60,9 +60,9 @@ func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
 	}
 }
 
-// fits says what is wrong with the layout of one GPU: the card does not have it, or is divided in
+// checkLayout says what is wrong with the layout of one GPU: the card does not have it, or is divided in
 // another way.
-func (d *diagnosis) fits(m Machine, l mig.Layout, f *Finding, wrong *[]string) {
+func (d *diagnosis) checkLayout(m Machine, l mig.Layout, f *Finding, wrong *[]string) {
 	diff := m.MIG.DiffGPUs([]mig.Layout{l})
 	if diff.Empty() {
 		return
@@ -83,7 +83,7 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 	if !want.HasGPUs() || d.e.Spec.NVIDIA.Stack == spec.StackNone {
 		return
 	}
-	offers, namespace := offer.Of(want).Resources, nvidia.PluginName
+	offers, namespace := offer.GPUsOf(want).Resources, nvidia.PluginName
 	if d.e.Spec.NVIDIA.Stack == spec.StackOperator {
 		namespace = "gpu-operator"
 	}
@@ -98,7 +98,7 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; "+
 				"it needs the driver, the toolkit, and a toleration for the node's taints", printable.Word(namespace)),
 		}
-		for _, t := range foreign(want, have) {
+		for _, t := range foreignTaint(want, have) {
 			f.Evidence = append(f.Evidence, "taint: "+t)
 			f.What += ", and has a taint that the file does not name: nothing that homelab deploys tolerates it"
 			f.Do = fmt.Sprintf("write taints: [%q] for the node, and cluster:up makes everything tolerate it; "+
@@ -108,8 +108,8 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 	}
 }
 
-// foreign is the first taint of a node that is not the file's, nor Kubernetes' own.
-func foreign(want spec.Node, have kube.Node) []string {
+// foreignTaint is the first taint of a node that is not the file's, nor Kubernetes' own.
+func foreignTaint(want spec.Node, have kube.Node) []string {
 	for _, t := range have.Taints {
 		ours := slices.ContainsFunc(want.Taints, func(w spec.Taint) bool { return w.Key == t.Key })
 		if !ours && !strings.Contains(t.Key, ".kubernetes.io/") && !strings.HasPrefix(t.Key, nvidia.Resource) {

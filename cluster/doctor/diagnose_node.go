@@ -25,7 +25,8 @@ func (d *diagnosis) k3s(m Machine) {
 	}
 	switch {
 	case m.K3sErr != nil:
-		d.add(inK3s, m.Name, Finding{Failure: "k3s-unread", What: "K3s could not be looked at", Evidence: said(m.K3sErr), Do: "run it again"})
+		d.add(inK3s, m.Name,
+			Finding{Failure: "k3s-unread", What: "K3s could not be looked at", Evidence: errorLines(m.K3sErr), Do: "run it again"})
 		return
 	case s.Role == k3s.RoleNone:
 		d.add(inK3s, m.Name, Finding{Failure: "k3s-missing", What: "K3s is not set up", Do: "homelab cluster:up installs it and lets the node join"})
@@ -93,13 +94,14 @@ func (d *diagnosis) certificates(m Machine) {
 // driver judges NVIDIA's driver and toolkit on a machine.
 func (d *diagnosis) driver(m Machine) {
 	if m.DrvErr != nil {
-		d.add(inSystem, m.Name, Finding{Failure: "driver-unread", Severity: Warning, What: "NVIDIA's driver could not be looked at", Evidence: said(m.DrvErr), Do: "run it again"})
+		d.add(inSystem, m.Name,
+			Finding{Failure: "driver-unread", Severity: Warning, What: "NVIDIA's driver could not be looked at", Evidence: errorLines(m.DrvErr), Do: "run it again"})
 	}
 	if m.Driver == nil {
 		return
 	}
 	s := *m.Driver
-	seen := append(said(s.SMIError), s.Log...)
+	seen := append(errorLines(s.SMIError), s.Log...)
 	switch {
 	case errors.Is(s.SMIError, nvidia.ErrVersionMismatch):
 		d.add(inSystem, m.Name, Finding{
@@ -108,15 +110,16 @@ func (d *diagnosis) driver(m Machine) {
 		})
 	case errors.Is(s.SMIError, nvidia.ErrLost):
 		f := Finding{Failure: "gpu-missing", What: "a GPU no longer answers", Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
-		d.explained(&f, nvidia.DiffGPUs(s, offer.Of(m.Node).Cards))
+		d.explained(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
 	case s.Loaded == "" || s.SMIError != nil:
 		f := Finding{Failure: "driver-not-loaded", What: "NVIDIA's driver does not work", Evidence: seen, Do: "homelab cluster:up installs or repairs it"}
-		d.explained(&f, nvidia.DiffGPUs(s, offer.Of(m.Node).Cards))
+		d.explained(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
-	case len(s.GPUs()) < offer.Of(m.Node).Cards:
-		f := Finding{Failure: "gpu-missing", What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), printable.Count(offer.Of(m.Node).Cards, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
-		d.explained(&f, nvidia.DiffGPUs(s, offer.Of(m.Node).Cards))
+	case len(s.GPUs()) < offer.GPUsOf(m.Node).Cards:
+		f := Finding{Failure: "gpu-missing",
+			What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), printable.Count(offer.GPUsOf(m.Node).Cards, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
+		d.explained(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
 	default:
 		d.logged(m, s.Log)
@@ -127,7 +130,8 @@ func (d *diagnosis) driver(m Machine) {
 			continue // versions and holds are the plan's
 		}
 		d.add(inSystem, m.Name, Finding{
-			Failure: "toolkit", What: "containers cannot use its GPUs: " + firstOf(field.Note, field.Have), Evidence: []string{strings.TrimSpace(field.Path + ": " + field.Have)}, Do: "homelab cluster:up does it",
+			Failure: "toolkit", What: "containers cannot use its GPUs: " + firstNonEmpty(field.Note, field.Have),
+			Evidence: []string{strings.TrimSpace(field.Path + ": " + field.Have)}, Do: "homelab cluster:up does it",
 		})
 	}
 }
@@ -141,7 +145,7 @@ func (d *diagnosis) explained(f *Finding, diff converge.Diff) {
 	}
 }
 
-func firstOf(texts ...string) string {
+func firstNonEmpty(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
 			return t
@@ -153,13 +157,13 @@ func firstOf(texts ...string) string {
 // nodes judges the nodes as Kubernetes sees them.
 func (d *diagnosis) nodes() {
 	if d.e.API != nil {
-		d.noAPI()
+		d.apiFinding()
 		return
 	}
 	seen := map[string]bool{}
 	for _, n := range d.e.Nodes {
 		seen[n.Name] = true
-		want, ours := d.wanted(n.Name)
+		want, ours := d.nodeOfFile(n.Name)
 		if !ours {
 			d.add(inKubernetes, n.Name, Finding{Failure: "node-foreign", Severity: Warning, Where: "node " + n.Name, What: "it is in the cluster and not in the file", Do: "if it is gone for good: kubectl delete node " + n.Name})
 			continue
@@ -179,10 +183,11 @@ func (d *diagnosis) nodes() {
 	}
 }
 
-// noAPI is the finding of an API that does not answer. It follows from the servers, if one of
+// apiFinding is the finding of an API that does not answer. It follows from the servers, if one of
 // them has an error.
-func (d *diagnosis) noAPI() {
-	f := Finding{Failure: "api-down", Where: "Kubernetes", What: "its API does not answer, so nodes and pods were not looked at", Evidence: said(d.e.API), Do: "look at the servers first: K3s must run on more than half of them"}
+func (d *diagnosis) apiFinding() {
+	f := Finding{Failure: "api-down", Where: "Kubernetes", What: "its API does not answer, so nodes and pods were not looked at",
+		Evidence: errorLines(d.e.API), Do: "look at the servers first: K3s must run on more than half of them"}
 	for _, m := range d.e.Machines {
 		if m.Role != spec.Server {
 			continue

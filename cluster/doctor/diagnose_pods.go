@@ -20,7 +20,8 @@ import (
 // objects judges what runs in the cluster.
 func (d *diagnosis) objects() {
 	for kind, err := range d.e.Unread {
-		d.add(inKubernetes, "", Finding{Failure: "unread", Severity: Warning, Where: "Kubernetes", What: "could not list every " + kind, Evidence: said(err), Do: "run it again"})
+		d.add(inKubernetes, "",
+			Finding{Failure: "unread", Severity: Warning, Where: "Kubernetes", What: "could not list every " + kind, Evidence: errorLines(err), Do: "run it again"})
 	}
 	d.pods()
 	d.claims()
@@ -121,7 +122,7 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 		}
 	}
 	for _, cs := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if waitingOn(p, cs, &f) {
+		if judgeWaiting(p, cs, &f) {
 			return f, true
 		}
 	}
@@ -145,7 +146,7 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 		}
 		return f, true
 	}
-	return f, d.unready(p, &f)
+	return f, d.judgeUnready(p, &f)
 }
 
 // unscheduled explains why no node takes a pod.
@@ -153,10 +154,10 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	message, _, _ = strings.Cut(message, " preemption:")
 	message = strings.TrimSuffix(strings.TrimSuffix(message, " no new claims to deallocate,"), ".")
 	f.Failure, f.What, f.Evidence, f.Do = "pod-unschedulable", "no node takes it: "+message, []string{message}, "it asks for more than any node has left, or for nodes that do not exist"
-	asks, most, resource := d.asks(p)
+	asks, most, resource := d.gpuRequest(p)
 	switch {
-	case asks > most && d.promised(asks, resource) != "":
-		f.Follows, f.Do = d.promised(asks, resource), "it starts when that is fixed"
+	case asks > most && d.capacityFinding(asks, resource) != "":
+		f.Follows, f.Do = d.capacityFinding(asks, resource), "it starts when that is fixed"
 	case asks > most && resource == nvidia.Resource:
 		f.Do = fmt.Sprintf("it asks for %s, and no node has more than %d: ask for fewer, or give a node more in the file", printable.Count(int(asks), "GPU"), most)
 	case asks > most:
@@ -173,10 +174,10 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	}
 }
 
-// promised is the finding of a node that would have so much of a resource, and does not offer it.
-func (d *diagnosis) promised(asks int64, resource corev1.ResourceName) string {
+// capacityFinding is the finding of a node that would have so much of a resource, and does not offer it.
+func (d *diagnosis) capacityFinding(asks int64, resource corev1.ResourceName) string {
 	for _, f := range d.found {
-		if n, ours := d.wanted(f.machine); ours && f.Failure == "gpus-not-offered" && int64(offer.Of(n).Resources[string(resource)]) >= asks {
+		if n, ours := d.nodeOfFile(f.machine); ours && f.Failure == "gpus-not-offered" && int64(offer.GPUsOf(n).Resources[string(resource)]) >= asks {
 			return f.name()
 		}
 	}
@@ -195,7 +196,7 @@ func (d *diagnosis) named(failure string) string {
 
 // asks is what a pod requests of GPUs or their instances, and the most that a node has of it. Of
 // several resources it is the one that no node has enough of.
-func (d *diagnosis) asks(p *corev1.Pod) (asks, most int64, resource corev1.ResourceName) {
+func (d *diagnosis) gpuRequest(p *corev1.Pod) (asks, most int64, resource corev1.ResourceName) {
 	sum := map[corev1.ResourceName]int64{}
 	for _, c := range p.Spec.Containers {
 		for name, q := range c.Resources.Limits { // equal to its request, as for every such resource
@@ -216,8 +217,8 @@ func (d *diagnosis) asks(p *corev1.Pod) (asks, most int64, resource corev1.Resou
 	return asks, most, resource
 }
 
-// waitingOn judges a container that does not run.
-func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
+// judgeWaiting judges a container that does not run.
+func judgeWaiting(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 	w := cs.State.Waiting
 	if w == nil {
 		return false
@@ -237,7 +238,7 @@ func waitingOn(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 			f.Do = "it must find K3s' containerd: homelab cluster:up puts toolkit.env back; " + f.Do
 		}
 		if t := cs.LastTerminationState.Terminated; t != nil {
-			f.ended(cs.Name, t)
+			f.addTermination(cs.Name, t)
 		}
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		f.Failure, f.What, f.Do = "pod-not-starting", "container "+cs.Name+" cannot be made: "+w.Message, "the message names what is missing"

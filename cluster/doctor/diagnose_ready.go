@@ -11,9 +11,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// unready judges a pod that runs and is not Ready. Its node comes first: while that is silent,
+// judgeUnready judges a pod that runs and is not Ready. Its node comes first: while that is silent,
 // nobody knows how the pod is.
-func (d *diagnosis) unready(p *corev1.Pod, f *Finding) bool {
+func (d *diagnosis) judgeUnready(p *corev1.Pod, f *Finding) bool {
 	ready, ok := conditionOf(p, corev1.PodReady)
 	if p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil || !ok {
 		return false
@@ -30,7 +30,7 @@ func (d *diagnosis) unready(p *corev1.Pod, f *Finding) bool {
 		}
 	}
 	for _, cs := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if found, judged := d.unreadyContainer(p, cs, f); judged {
+		if found, judged := d.judgeUnreadyContainer(p, cs, f); judged {
 			return found
 		}
 	}
@@ -45,9 +45,9 @@ func (d *diagnosis) unready(p *corev1.Pod, f *Finding) bool {
 	return true
 }
 
-// unreadyContainer judges a container that keeps its pod from being Ready. judged is false if it
+// judgeUnreadyContainer judges a container that keeps its pod from being Ready. judged is false if it
 // does not.
-func (d *diagnosis) unreadyContainer(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) (found, judged bool) {
+func (d *diagnosis) judgeUnreadyContainer(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) (found, judged bool) {
 	last, up := cs.LastTerminationState.Terminated, cs.State.Running
 	logs := fmt.Sprintf("kubectl -n %s logs %s -c %s", printable.Word(p.Namespace), printable.Word(p.Name), printable.Word(cs.Name))
 	switch {
@@ -58,7 +58,7 @@ func (d *diagnosis) unreadyContainer(p *corev1.Pod, cs corev1.ContainerStatus, f
 			return false, false
 		}
 		f.Failure, f.What, f.Do = "pod-crashing", "container "+cs.Name+" has ended", logs
-		f.ended(cs.Name, cs.State.Terminated)
+		f.addTermination(cs.Name, cs.State.Terminated)
 		return true, true
 	case up == nil:
 		return false, false
@@ -66,7 +66,7 @@ func (d *diagnosis) unreadyContainer(p *corev1.Pod, cs corev1.ContainerStatus, f
 		return false, true // it starts
 	case d.e.Time.Sub(up.StartedAt.Time) < settled:
 		f.Failure, f.What, f.Do = "pod-crashing", fmt.Sprintf("container %s ends again and again (%s), and is not ready in between", cs.Name, printable.Count(int(cs.RestartCount), "restart")), logs+" --previous"
-		f.ended(cs.Name, last)
+		f.addTermination(cs.Name, last)
 		return true, true
 	}
 	probe := "readiness"
@@ -78,8 +78,8 @@ func (d *diagnosis) unreadyContainer(p *corev1.Pod, cs corev1.ContainerStatus, f
 	return true, true
 }
 
-// ended adds how a container ended.
-func (f *Finding) ended(container string, t *corev1.ContainerStateTerminated) {
+// addTermination adds how a container ended.
+func (f *Finding) addTermination(container string, t *corev1.ContainerStateTerminated) {
 	f.Evidence = append(f.Evidence, strings.TrimSpace(fmt.Sprintf("exit code %d, %s %s", t.ExitCode, t.Reason, t.Message)))
 	if t.Reason == "OOMKilled" {
 		f.What, f.Do = "container "+container+" needs more memory than its limit", "raise its memory limit"
@@ -103,7 +103,7 @@ func (d *diagnosis) restarted(p *corev1.Pod, f *Finding) bool {
 		f.Failure, f.Severity = "pod-restarting", Warning
 		f.What = fmt.Sprintf("container %s runs, after %s, the last %s ago", cs.Name, printable.Count(int(cs.RestartCount), "restart"), d.e.Time.Sub(last.FinishedAt.Time).Round(time.Minute))
 		f.Do = fmt.Sprintf("kubectl -n %s logs %s -c %s --previous", printable.Word(p.Namespace), printable.Word(p.Name), printable.Word(cs.Name))
-		f.ended(cs.Name, last)
+		f.addTermination(cs.Name, last)
 		return true
 	}
 	return false

@@ -42,8 +42,8 @@ func healthy() *doctor.Evidence {
 	for i, n := range s.Nodes {
 		m := doctor.Machine{
 			Node: n, Asked: true, VM: &proxmox.VM{Name: n.Name, VMID: 101 + i, Host: "pve1", Running: true},
-			Inside: doctor.Inside{Disks: []doctor.Usage{{At: "/", Percent: 20}}, Clock: "yes"},
-			K3s:    k3s.State{Role: k3s.Role(n.Role), Active: "active", Enabled: true, Version: "v1.36.5+k3s1"},
+			State: doctor.MachineState{Disks: []doctor.Usage{{At: "/", Percent: 20}}, Clock: "yes"},
+			K3s:   k3s.State{Role: k3s.Role(n.Role), Active: "active", Enabled: true, Version: "v1.36.5+k3s1"},
 		}
 		node := kube.Node{Name: n.Name, Ready: true, Version: "v1.36.5+k3s1", Allocatable: corev1.ResourceList{}}
 		if n.GPUs.Count > 0 {
@@ -89,16 +89,16 @@ func harms() map[string]func(*doctor.Evidence) {
 		"vm-locked":   func(e *doctor.Evidence) { e.Machines[1].VM.Locked = "backup" },
 		"vm-stopped":  func(e *doctor.Evidence) { e.Machines[1].VM.Running = false },
 		"no-login":    func(e *doctor.Evidence) { e.Machines[1].Err = lost },
-		"disk-full":   func(e *doctor.Evidence) { e.Machines[1].Inside.Inodes = []doctor.Usage{{At: "/", Percent: 99}} },
-		"read-only":   func(e *doctor.Evidence) { e.Machines[1].Inside.ReadOnly = []string{"/"} },
-		"disk-errors": func(e *doctor.Evidence) { e.Machines[1].Inside.Kernel = []string{"[1.0] I/O error, dev sda, sector 7"} },
-		"unit-failed": func(e *doctor.Evidence) { e.Machines[1].Inside.Failed = []string{"nfs-server.service"} },
-		"clock":       func(e *doctor.Evidence) { e.Machines[1].Inside.Clock = "no" },
+		"disk-full":   func(e *doctor.Evidence) { e.Machines[1].State.Inodes = []doctor.Usage{{At: "/", Percent: 99}} },
+		"read-only":   func(e *doctor.Evidence) { e.Machines[1].State.ReadOnly = []string{"/"} },
+		"disk-errors": func(e *doctor.Evidence) { e.Machines[1].State.Kernel = []string{"[1.0] I/O error, dev sda, sector 7"} },
+		"unit-failed": func(e *doctor.Evidence) { e.Machines[1].State.Failed = []string{"nfs-server.service"} },
+		"clock":       func(e *doctor.Evidence) { e.Machines[1].State.Clock = "no" },
 		"out-of-memory": func(e *doctor.Evidence) {
-			e.Machines[1].Inside.Kernel = []string{"Out of memory: Killed process 77 (python3)"}
+			e.Machines[1].State.Kernel = []string{"Out of memory: Killed process 77 (python3)"}
 		},
 		"card-asleep": func(e *doctor.Evidence) {
-			e.Machines[1].Inside.Kernel = []string{"Unable to change power state from D3cold to D0, device inaccessible"}
+			e.Machines[1].State.Kernel = []string{"Unable to change power state from D3cold to D0, device inaccessible"}
 		},
 		"driver-unread":   func(e *doctor.Evidence) { e.Machines[1].DrvErr = lost },
 		"driver-mismatch": func(e *doctor.Evidence) { e.Machines[1].Driver.SMIError = nvidia.ErrVersionMismatch },
@@ -114,7 +114,7 @@ func harms() map[string]func(*doctor.Evidence) {
 			e.Fleet = []*fleet.State{{Name: "homelab", There: true, Wrong: []string{"Fleet cannot read the repository: authentication required"}}}
 		},
 		"fleet-bundle": func(e *doctor.Evidence) {
-			e.Fleet = []*fleet.State{{Name: "homelab", There: true, Bundles: []fleet.BundleState{{Name: "hub", Cluster: "local", State: "ErrApplied", Why: []fleet.Obstacle{{Why: "no such chart"}}}}}}
+			e.Fleet = []*fleet.State{{Name: "homelab", There: true, Bundles: []fleet.BundleState{{Name: "hub", Cluster: "local", State: "ErrApplied", Obstacles: []fleet.Obstacle{{Reason: "no such chart"}}}}}}
 		},
 		"gpu-missing":      func(e *doctor.Evidence) { e.Machines[1].Driver.SMI.GPUs = nil },
 		"toolkit":          func(e *doctor.Evidence) { e.Machines[1].Driver.Containerd.NVIDIA = false },

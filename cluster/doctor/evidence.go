@@ -54,7 +54,7 @@ type Machine struct {
 	Asked bool        // Proxmox was asked for the VM
 
 	Err    error // why nobody could log in; nil if somebody did
-	Inside Inside
+	State  MachineState
 	K3s    k3s.State
 	K3sErr error
 	Driver *nvidia.DriverState // nil if it was not asked
@@ -63,8 +63,8 @@ type Machine struct {
 	MIG    *mig.State        // nil if the file divides none of its GPUs, or it was not asked
 }
 
-// Inside is how a machine is, seen from inside.
-type Inside struct {
+// MachineState is how a machine is, seen from inside.
+type MachineState struct {
 	Disks  []Usage
 	Inodes []Usage
 	// ReadOnly are the mount points of file systems on disks that the kernel holds read-only.

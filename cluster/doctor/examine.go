@@ -94,17 +94,17 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 	}
 	root := s.Root(m.Name)
 	wg.Go(func() {
-		limited(ctx, func(ctx context.Context) { m.Inside, m.Err = look(ctx, root) })
+		limited(ctx, func(ctx context.Context) { m.State, m.Err = observe(ctx, root) })
 		if m.Err != nil {
 			return
 		}
-		limited(ctx, func(ctx context.Context) { s.inside(ctx, root, m) })
+		limited(ctx, func(ctx context.Context) { s.observeMachine(ctx, root, m) })
 	})
 	wg.Wait()
 }
 
-// inside asks a machine for K3s, its certificates and NVIDIA's driver, all at once.
-func (s Sources) inside(ctx context.Context, root remote.Runner, m *Machine) {
+// observeMachine asks a machine for K3s, its certificates and NVIDIA's driver, all at once.
+func (s Sources) observeMachine(ctx context.Context, root remote.Runner, m *Machine) {
 	var wg sync.WaitGroup
 	var certsErr, migErr error
 	if m.Role != spec.FileServer {

@@ -21,7 +21,7 @@ func ExampleDiagnose() {
 	for _, cause := range report.Causes() {
 		fmt.Println(cause)
 		fmt.Println("  cure:", cause.Do)
-		for _, more := range report.Of(cause) {
+		for _, more := range report.ConsequencesOf(cause) {
 			fmt.Println("  so:", more)
 		}
 	}

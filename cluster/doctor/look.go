@@ -14,21 +14,21 @@ import (
 )
 
 //go:embed look.sh
-var lookScript string
+var observeScript string
 
-// look reads how a machine is, in one round trip. The runner should be root's, to read the
+// observe reads how a machine is, in one round trip. The runner should be root's, to read the
 // kernel's log.
-func look(ctx context.Context, r remote.Runner) (Inside, error) {
+func observe(ctx context.Context, r remote.Runner) (MachineState, error) {
 	asked := time.Now()
-	out, err := remote.Output(ctx, r, "sh", "-c", lookScript)
+	out, err := remote.Output(ctx, r, "sh", "-c", observeScript)
 	if err != nil {
-		return Inside{}, err
+		return MachineState{}, err
 	}
 	return parse(string(out), asked, time.Now())
 }
 
 // parse reads the output of the script, which ran between two times of this machine's clock.
-func parse(out string, asked, answered time.Time) (Inside, error) {
+func parse(out string, asked, answered time.Time) (MachineState, error) {
 	sections := map[string][]string{}
 	name, ended := "", false
 	for line := range strings.Lines(out) {
@@ -42,11 +42,11 @@ func parse(out string, asked, answered time.Time) (Inside, error) {
 		}
 	}
 	if !ended {
-		return Inside{}, errors.New("the output is truncated")
+		return MachineState{}, errors.New("the output is truncated")
 	}
-	in := Inside{
+	in := MachineState{
 		Disks: usages(sections["disks"]), Inodes: usages(sections["inodes"]), ReadOnly: readOnly(sections["mounts"]),
-		Ahead: ahead(strings.Join(sections["now"], ""), asked, answered),
+		Ahead: clockSkew(strings.Join(sections["now"], ""), asked, answered),
 		Clock: strings.TrimSpace(strings.Join(sections["clock"], "")), Reboot: sections["reboot"], Kernel: sections["kernel"],
 	}
 	for _, line := range sections["failed"] {
@@ -57,9 +57,9 @@ func parse(out string, asked, answered time.Time) (Inside, error) {
 	return in, nil
 }
 
-// ahead is by how much a clock is ahead of ours, at least: what the answer's way may explain does
+// clockSkew is by how much a clock is ahead of ours, at least: what the answer's way may explain does
 // not count. 0: as far as can be seen, or unknown.
-func ahead(said string, asked, answered time.Time) time.Duration {
+func clockSkew(said string, asked, answered time.Time) time.Duration {
 	seconds, err := strconv.ParseFloat(strings.TrimSpace(said), 64)
 	if err != nil || seconds < 0 || seconds > 1<<40 {
 		return 0

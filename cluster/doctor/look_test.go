@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 	asked := time.Unix(1700000000, 0)
 	in, err := parse(seen, asked, asked.Add(2*time.Second))
 	require.NoError(t, err)
-	assert.Equal(t, Inside{
+	assert.Equal(t, MachineState{
 		Ahead:    98 * time.Second,
 		Disks:    []Usage{{"/", 97}, {"/scratch disk", 1}, {"/boot/efi", 10}},
 		Inodes:   []Usage{{"/", 5}},

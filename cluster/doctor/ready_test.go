@@ -75,5 +75,5 @@ func TestLastRun(t *testing.T) {
 	last := r.Findings[1]
 	assert.Equal(t, "last run: it failed 3m0s ago: hub, grafana", last.String())
 	assert.Equal(t, []string{"hub: no answer", "  within 10m", "grafana: 0 of 1 ready"}, last.Evidence)
-	assert.False(t, r.Sick())
+	assert.False(t, r.HasErrors())
 }

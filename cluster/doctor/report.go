@@ -58,8 +58,8 @@ type Report struct {
 	Took     time.Duration `json:"took"`     // in nanoseconds
 }
 
-// Sick reports whether something does not work.
-func (r Report) Sick() bool {
+// HasErrors reports whether something does not work.
+func (r Report) HasErrors() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
 }
 
@@ -68,8 +68,8 @@ func (r Report) Causes() []Finding {
 	return slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Follows != "" })
 }
 
-// Of returns the findings that follow from a cause.
-func (r Report) Of(cause Finding) []Finding {
+// ConsequencesOf returns the findings that follow from a cause.
+func (r Report) ConsequencesOf(cause Finding) []Finding {
 	var out []Finding
 	for _, f := range r.Findings {
 		if f.Follows == cause.name() {

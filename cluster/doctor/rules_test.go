@@ -78,7 +78,7 @@ func TestClocks(t *testing.T) {
 		e := healthy()
 		e.Machines = append(e.Machines, doctor.Machine{Node: spec.Node{Name: "files", Role: spec.FileServer}, Asked: true, VM: e.Machines[0].VM})
 		for i := range e.Machines {
-			e.Machines[i].Inside.Ahead = x.ahead[i]
+			e.Machines[i].State.Ahead = x.ahead[i]
 		}
 		got := told(e)
 		require.Len(t, got, len(x.want))
@@ -123,10 +123,10 @@ func TestFleet(t *testing.T) {
 	harms()["image"](e)
 	e.Objects["Pod"][0].SetName("hub-5d7f-x")
 	e.Fleet = []*fleet.State{{Name: "homelab", There: true, Bundles: []fleet.BundleState{
-		{Name: "hub", Cluster: "local", State: "NotReady", Why: []fleet.Obstacle{{Object: "deployment team/hub", Why: "0/1 ready"}}},
-		{Name: "hub-monitors", Cluster: "local", State: fleet.StateWaiting, Why: []fleet.Obstacle{{Why: "it waits for hub"}}},
+		{Name: "hub", Cluster: "local", State: "NotReady", Obstacles: []fleet.Obstacle{{Object: "deployment team/hub", Reason: "0/1 ready"}}},
+		{Name: "hub-monitors", Cluster: "local", State: fleet.StateWaiting, Obstacles: []fleet.Obstacle{{Reason: "it waits for hub"}}},
 		{Name: "storage", Cluster: "local", State: fleet.StateReady},
-		{Name: "nowhere", State: fleet.StateNowhere, Why: []fleet.Obstacle{{Why: "it has no target cluster"}}},
+		{Name: "nowhere", State: fleet.StateNowhere, Obstacles: []fleet.Obstacle{{Reason: "it has no target cluster"}}},
 	}}}
 	got := told(e)
 	require.Len(t, got, 4)
@@ -171,7 +171,7 @@ func TestFullDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := healthy()
-			e.Machines[1].Inside.Disks = []doctor.Usage{{At: "/", Percent: 100}}
+			e.Machines[1].State.Disks = []doctor.Usage{{At: "/", Percent: 100}}
 			e.Objects["Pod"] = append(e.Objects["Pod"], object("Pod", "metadata: {name: p, namespace: team}\nspec: {"+c.node+"containers: [{name: c, image: i}]}\nstatus: "+c.status+"\n"))
 			found := doctor.Diagnose(*e).Findings
 			require.Len(t, found, 2)

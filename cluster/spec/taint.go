@@ -25,7 +25,7 @@ func ParseTaint(s string) (Taint, error) {
 	case at < 0:
 		return Taint{}, taintError{fmt.Sprintf("%q is not a taint", s), "write key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute"}
 	case !slices.Contains(effects, effect):
-		return Taint{}, taintError{fmt.Sprintf("taint %q has the unknown effect %q", s, effect), suggest.Or(effect, effects)}
+		return Taint{}, taintError{fmt.Sprintf("taint %q has the unknown effect %q", s, effect), suggest.Cure(effect, effects)}
 	case !IsLabelKey(key):
 		return Taint{}, taintError{fmt.Sprintf("taint %q has the invalid key %q", s, key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/dedicated"}
 	case !IsLabelValue(value):

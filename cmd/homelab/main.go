@@ -52,7 +52,7 @@ the lab plays an example.`,
 }
 
 func makeFolder(ctx context.Context, dir string) error {
-	from, err := thisVersion(ctx)
+	from, err := ownVersion(ctx)
 	if err == nil {
 		err = newFolder(ctx, dir, from)
 	}

@@ -34,9 +34,9 @@ type version struct {
 	checkout string
 }
 
-// thisVersion is the version of this program. In a checkout there is none, and the checkout's
+// ownVersion is the version of this program. In a checkout there is none, and the checkout's
 // source is used.
-func thisVersion(ctx context.Context) (version, error) {
+func ownVersion(ctx context.Context) (version, error) {
 	info, ok := debug.ReadBuildInfo()
 	if ok && info.Main.Path == module && info.Main.Version != "" && info.Main.Version != "(devel)" && !strings.Contains(info.Main.Version, "+dirty") {
 		return version{version: info.Main.Version}, nil
@@ -70,7 +70,7 @@ func newFolder(ctx context.Context, dir string, from version) (err error) {
 			err = errors.Join(err, os.RemoveAll(half))
 		}
 	}()
-	if err := fill(half, filepath.Base(dir), from); err != nil {
+	if err := writeFiles(half, filepath.Base(dir), from); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "fetching %s %s and what it needs\n", module, from.version)
@@ -84,8 +84,8 @@ func newFolder(ctx context.Context, dir string, from version) (err error) {
 	return os.Rename(half, dir)
 }
 
-// fill writes the files of a folder.
-func fill(dir, name string, from version) error {
+// writeFiles writes the files of a folder.
+func writeFiles(dir, name string, from version) error {
 	release := regexp.MustCompile(`^go\d+\.\d+`).FindString(runtime.Version()) // a colleague may have an older Go
 	mod := fmt.Sprintf("module %s\n\ngo %s.0\n\ntool %s\n\nrequire %s %s\n", moduleName(name), strings.TrimPrefix(release, "go"), mage, module, from.version)
 	if from.checkout != "" {
@@ -104,7 +104,7 @@ func fill(dir, name string, from version) error {
 		texts[file] = out.String()
 	}
 	for file, text := range texts {
-		if err := keep.Whole(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+		if err := keep.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

@@ -151,7 +151,7 @@ func (f folder) remembered() string { return filepath.Join(f.kept, "inputs") }
 
 // settings is one line about the toolchain and what steers it.
 func (f folder) settings() string {
-	texts := []string{flags, runtime.Version(), f.gocmd, f.dir, f.above("go.work")}
+	texts := []string{flags, runtime.Version(), f.gocmd, f.dir, f.findAbove("go.work")}
 	for _, name := range []string{
 		"GOFLAGS", "GOWORK", "GOTOOLCHAIN", "GOEXPERIMENT", "GOOS", "GOARCH", "GOAMD64", "GOARM64",
 		"CGO_ENABLED", "CC", "CGO_CFLAGS", "CGO_LDFLAGS", "GOENV", "GOPATH", "GOMODCACHE",
@@ -161,8 +161,8 @@ func (f folder) settings() string {
 	return strconv.Quote(strings.Join(texts, "\x00"))
 }
 
-// above is a file of the magefile's folder or of the nearest one above; without one it is empty.
-func (f folder) above(name string) string {
+// findAbove is a file of the magefile's folder or of the nearest one above; without one it is empty.
+func (f folder) findAbove(name string) string {
 	for dir := f.dir; ; dir = filepath.Dir(dir) {
 		if path := filepath.Join(dir, name); exists(path) {
 			return path
@@ -176,10 +176,10 @@ func (f folder) above(name string) string {
 // modules are the files with the versions of modules and with go's settings.
 func (f folder) modules() []string {
 	var out []string
-	if path := f.above("go.mod"); path != "" {
+	if path := f.findAbove("go.mod"); path != "" {
 		out = append(out, path, strings.TrimSuffix(path, "mod")+"sum")
 	}
-	if path := f.above("go.work"); path != "" {
+	if path := f.findAbove("go.work"); path != "" {
 		out = append(out, path, path+".sum")
 	}
 	if config, err := os.UserConfigDir(); err == nil {

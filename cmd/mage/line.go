@@ -19,7 +19,8 @@ type line struct {
 
 // parse reads a command line. What it does not know, and every mistake, is for Mage.
 func parse(args []string) line {
-	l := line{gocmd: first(os.Getenv("MAGEFILE_GOCMD"), "go"), own: os.Getenv("MAGEFILE_DEBUG") == "" && os.Getenv("MAGEFILE_MULTILINE") == ""}
+	l := line{gocmd: firstNonEmpty(os.Getenv("MAGEFILE_GOCMD"), "go"),
+		own: os.Getenv("MAGEFILE_DEBUG") == "" && os.Getenv("MAGEFILE_MULTILINE") == ""}
 	texts := map[string]*string{"d": &l.dir, "w": &l.work, "gocmd": &l.gocmd, "t": &l.timeout}
 	bools := map[string]*bool{"v": &l.verbose, "l": &l.list, "h": &l.help, "f": &l.force}
 	cross := false
@@ -38,7 +39,7 @@ func parse(args []string) line {
 			continue
 		}
 		text := texts[name]
-		if text == nil && !takesText(name) {
+		if text == nil && !flagHasValue(name) {
 			l.own, l.clean = false, l.clean || name == "clean"
 			continue
 		}
@@ -58,13 +59,13 @@ func parse(args []string) line {
 	l.targets = args
 	l.compile = l.compile && !cross
 	l.own = l.own && (!l.help || len(args) == 1)
-	l.dir = first(l.dir, ".")
-	l.work = first(l.work, l.dir)
+	l.dir = firstNonEmpty(l.dir, ".")
+	l.work = firstNonEmpty(l.work, l.dir)
 	return l
 }
 
-// takesText reports whether a flag of Mage's that we leave to it has a value.
-func takesText(name string) bool {
+// flagHasValue reports whether a flag of Mage's that we leave to it has a value.
+func flagHasValue(name string) bool {
 	switch name {
 	case "goos", "goarch", "ldflags", "compile", "install":
 		return true
@@ -72,7 +73,7 @@ func takesText(name string) bool {
 	return false
 }
 
-func first(texts ...string) string {
+func firstNonEmpty(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
 			return t
@@ -106,5 +107,5 @@ func (f folder) run(l line) (int, error) {
 	if err := os.Chdir(l.work); err != nil {
 		return 1, err
 	}
-	return become(f.program(), args)
+	return execProgram(f.program(), args)
 }

@@ -19,13 +19,13 @@ import (
 func main() {
 	code, err := mage(os.Args[1:])
 	if err != nil {
-		say("Error: " + err.Error())
+		printLine("Error: " + err.Error())
 	}
 	os.Exit(code)
 }
 
-// say prints a line on standard error.
-func say(line string) { _, _ = os.Stderr.WriteString(line + "\n") }
+// printLine prints a line on standard error.
+func printLine(line string) { _, _ = os.Stderr.WriteString(line + "\n") }
 
 func mage(args []string) (code int, err error) {
 	l := parse(args)
@@ -103,7 +103,7 @@ func (f folder) build(l line) error {
 
 // prepare builds Mage and everything that the magefile imports, and returns the files that the magefile is compiled from.
 func (f folder) prepare() ([]string, error) {
-	if err := f.forget(func(dir string) bool { return dir != "" && !exists(dir) }); err != nil {
+	if err := f.removeStored(func(dir string) bool { return dir != "" && !exists(dir) }); err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(f.kept, "folder"), []byte(f.dir), 0o600); err != nil {
@@ -150,13 +150,13 @@ func (f folder) original(l line, args []string) (int, error) {
 	cmd.Dir, cmd.Stdin, cmd.Stdout = "", os.Stdin, os.Stdout
 	code, err := failed(cmd.Run())
 	if l.clean && code == 0 {
-		err = f.forget(func(string) bool { return true })
+		err = f.removeStored(func(string) bool { return true })
 	}
 	return code, err
 }
 
-// forget removes what is kept for some folders: a program has a hundred megabytes.
-func (f folder) forget(whose func(dir string) bool) error {
+// removeStored removes what is kept for some folders: a program has a hundred megabytes.
+func (f folder) removeStored(whose func(dir string) bool) error {
 	all, err := filepath.Glob(filepath.Join(filepath.Dir(f.kept), "homelab-*", "folder"))
 	for _, path := range all {
 		if dir, _ := os.ReadFile(path); whose(string(dir)) { // one that is gone meanwhile is gone

@@ -36,7 +36,7 @@ func (b *bar) start() {
 		b.terminal = st.Mode()&os.ModeCharDevice != 0
 	}
 	if b.first {
-		say("homelab: the first command in this folder compiles homelab from source: about two minutes on two processors; later ones begin at once.")
+		printLine("homelab: the first command in this folder compiles homelab from source: about two minutes on two processors; later ones begin at once.")
 	}
 }
 
@@ -45,7 +45,7 @@ func (b *bar) download(module string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.modules++
-	if b.due() {
+	if b.isDue() {
 		b.show("fetching module " + strconv.Itoa(b.modules) + ": " + module)
 	}
 }
@@ -63,7 +63,7 @@ func (b *bar) compiled(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done = min(b.done+1, b.of)
-	if b.of < fewest || !b.due() {
+	if b.of < fewest || !b.isDue() {
 		return
 	}
 	part := b.done * width / b.of
@@ -94,7 +94,7 @@ func (b *bar) rest() string {
 	return ", about " + left.Round(time.Second).String() + " left"
 }
 
-func (b *bar) due() bool {
+func (b *bar) isDue() bool {
 	every := 10 * time.Second
 	if b.terminal {
 		every = 100 * time.Millisecond
@@ -109,7 +109,7 @@ func (b *bar) due() bool {
 // show shows a line, on a terminal instead of the one before.
 func (b *bar) show(text string) {
 	if !b.terminal {
-		say("homelab: " + text)
+		printLine("homelab: " + text)
 		return
 	}
 	if len(text) > columns {
@@ -125,7 +125,7 @@ func (b *bar) end() {
 		_, _ = os.Stderr.WriteString("\r\x1b[K")
 	}
 	if b.of >= fewest {
-		say("homelab: " + strconv.Itoa(b.of) + " packages compiled in " + time.Since(b.begin).Round(time.Second).String() + "; linking")
+		printLine("homelab: " + strconv.Itoa(b.of) + " packages compiled in " + time.Since(b.begin).Round(time.Second).String() + "; linking")
 	}
 }
 
@@ -147,7 +147,7 @@ func (f folder) compile(b *bar, imports []string) error {
 			continue
 		}
 		if text == "" || strings.ContainsAny(text, " \t") {
-			b.say(text)
+			b.printMessage(text)
 			continue
 		}
 		b.compiled(text)
@@ -155,14 +155,14 @@ func (f folder) compile(b *bar, imports []string) error {
 	return cmd.Wait()
 }
 
-// say shows a message of the compiler.
-func (b *bar) say(text string) {
+// printMessage shows a message of the compiler.
+func (b *bar) printMessage(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.terminal && b.shown {
 		_, _ = os.Stderr.WriteString("\r\x1b[K")
 	}
-	say(text)
+	printLine(text)
 }
 
 const waiting = "homelab: another command compiles this folder's magefile; waiting for it"

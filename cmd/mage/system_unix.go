@@ -11,8 +11,8 @@ import (
 
 const programName = "mage"
 
-// become replaces this program by another one.
-func become(program string, args []string) (int, error) {
+// execProgram replaces this program by another one.
+func execProgram(program string, args []string) (int, error) {
 	err := syscall.Exec(program, append([]string{programName}, args...), os.Environ())
 	return 1, &os.PathError{Op: "run", Path: program, Err: err}
 }
@@ -28,7 +28,7 @@ func (f folder) lock() (unlock func(), err error) {
 	}
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		say(waiting)
+		printLine(waiting)
 		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
 			err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
 		}

@@ -13,8 +13,8 @@ import (
 
 const programName = "mage.exe"
 
-// become runs another program in place of this one; Ctrl-C is for it.
-func become(program string, args []string) (int, error) {
+// execProgram runs another program in place of this one; Ctrl-C is for it.
+func execProgram(program string, args []string) (int, error) {
 	signal.Ignore(os.Interrupt)
 	cmd := exec.Command(program, args...) //nolint:noctx // ends by the terminal's signal
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -40,7 +40,7 @@ func (f folder) lock() (unlock func(), err error) {
 			return nil, err
 		}
 		if !told {
-			say(waiting)
+			printLine(waiting)
 		}
 		<-time.After(200 * time.Millisecond)
 	}

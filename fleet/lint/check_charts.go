@@ -50,8 +50,8 @@ func inheriting(target v1alpha1.HelmOptions, bundle *v1alpha1.HelmOptions) *v1al
 	return &target
 }
 
-// at is the place of the first of these keys that the section itself has.
-func (h lintHelm) at(keys ...string) yamlnode.Pos {
+// placeOf is the place of the first of these keys that the section itself has.
+func (h lintHelm) placeOf(keys ...string) yamlnode.Pos {
 	for _, key := range keys {
 		if n := h.node.Get(key); n != nil && n.Text != "" {
 			return n.Place()
@@ -74,21 +74,21 @@ func (l chartCheck) checkCharts() {
 // chartSource checks the source of the chart (bundlereader/resources.go addRemoteCharts,
 // source.go parseSource, charturl.go ChartURL).
 func (l chartCheck) chartSource(b *lintBundle, h lintHelm) {
-	at := h.at("chart", "repo")
+	at := h.placeOf("chart", "repo")
 	if at == (yamlnode.Pos{}) {
 		return // all of it is the bundle's
 	}
 	switch oci := strings.HasPrefix(h.Repo, "oci://"); {
 	case oci && h.Chart != "":
-		l.in("oci-chart", b, at, "helm.chart %q is ignored: an oci:// repo is the whole name of the chart", h.Chart)
+		l.report("oci-chart", b, at, "helm.chart %q is ignored: an oci:// repo is the whole name of the chart", h.Chart)
 		return
 	case strings.HasPrefix(h.Chart, "oci://"):
-		l.in("oci-in-chart", b, at, "oci:// in helm.chart is deprecated")
+		l.report("oci-in-chart", b, at, "oci:// in helm.chart is deprecated")
 		return
 	case oci:
 		return
 	case h.Repo != "" && h.Chart == "":
-		l.in("chart-missing", b, at, "helm.repo without helm.chart: which chart of %s?", h.Repo)
+		l.report("chart-missing", b, at, "helm.repo without helm.chart: which chart of %s?", h.Repo)
 		return
 	case h.Repo != "" || h.Chart == "" || isChartURL(h.Chart):
 		return
@@ -96,13 +96,13 @@ func (l chartCheck) chartSource(b *lintBundle, h lintHelm) {
 	full := path.Join(b.Dir, h.Chart)
 	switch {
 	case strings.HasPrefix(path.Join("x", b.Dir, h.Chart), "..") || full == ".." || strings.HasPrefix(full, "../"):
-		l.in("chart-outside", b, at, "%s leaves the repository", h.Chart)
+		l.report("chart-outside", b, at, "%s leaves the repository", h.Chart)
 	case !l.tree.exists(full):
-		l.in("chart-missing", b, at, "there is no %s in the bundle's folder, and without helm.repo Fleet has no other place to look", h.Chart)
+		l.report("chart-missing", b, at, "there is no %s in the bundle's folder, and without helm.repo Fleet has no other place to look", h.Chart)
 	case full != b.Dir && !strings.HasPrefix(full, b.prefix()):
-		l.in("chart-outside", b, at, "%s is outside the bundle's folder, and only the folder's contents go to the cluster", h.Chart)
+		l.report("chart-outside", b, at, "%s is outside the bundle's folder, and only the folder's contents go to the cluster", h.Chart)
 	case l.tree.isDir(full) && l.tree.files[path.Join(full, "Chart.yaml")] == nil:
-		l.in("chart-missing", b, at, "%s has no Chart.yaml", h.Chart)
+		l.report("chart-missing", b, at, "%s has no Chart.yaml", h.Chart)
 	}
 }
 
@@ -126,21 +126,23 @@ func (l chartCheck) chartPin(b *lintBundle, h lintHelm) {
 		if h.Version == "" || !h.own || b.remote && h.Chart != "" {
 			return // a URL names its version
 		}
-		l.in("vendored-version", b, version.Place(), "helm.version %s has no effect: the chart is in the repository", h.Version)
+		l.report("vendored-version", b, version.Place(), "helm.version %s has no effect: the chart is in the repository", h.Version)
 	case h.Version == "":
-		l.in("chart-unpinned", b, h.node.Key("repo"), "helm.version is missing: Fleet uses the newest at each check")
+		l.report("chart-unpinned", b, h.node.Key("repo"), "helm.version is missing: Fleet uses the newest at each check")
 	default:
 		if exact(h.Version) {
 			break
 		}
 		if _, err := semver.NewConstraint(h.Version); err != nil {
-			l.in("chart-unpinned", b, version.Place(), "helm.version %q is neither a version nor a range, and Helm refuses it: %v", h.Version, err)
+			l.report("chart-unpinned", b, version.Place(), "helm.version %q is neither a version nor a range, and Helm refuses it: %v", h.Version,
+				err)
 		} else {
-			l.in("chart-unpinned", b, version.Place(), "helm.version %q is a range: Fleet uses the newest in it at each check", h.Version)
+			l.report("chart-unpinned", b, version.Place(), "helm.version %q is a range: Fleet uses the newest in it at each check", h.Version)
 		}
 	}
-	if u, err := url.Parse(h.Repo); h.at("repo") != (yamlnode.Pos{}) && (err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "") {
-		l.in("chart-missing", b, h.node.Get("repo").Place(), "helm.repo %q is not a URL of http, https or oci", h.Repo)
+	if u, err := url.Parse(h.Repo); h.placeOf("repo") != (yamlnode.Pos{}) && (err != nil || !slices.Contains([]string{"http", "https",
+		"oci"}, u.Scheme) || u.Host == "") {
+		l.report("chart-missing", b, h.node.Get("repo").Place(), "helm.repo %q is not a URL of http, https or oci", h.Repo)
 	}
 }
 
@@ -152,13 +154,14 @@ func (l chartCheck) helmWaits(b *lintBundle, h lintHelm) {
 	}
 	for _, key := range []string{"waitForJobs", "atomic"} {
 		if n := h.node.Get(key); n.Str() == "true" {
-			l.in("wait-without-timeout", b, n.At, "%s does nothing without timeoutSeconds", key)
+			l.report("wait-without-timeout", b, n.At, "%s does nothing without timeoutSeconds", key)
 		}
 	}
 	if h.own && b.chart != "" {
 		for _, f := range b.files {
 			if strings.HasPrefix(f.name, path.Join(b.chart, "templates")+"/") && lintHookLine.Match(f.data) {
-				l.in("hook-timeout", b, h.node.At, "the chart has hooks (%s), and each has 30 s without timeoutSeconds", strings.TrimPrefix(f.name, b.prefix()))
+				l.report("hook-timeout", b, h.node.At, "the chart has hooks (%s), and each has 30 s without timeoutSeconds",
+					strings.TrimPrefix(f.name, b.prefix()))
 				return
 			}
 		}
@@ -175,25 +178,26 @@ func (l chartCheck) checkNotDeployed(b *lintBundle) {
 	}
 	if b.raw() {
 		for _, f := range b.files {
-			if dir := path.Dir(f.name); path.Base(f.name) == "Chart.yaml" && dir != b.Dir && !l.inNested(b, dir) {
-				l.add("chart-not-deployed", f.name, yamlnode.Pos{}, "no helm.chart of %s names this chart: Fleet leaves its folder out", b.where())
+			if dir := path.Dir(f.name); path.Base(f.name) == "Chart.yaml" && dir != b.Dir && !l.isInNested(b, dir) {
+				l.add("chart-not-deployed", f.name, yamlnode.Pos{}, "no helm.chart of %s names this chart: Fleet leaves its folder out", b.mainFile())
 			}
 		}
 		return
 	}
 	for _, f := range b.files {
 		inChart := b.chart == b.Dir || strings.HasPrefix(f.name, b.chart+"/")
-		if inChart || !f.read || l.inNested(b, path.Dir(f.name)) || l.inOtherChart(b, f.name) {
+		if inChart || !f.read || l.isInNested(b, path.Dir(f.name)) || l.isInOtherChart(b, f.name) {
 			continue
 		}
 		if objects := objectsOf(f, b); len(objects) > 0 {
-			l.add("manifest-not-deployed", f.name, objects[0].doc, "%s is never deployed: the bundle %s has a chart, and deploys that only", objects[0], b.where())
+			l.add("manifest-not-deployed", f.name, objects[0].doc, "%s is never deployed: the bundle %s has a chart, and deploys that only",
+				objects[0], b.mainFile())
 		}
 	}
 }
 
-// inNested: the folder belongs to a bundle inside the bundle.
-func (l *linter) inNested(b *lintBundle, dir string) bool {
+// isInNested: the folder belongs to a bundle inside the bundle.
+func (l *linter) isInNested(b *lintBundle, dir string) bool {
 	for ; dir != b.Dir && dir != "."; dir = path.Dir(dir) {
 		if l.tree.options(dir) != "" {
 			return true
@@ -202,7 +206,7 @@ func (l *linter) inNested(b *lintBundle, dir string) bool {
 	return false
 }
 
-func (l *linter) inOtherChart(b *lintBundle, name string) bool {
+func (l *linter) isInOtherChart(b *lintBundle, name string) bool {
 	for dir := path.Dir(name); dir != b.Dir && dir != "."; dir = path.Dir(dir) {
 		if l.tree.files[path.Join(dir, "Chart.yaml")] != nil {
 			return true

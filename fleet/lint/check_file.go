@@ -71,15 +71,15 @@ var newerKeys = map[string]reflect.Type{"createNamespace": reflect.TypeFor[bool]
 // metadata (bundlereader/read.go readMetadata), which is an embedded struct. A key of both
 // must satisfy the stricter one.
 func fleetYAMLSchema(m manifest.Schemas) *manifest.Schema {
-	s := m.Of(reflect.TypeFor[v1alpha1.FleetYAML]())
-	meta := m.Of(reflect.TypeFor[metav1.ObjectMeta]())
+	s := m.SchemaOf(reflect.TypeFor[v1alpha1.FleetYAML]())
+	meta := m.SchemaOf(reflect.TypeFor[metav1.ObjectMeta]())
 	s.Fields["annotations"] = meta.Fields["annotations"]
 	for _, both := range []string{"annotations", "labels", "name"} {
 		s.Promoted[both] = true
 	}
 	for key, t := range newerKeys {
-		s.Fields[key] = m.Of(t)
-		m.Of(reflect.TypeFor[v1alpha1.BundleTarget]()).Fields[key] = m.Of(t)
+		s.Fields[key] = m.SchemaOf(t)
+		m.SchemaOf(reflect.TypeFor[v1alpha1.BundleTarget]()).Fields[key] = m.SchemaOf(t)
 	}
 	return s
 }
@@ -92,7 +92,7 @@ func (l fileCheck) checkFleetYAMLs() {
 			continue
 		}
 		if len(b.file.docs) > 1 {
-			l.in("second-document", b, yamlnode.Pos{Line: b.file.docs[1].Line, Col: 1}, "Fleet reads only what is above this line")
+			l.report("second-document", b, yamlnode.Pos{Line: b.file.docs[1].Line, Col: 1}, "Fleet reads only what is above this line")
 		}
 		if second := path.Join(b.Dir, "fleet.yml"); path.Base(b.File) == "fleet.yaml" && l.tree.files[second] != nil {
 			l.add("two-fleet-yamls", second, yamlnode.Pos{}, "Fleet reads fleet.yaml beside it, and not this file")
@@ -102,13 +102,13 @@ func (l fileCheck) checkFleetYAMLs() {
 		typed := false
 		for _, m := range walk.Out {
 			typed = typed || m.What == manifest.WrongType
-			l.misfit(b.File, m, "fleet.yaml")
+			l.reportMisfit(b.File, m, "fleet.yaml")
 		}
 		if b.Err != nil && !typed && strings.HasPrefix(b.Err.Error(), "reading fleet.yaml: ") && b.file.syntax() == nil {
-			l.in("wrong-type", b, b.root.At, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
+			l.report("wrong-type", b, b.root.At, "Fleet cannot read it: %s", strings.TrimPrefix(b.Err.Error(), "reading fleet.yaml: "))
 		}
 		if len(b.YAML.ImageScans) > 0 {
-			l.in("images-off", b, b.root.Key("imageScans"), "Fleet refuses imageScans unless its chart's imagescan.enabled is true")
+			l.report("images-off", b, b.root.Key("imageScans"), "Fleet refuses imageScans unless its chart's imagescan.enabled is true")
 		}
 		l.duplicateKeys(b.File, b.root)
 		l.inertKeys(b)
@@ -116,7 +116,7 @@ func (l fileCheck) checkFleetYAMLs() {
 	}
 }
 
-func (l *linter) misfit(file string, m manifest.Misfit, of string) {
+func (l *linter) reportMisfit(file string, m manifest.Misfit, of string) {
 	where := ""
 	if m.Path != "" {
 		where = " in " + m.Path
@@ -124,12 +124,13 @@ func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 	switch m.What {
 	case manifest.Unknown:
 		if m.Name == "createNamespace" && path.Ext("."+m.Path) == ".helm" {
-			l.cure("unknown-key", file, m.At, "remove it", "%s knows no key %q%s: the namespace is created anyway", of, m.Name, where)
+			l.reportWithCure("unknown-key", file, m.At, "remove it", "%s knows no key %q%s: the namespace is created anyway", of, m.Name, where)
 			l.found[len(l.found)-1].Severity = Warning
 			return
 		}
 		if m.Name == "targetNamespace" && m.Path == "" {
-			l.cure("unknown-key", file, m.At, "write namespace", "%s knows no key targetNamespace, which is a GitRepo's: it is dropped silently", of)
+			l.reportWithCure("unknown-key", file, m.At, "write namespace",
+				"%s knows no key targetNamespace, which is a GitRepo's: it is dropped silently", of)
 			return
 		}
 		hint := ""
@@ -138,15 +139,16 @@ func (l *linter) misfit(file string, m manifest.Misfit, of string) {
 		}
 		l.add("unknown-key", file, m.At, "%s knows no key %q%s: it is dropped silently%s", of, m.Name, where, hint)
 	case manifest.WrongCase:
-		l.cure("key-case", file, m.At, fmt.Sprintf("write %s", m.Near), "the key %q%s is written %q", m.Name, where, m.Near)
+		l.reportWithCure("key-case", file, m.At, fmt.Sprintf("write %s", m.Near), "the key %q%s is written %q", m.Name, where, m.Near)
 	case manifest.WrongType:
 		if m.Want.Kind == yamlnode.Text && m.Kind < yamlnode.Text {
-			l.cure("wrong-type", file, m.At, fmt.Sprintf("write %q, in quotes", m.Have.Text), "%s is %s and must be text", m.Path, m.Kind)
+			l.reportWithCure("wrong-type", file, m.At, fmt.Sprintf("write %q, in quotes", m.Have.Text), "%s is %s and must be text", m.Path, m.Kind)
 			return
 		}
 		l.add("wrong-type", file, m.At, "%s is %s and must be %s", m.Path, m.Kind, m.Want.Kind)
 	case manifest.LosesText:
-		l.cure("lossy-text", file, m.At, fmt.Sprintf("write %q, in quotes", m.Have.Text), "%s is text, and without quotes YAML makes %q of %s", m.Path, manifest.LossyAs(m.Have.Text), m.Have.Text)
+		l.reportWithCure("lossy-text", file, m.At, fmt.Sprintf("write %q, in quotes", m.Have.Text),
+			"%s is text, and without quotes YAML makes %q of %s", m.Path, manifest.LossyAs(m.Have.Text), m.Have.Text)
 	}
 }
 
@@ -187,26 +189,27 @@ var inertTargetHelm = map[string]bool{"maxHistory": true, "skipSchemaValidation"
 func (l fileCheck) inertKeys(b *lintBundle) {
 	for _, f := range b.root.Fields {
 		if why, ok := inert[f.Name]; ok {
-			l.in("inert-key", b, f.At, "%s has no place in a fleet.yaml: %s", f.Name, why)
+			l.report("inert-key", b, f.At, "%s has no place in a fleet.yaml: %s", f.Name, why)
 		}
 	}
 	for _, t := range l.targets(b) {
 		for _, f := range t.node.Fields {
 			if inertTarget[f.Name] {
-				l.in("inert-target-key", b, f.At, "%s in a target is dropped: Fleet's merge ignores it", f.Name)
+				l.report("inert-target-key", b, f.At, "%s in a target is dropped: Fleet's merge ignores it", f.Name)
 			}
 			if f.Name == "namespaceLabels" || f.Name == "namespaceAnnotations" {
-				l.in("target-namespace-labels", b, f.At, "%s of one target goes to the namespace in every cluster, matched by the target or not", f.Name)
+				l.report("target-namespace-labels", b, f.At, "%s of one target goes to the namespace in every cluster, matched by the target or not",
+					f.Name)
 			}
 		}
 		for _, f := range t.node.Get("helm").Entries() {
 			if inertTargetHelm[f.Name] {
-				l.in("inert-target-key", b, f.At, "helm.%s in a target is dropped: Fleet's merge ignores it", f.Name)
+				l.report("inert-target-key", b, f.At, "helm.%s in a target is dropped: Fleet's merge ignores it", f.Name)
 			}
 		}
 		for _, key := range []string{"defaultNamespace", "namespace", "serviceAccount"} {
 			if n := t.node.Get(key); n.Str() == "-" {
-				l.in("dash-clears-nothing", b, n.At, `%s: "-" does not clear the value: Fleet uses "-" itself`, key)
+				l.report("dash-clears-nothing", b, n.At, `%s: "-" does not clear the value: Fleet uses "-" itself`, key)
 			}
 		}
 	}
@@ -216,10 +219,10 @@ func (l fileCheck) inertKeys(b *lintBundle) {
 func (l fileCheck) labels(b *lintBundle) {
 	for _, f := range b.root.Get("labels").Entries() {
 		if len(validation.IsQualifiedName(f.Name)) > 0 {
-			l.in("bad-label", b, f.At, "%q cannot be the name of a label", f.Name)
+			l.report("bad-label", b, f.At, "%q cannot be the name of a label", f.Name)
 		}
 		if f.Value.Kind == yamlnode.Text && len(validation.IsValidLabelValue(f.Value.Text)) > 0 {
-			l.in("bad-label", b, f.Value.At, "%q cannot be the value of a label", f.Value.Text)
+			l.report("bad-label", b, f.Value.At, "%q cannot be the value of a label", f.Value.Text)
 		}
 	}
 }

@@ -35,14 +35,14 @@ func (l bundleCheck) checkFleetObjects() {
 		if !ok || o.group() != "fleet.cattle.io" {
 			continue
 		}
-		schema := schemas.Of(t)
+		schema := schemas.SchemaOf(t)
 		if o.kind == "Policy" || o.kind == "Bundle" {
 			schema = nil // it has newer keys than our types, and is too large to be written by hand
 		}
 		walk := &manifest.Walk{}
 		walk.Walk(o.node, schema, "", false)
 		for _, m := range walk.Out {
-			l.misfit(o.file.name, m, o.kind)
+			l.reportMisfit(o.file.name, m, o.kind)
 		}
 		switch o.kind {
 		case "GitRepo":

@@ -40,7 +40,7 @@ func (l chartCheck) hubFindings(rule string, found []hub.Finding, said map[hub.F
 			continue
 		}
 		said[f] = true
-		l.cure(rule, f.File, f.At, f.Cure, "%s", f.What)
+		l.reportWithCure(rule, f.File, f.At, f.Cure, "%s", f.What)
 		if f.Fatal {
 			l.found[len(l.found)-1].Severity = Failure
 		}

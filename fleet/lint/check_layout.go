@@ -20,10 +20,11 @@ func (l fileCheck) checkLayout() {
 		l.nested(b)
 		l.symlinks(b)
 		if len(b.files) == 0 && b.Err == nil && !l.tree.remoteChart(b.BundleSource) {
-			l.in("empty-bundle", b, yamlnode.Pos{}, "there is nothing to deploy in %s: Fleet skips it", b.Dir)
+			l.report("empty-bundle", b, yamlnode.Pos{}, "there is nothing to deploy in %s: Fleet skips it", b.Dir)
 		}
 		if size := l.stored(b); size > maxStored {
-			l.in("bundle-size", b, yamlnode.Pos{}, "the bundle's files are %d KiB when packed, and an object of the cluster may have %d", size>>10, maxStored>>10)
+			l.report("bundle-size", b, yamlnode.Pos{}, "the bundle's files are %d KiB when packed, and an object of the cluster may have %d",
+				size>>10, maxStored>>10)
 		}
 	}
 }
@@ -32,12 +33,13 @@ func (l fileCheck) checkLayout() {
 func (l fileCheck) nested(b *lintBundle) {
 	var inner []string
 	for _, other := range l.bundles {
-		if other != b && other.Dir != b.Dir && strings.HasPrefix(other.Dir+"/", b.prefix()) && !l.inOtherChart(b, path.Join(other.Dir, "x")) {
+		if other != b && other.Dir != b.Dir && strings.HasPrefix(other.Dir+"/", b.prefix()) && !l.isInOtherChart(b, path.Join(other.Dir, "x")) {
 			inner = append(inner, other.Dir)
 		}
 	}
 	if len(inner) > 0 {
-		l.in("nested-bundle", b, yamlnode.Pos{Line: 1, Col: 1}, "%s are inside this bundle's folder: their files are stored in this bundle too, and its own chart or kustomization may deploy them", strings.Join(inner, ", "))
+		l.report("nested-bundle", b, yamlnode.Pos{Line: 1, Col: 1},
+			"%s are inside this bundle's folder: their files are stored in this bundle too, and its own chart or kustomization may deploy them", strings.Join(inner, ", "))
 	}
 }
 
@@ -93,7 +95,7 @@ func (l fileCheck) checkKustomize() {
 				continue
 			}
 			if k.at != (yamlnode.Pos{}) && dir != b.Dir { // "." has no meaning
-				l.in("kustomize-dir", b, k.at, "%s has no kustomization.yaml: silently, nothing is kustomized", dir)
+				l.report("kustomize-dir", b, k.at, "%s has no kustomization.yaml: silently, nothing is kustomized", dir)
 			}
 			for _, other := range []string{"kustomization.yml", "Kustomization"} {
 				if name := path.Join(dir, other); l.tree.files[name] != nil && !l.ignoredIn(b, name) {
@@ -102,7 +104,7 @@ func (l fileCheck) checkKustomize() {
 			}
 		}
 		for _, f := range b.files {
-			if path.Base(f.name) == "kustomization.yaml" && f.read && !l.inNested(b, path.Dir(f.name)) {
+			if path.Base(f.name) == "kustomization.yaml" && f.read && !l.isInNested(b, path.Dir(f.name)) {
 				l.kustomization(b, f)
 			}
 		}
@@ -153,7 +155,7 @@ func (l fileCheck) kustomizePath(b *lintBundle, f *lintFile, n *yamlnode.Node) {
 	switch {
 	case b.Dir != "." && to != b.Dir && !strings.HasPrefix(to, b.prefix()) || strings.HasPrefix(to, "../"):
 		l.add("kustomize-path", f.name, n.At, "%s is outside the bundle's folder, and only the folder's contents go to the cluster", ref)
-		if l.tree.exists(to) && !l.together() { // GitRepo.spec.bundles may make a parent folder the bundle's
+		if l.tree.exists(to) && !l.isOneGitRepo() { // GitRepo.spec.bundles may make a parent folder the bundle's
 			l.found[len(l.found)-1].Severity = Warning
 		}
 	case !l.tree.exists(to):
@@ -169,9 +171,9 @@ func (l fileCheck) checkOverlays() {
 				dir := path.Join(b.Dir, "overlays", n.Str())
 				switch {
 				case !b.raw():
-					l.in("overlay-ignored", b, n.At, "overlay %s has no effect: the bundle is a chart or a kustomization", n.Str())
+					l.report("overlay-ignored", b, n.At, "overlay %s has no effect: the bundle is a chart or a kustomization", n.Str())
 				case !l.tree.isDir(dir):
-					l.in("overlay-missing", b, n.At, "there is no folder %s: Fleet skips it", dir)
+					l.report("overlay-missing", b, n.At, "there is no folder %s: Fleet skips it", dir)
 				default:
 					l.overlay(b, dir)
 				}

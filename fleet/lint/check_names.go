@@ -22,9 +22,10 @@ func (l bundleCheck) checkNames() {
 	byName := map[string]*lintBundle{}
 	byRelease := map[string]*lintBundle{}
 	for _, b := range l.bundles {
-		l.ownName(b)
+		l.checkName(b)
 		if first := byName[b.Name]; first != nil {
-			l.in("duplicate-bundle-name", b, b.root.Key("name"), "the bundle of %s is also called %s: the one that is written last replaces the other", first.Dir, b.Name)
+			l.report("duplicate-bundle-name", b, b.root.Key("name"),
+				"the bundle of %s is also called %s: the one that is written last replaces the other", first.Dir, b.Name)
 		} else {
 			byName[b.Name] = b
 		}
@@ -36,8 +37,8 @@ func (l bundleCheck) checkNames() {
 		// A bundle without a namespace goes to "default" (helmdeployer/deployer.go getOpts).
 		key := b.namespace() + "/" + b.release()
 		if first := byRelease[key]; first != nil && first.Name != b.Name {
-			l.in("release-collision", b, at, "the bundle of %s has the release %s in namespace %q too", first.Dir, b.release(), b.namespace())
-			if !l.together() {
+			l.report("release-collision", b, at, "the bundle of %s has the release %s in namespace %q too", first.Dir, b.release(), b.namespace())
+			if !l.isOneGitRepo() {
 				l.found[len(l.found)-1].Severity = Info
 			}
 		} else if first == nil {
@@ -46,38 +47,38 @@ func (l bundleCheck) checkNames() {
 	}
 }
 
-// together says that the bundles are known to belong to one GitRepo. Otherwise they may be for
+// isOneGitRepo says that the bundles are known to belong to one GitRepo. Otherwise they may be for
 // different clusters, or alternatives.
-func (l *linter) together() bool {
+func (l *linter) isOneGitRepo() bool {
 	return l.opt.GitRepo != "" || len(l.opt.Paths) > 0 || len(l.opt.Bundles) > 0
 }
 
-func (l bundleCheck) ownName(b *lintBundle) {
+func (l bundleCheck) checkName(b *lintBundle) {
 	name, at := b.YAML.Name, b.root.Get("name").Place()
 	if name == "" {
 		return
 	}
 	switch problems := validation.IsDNS1123Subdomain(name); {
 	case len(problems) > 0:
-		l.in("bundle-name", b, at, "%q cannot be the name of a bundle", name)
+		l.report("bundle-name", b, at, "%q cannot be the name of a bundle", name)
 	case len(name) > 63:
-		l.in("bundle-name", b, at, "%q has %d letters: it is also a label's value, of 63 at most", name, len(name))
+		l.report("bundle-name", b, at, "%q has %d letters: it is also a label's value, of 63 at most", name, len(name))
 	case b.release() != name && (b.YAML.Helm == nil || b.YAML.Helm.ReleaseName == ""):
-		l.in("bundle-name-long", b, at, "the Helm release of %q is called %q", name, b.release())
+		l.report("bundle-name-long", b, at, "the Helm release of %q is called %q", name, b.release())
 	}
 }
 
 func (l bundleCheck) releaseName(b *lintBundle, at yamlnode.Pos) {
 	release := b.release()
 	if b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" && (len(release) > maxReleaseName || !lintNameRelease.MatchString(release)) {
-		l.in("release-name", b, at, "%q cannot be the name of a release: at most %d of a-z, 0-9, hyphens and dots", release, maxReleaseName)
+		l.report("release-name", b, at, "%q cannot be the name of a release: at most %d of a-z, 0-9, hyphens and dots", release, maxReleaseName)
 	}
 	err := reserved.Release(b.namespace(), b.Name)
 	if err == nil {
 		err = reserved.Release(b.namespace(), release)
 	}
 	if err != nil {
-		l.in("reserved-name", b, at, "%v", err)
+		l.report("reserved-name", b, at, "%v", err)
 		if h := b.YAML.Helm; h != nil && h.Chart == release { // this is how Rancher manages other clusters
 			l.found[len(l.found)-1].Severity = Warning
 		}
@@ -85,7 +86,7 @@ func (l bundleCheck) releaseName(b *lintBundle, at yamlnode.Pos) {
 	}
 	for _, r := range l.opt.Releases {
 		if r == b.namespace()+"/"+release {
-			l.in("reserved-name", b, at, "the release %s exists in the cluster: Fleet takes it over, and deletes it with the bundle", r)
+			l.report("reserved-name", b, at, "the release %s exists in the cluster: Fleet takes it over, and deletes it with the bundle", r)
 		}
 	}
 }
@@ -118,17 +119,17 @@ type lintEdge struct {
 func (l bundleCheck) dependency(b *lintBundle, d v1alpha1.BundleRef, n *yamlnode.Node) (out []lintEdge) {
 	for _, s := range n.Get("acceptedStates").List() {
 		if _, ok := v1alpha1.StateRank[v1alpha1.BundleState(s.Str())]; !ok {
-			l.in("accepted-states", b, s.At, "there is no state %q%s", s.Str(), didYouMean(s.Str(), lintBundleStates()))
+			l.report("accepted-states", b, s.At, "there is no state %q%s", s.Str(), didYouMean(s.Str(), lintBundleStates()))
 		}
 	}
 	switch {
 	case d.Name == "" && d.Selector == nil:
-		l.in("depends-on-empty", b, n.At, "a dependency without name and selector: Fleet refuses the bundle")
+		l.report("depends-on-empty", b, n.At, "a dependency without name and selector: Fleet refuses the bundle")
 		return nil
 	case d.Name != "":
 		to := l.byName(d.Name)
 		if to == nil && !slices.Contains(l.opt.Elsewhere, d.Name) {
-			l.in("depends-on-unknown", b, n.Get("name").Place(), "no bundle here is called %q%s", d.Name, l.nearestBundle(d.Name))
+			l.report("depends-on-unknown", b, n.Get("name").Place(), "no bundle here is called %q%s", d.Name, l.nearestBundle(d.Name))
 		}
 		if to != nil {
 			out = append(out, lintEdge{to, n.Get("name").Place()})
@@ -137,7 +138,7 @@ func (l bundleCheck) dependency(b *lintBundle, d v1alpha1.BundleRef, n *yamlnode
 		out = l.bySelector(b, d.Selector, n.Get("selector"))
 	}
 	if len(d.AcceptedStates) == 0 && len(out) > 0 {
-		l.in("depends-on-modified", b, n.At, "while its dependency is Modified, this bundle waits")
+		l.report("depends-on-modified", b, n.At, "while its dependency is Modified, this bundle waits")
 	}
 	return out
 }
@@ -154,7 +155,7 @@ func lintBundleStates() (out []string) {
 // start of generated names.
 func (l bundleCheck) byName(name string) *lintBundle {
 	for _, b := range l.bundles {
-		if b.Name == name || !l.named(b) && madeUpFrom(name, b) {
+		if b.Name == name || !l.isNameKnown(b) && mayBeGeneratedFrom(name, b) {
 			return b
 		}
 	}
@@ -163,9 +164,9 @@ func (l bundleCheck) byName(name string) *lintBundle {
 
 var lintChecksum = regexp.MustCompile(`-[0-9a-f]{5,8}$`)
 
-// madeUpFrom says whether Fleet could generate the name for the bundle, with some GitRepo's
+// mayBeGeneratedFrom says whether Fleet could generate the name for the bundle, with some GitRepo's
 // name.
-func madeUpFrom(name string, b *lintBundle) bool {
+func mayBeGeneratedFrom(name string, b *lintBundle) bool {
 	if b.Dir == "." {
 		return false
 	}
@@ -205,7 +206,7 @@ func (l bundleCheck) nearestBundle(name string) string {
 	}
 	for _, b := range l.bundles { // users often write the folder's name
 		if path.Base(b.Dir) == name {
-			if l.named(b) {
+			if l.isNameKnown(b) {
 				return fmt.Sprintf("; the bundle of %s is called %q", b.Dir, b.Name)
 			}
 			return fmt.Sprintf("; the bundle of %s is called GITREPO-%s", b.Dir, b.Name)
@@ -233,7 +234,7 @@ func (l bundleCheck) bySelector(b *lintBundle, s *metav1.LabelSelector, n *yamln
 		}
 	}
 	if len(out) == 0 {
-		l.in("depends-on-selector", b, n.Place(), "no bundle here has labels that match %s", selector)
+		l.report("depends-on-selector", b, n.Place(), "no bundle here has labels that match %s", selector)
 	}
 	return out
 }
@@ -256,7 +257,7 @@ func (l bundleCheck) cycles(edges map[*lintBundle][]lintEdge) {
 				for _, on := range trail[slices.Index(trail, e.to):] {
 					names = append(names, on.Name)
 				}
-				l.in("depends-on-cycle", b, e.at, "%s wait for each other forever", strings.Join(append(names, e.to.Name), " → "))
+				l.report("depends-on-cycle", b, e.at, "%s wait for each other forever", strings.Join(append(names, e.to.Name), " → "))
 			}
 		}
 		trail = trail[:len(trail)-1]

@@ -15,7 +15,7 @@ func (l bundleCheck) checkNamespaces() {
 	for _, b := range l.bundles {
 		if b.YAML.TargetNamespace != "" {
 			if n := b.root.Get("defaultNamespace"); n.Str() != "" {
-				l.in("two-namespaces", b, n.At, "defaultNamespace is ignored beside namespace")
+				l.report("two-namespaces", b, n.At, "defaultNamespace is ignored beside namespace")
 			}
 			l.scopes(b, cluster)
 		}
@@ -43,7 +43,8 @@ func (l bundleCheck) scopes(b *lintBundle, cluster map[string]bool) {
 	at := b.root.Get("namespace").Place()
 	for _, o := range b.objects {
 		if lintClusterScoped[o.kind] || cluster[o.group()+"/"+o.kind] {
-			l.in("namespace-cluster-scoped", b, at, "%s (%s line %d) belongs to no namespace: with namespace: %s Fleet refuses the bundle", o, o.file.name, o.doc.Line, b.YAML.TargetNamespace)
+			l.report("namespace-cluster-scoped", b, at, "%s (%s line %d) belongs to no namespace: with namespace: %s Fleet refuses the bundle", o,
+				o.file.name, o.doc.Line, b.YAML.TargetNamespace)
 			return
 		}
 	}
@@ -57,7 +58,8 @@ func (l bundleCheck) scopes(b *lintBundle, cluster map[string]bool) {
 		}
 		for _, m := range lintKindLine.FindAllStringSubmatch(string(f.data), -1) {
 			if lintClusterScoped[m[1]] {
-				l.in("namespace-cluster-scoped", b, at, "a %s (%s) belongs to no namespace: with namespace: %s Fleet refuses the bundle", m[1], f.name, b.YAML.TargetNamespace)
+				l.report("namespace-cluster-scoped", b, at, "a %s (%s) belongs to no namespace: with namespace: %s Fleet refuses the bundle", m[1],
+					f.name, b.YAML.TargetNamespace)
 				return
 			}
 		}
@@ -70,7 +72,7 @@ func (l bundleCheck) namespaceLabels(b *lintBundle, labelled map[string]*lintBun
 	labels := b.root.Get("namespaceLabels")
 	for _, f := range labels.Entries() {
 		if strings.HasPrefix(f.Name, "pod-security.kubernetes.io/") {
-			l.in("namespace-pod-security", b, f.At, "%s is never set: the agent does not change labels of pod security", f.Name)
+			l.report("namespace-pod-security", b, f.At, "%s is never set: the agent does not change labels of pod security", f.Name)
 		}
 	}
 	ns := b.namespace()
@@ -78,10 +80,12 @@ func (l bundleCheck) namespaceLabels(b *lintBundle, labelled map[string]*lintBun
 		return
 	}
 	if ns == "default" || strings.HasPrefix(ns, "kube-") || strings.HasPrefix(ns, "cattle-") {
-		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "these replace all other labels of the namespace %s, which does not belong to this bundle", ns)
+		l.report("namespace-labels", b, b.root.Key("namespaceLabels"),
+			"these replace all other labels of the namespace %s, which does not belong to this bundle", ns)
 	}
 	if first := labelled[ns]; first != nil && !maps.Equal(first.YAML.NamespaceLabels, b.YAML.NamespaceLabels) {
-		l.in("namespace-labels", b, b.root.Key("namespaceLabels"), "the bundle of %s has other labels for the namespace %s: each removes the other's", first.Dir, ns)
+		l.report("namespace-labels", b, b.root.Key("namespaceLabels"),
+			"the bundle of %s has other labels for the namespace %s: each removes the other's", first.Dir, ns)
 	}
 	if labelled[ns] == nil {
 		labelled[ns] = b

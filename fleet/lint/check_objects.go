@@ -42,7 +42,7 @@ func (l objectCheck) checkObjects() {
 	for _, b := range l.bundles {
 		if b.raw() {
 			for _, f := range l.manifests(b) {
-				l.dropped(b, f)
+				l.checkKindless(b, f)
 				l.untemplated(f)
 			}
 		}
@@ -52,7 +52,7 @@ func (l objectCheck) checkObjects() {
 			l.managedBy(o)
 			if t, ok := kubernetesTypes[o.apiVersion+"/"+o.kind]; ok {
 				walk := &manifest.Walk{}
-				walk.Walk(o.node, schemas.Of(t), "", false)
+				walk.Walk(o.node, schemas.SchemaOf(t), "", false)
 				for _, m := range walk.Out {
 					l.field(o, m)
 				}
@@ -80,9 +80,9 @@ func (l objectCheck) field(o *lintObject, m manifest.Misfit) {
 	}
 }
 
-// dropped finds documents without a kind: because of one, Fleet silently skips the whole file
+// checkKindless finds documents without a kind: because of one, Fleet silently skips the whole file
 // (helmdeployer/rawyaml/resources.go ToObjects).
-func (l objectCheck) dropped(b *lintBundle, f *lintFile) {
+func (l objectCheck) checkKindless(b *lintBundle, f *lintFile) {
 	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
 		return // kustomization-name reports it
 	}
@@ -158,7 +158,7 @@ func (l objectCheck) managedBy(o *lintObject) {
 		l.add("managed-by", o.file.name, n.At, "%s names %s as its manager: Helm changes that to Helm, and Fleet reports it as Modified forever", o, n.Str())
 	}
 	for key, other := range map[string]func(string) bool{
-		"meta.helm.sh/release-name":      func(name string) bool { return l.otherRelease(o.bundle, name) },
+		"meta.helm.sh/release-name":      func(name string) bool { return l.isOtherRelease(o.bundle, name) },
 		"meta.helm.sh/release-namespace": func(ns string) bool { return ns != o.bundle.namespace() },
 	} {
 		if n := o.node.Get("metadata", "annotations", key); n.Str() != "" && other(n.Str()) {
@@ -167,13 +167,13 @@ func (l objectCheck) managedBy(o *lintObject) {
 	}
 }
 
-// otherRelease says that the bundle's release cannot have this name, though only the end of its
+// isOtherRelease says that the bundle's release cannot have this name, though only the end of its
 // own may be known.
-func (l objectCheck) otherRelease(b *lintBundle, name string) bool {
-	if l.named(b) || b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" {
+func (l objectCheck) isOtherRelease(b *lintBundle, name string) bool {
+	if l.isNameKnown(b) || b.YAML.Helm != nil && b.YAML.Helm.ReleaseName != "" {
 		return name != b.release()
 	}
-	return b.Dir != "." && !madeUpFrom(name, b)
+	return b.Dir != "." && !mayBeGeneratedFrom(name, b)
 }
 
 // definitions: Helm asks the API server about every kind before it creates anything.
@@ -215,7 +215,7 @@ func (l objectCheck) checkDuplicates() {
 				continue
 			}
 			l.add("duplicate-object", o.file.name, o.doc, "%s is also in the bundle of %s (%s line %d)", o, first.bundle.Dir, first.file.name, first.doc.Line)
-			if l.together() && b.YAML.OverrideTargets == nil && first.bundle.YAML.OverrideTargets == nil {
+			if l.isOneGitRepo() && b.YAML.OverrideTargets == nil && first.bundle.YAML.OverrideTargets == nil {
 				l.found[len(l.found)-1].Severity = Failure // they have the same clusters
 			}
 		}
@@ -230,7 +230,7 @@ func (l objectCheck) checkState() {
 	}
 	for _, b := range l.bundles {
 		if n := b.root.Get("deleteCRDResources"); n.Str() == "true" {
-			l.in("delete-crds", b, n.At, "deleting the bundle deletes its CustomResourceDefinitions, and every object of their kinds")
+			l.report("delete-crds", b, n.At, "deleting the bundle deletes its CustomResourceDefinitions, and every object of their kinds")
 		}
 		if n := b.root.Get("deleteNamespace"); n.Str() == "true" {
 			l.deletesNamespace(b, n.At, byNamespace[b.namespace()])
@@ -247,24 +247,24 @@ func (l objectCheck) deletesNamespace(b *lintBundle, at yamlnode.Pos, together [
 	ns := b.YAML.TargetNamespace
 	switch {
 	case b.YAML.KeepResources:
-		l.in("delete-namespace", b, at, "deleteNamespace does nothing beside keepResources")
+		l.report("delete-namespace", b, at, "deleteNamespace does nothing beside keepResources")
 		return
 	case ns == "":
-		l.in("delete-namespace", b, at, "deleteNamespace does nothing without namespace: the default namespace is never deleted")
+		l.report("delete-namespace", b, at, "deleteNamespace does nothing without namespace: the default namespace is never deleted")
 		return
 	case ns == "default", strings.HasPrefix(ns, "kube-"), strings.HasPrefix(ns, "fleet-"), strings.HasPrefix(ns, "cattle-"):
-		l.in("delete-namespace", b, at, "the namespace %s does not belong to this bundle alone", ns)
+		l.report("delete-namespace", b, at, "the namespace %s does not belong to this bundle alone", ns)
 		return
 	}
 	for _, other := range together {
 		if other != b {
-			l.in("delete-namespace", b, at, "the bundle of %s is also in the namespace %s: it is deleted with this one", other.Dir, ns)
+			l.report("delete-namespace", b, at, "the bundle of %s is also in the namespace %s: it is deleted with this one", other.Dir, ns)
 			return
 		}
 	}
 	for _, o := range b.objects {
 		if o.kind == "StatefulSet" || o.kind == "PersistentVolumeClaim" {
-			l.in("delete-namespace", b, at, "%s keeps data in the namespace %s: it is deleted with the bundle", o, ns)
+			l.report("delete-namespace", b, at, "%s keeps data in the namespace %s: it is deleted with the bundle", o, ns)
 			return
 		}
 	}

@@ -25,11 +25,11 @@ func (l overlayCheck) checkPatches() {
 func (l overlayCheck) patch(b *lintBundle, p *yamlnode.Node) {
 	for _, key := range []string{"apiVersion", "kind"} {
 		if p.Get(key).Str() == "" {
-			l.in("compare-patch", b, p.At, "a patch without %s matches nothing", key)
+			l.report("compare-patch", b, p.At, "a patch without %s matches nothing", key)
 		}
 	}
 	if _, err := schema.ParseGroupVersion(p.Get("apiVersion").Str()); err != nil {
-		l.in("compare-patch", b, p.Get("apiVersion").Place(), "%v: the agent stops comparing", err)
+		l.report("compare-patch", b, p.Get("apiVersion").Place(), "%v: the agent stops comparing", err)
 	}
 	for _, n := range p.Get("jsonPointers").List() {
 		l.pointer(b, n)
@@ -42,7 +42,7 @@ func (l overlayCheck) patch(b *lintBundle, p *yamlnode.Node) {
 	name := p.Get("name")
 	if ignores && name.Str() != "" {
 		if _, err := regexp.Compile(name.Str()); err != nil {
-			l.in("compare-patch", b, name.At, "the name of an ignored object must be a regular expression: %v", err)
+			l.report("compare-patch", b, name.At, "the name of an ignored object must be a regular expression: %v", err)
 		}
 	}
 	l.patchMeets(b, p, ignores)
@@ -52,9 +52,9 @@ func (l overlayCheck) patch(b *lintBundle, p *yamlnode.Node) {
 func (l overlayCheck) pointer(b *lintBundle, n *yamlnode.Node) {
 	switch bad := regexp.MustCompile(`~([^01]|$)`); {
 	case !strings.HasPrefix(n.Str(), "/"):
-		l.in("compare-patch", b, n.Place(), "%q is not a JSON pointer: it begins with /, and / in a name is written ~1", n.Str())
+		l.report("compare-patch", b, n.Place(), "%q is not a JSON pointer: it begins with /, and / in a name is written ~1", n.Str())
 	case bad.MatchString(n.Str()):
-		l.in("compare-patch", b, n.Place(), "%q is not a JSON pointer: ~ is followed by 0 (for ~) or 1 (for /)", n.Str())
+		l.report("compare-patch", b, n.Place(), "%q is not a JSON pointer: ~ is followed by 0 (for ~) or 1 (for /)", n.Str())
 	}
 }
 
@@ -62,13 +62,13 @@ func (l overlayCheck) operation(b *lintBundle, op *yamlnode.Node) {
 	known := []string{"remove", "ignore", "add", "replace", "test"}
 	switch what := op.Get("op").Str(); {
 	case !slices.Contains(known, what):
-		l.in("compare-patch", b, op.At, "there is no operation %q%s", what, didYouMean(what, known))
+		l.report("compare-patch", b, op.At, "there is no operation %q%s", what, didYouMean(what, known))
 	case what == "ignore":
 		if n := op.Get("path"); n.Str() != "" {
-			l.in("compare-patch", b, n.At, "ignore leaves out the whole object, and uses no path: did you mean remove?")
+			l.report("compare-patch", b, n.At, "ignore leaves out the whole object, and uses no path: did you mean remove?")
 		}
 	case op.Get("path").Str() == "":
-		l.in("compare-patch", b, op.At, "%s needs a path", what)
+		l.report("compare-patch", b, op.At, "%s needs a path", what)
 	default:
 		l.pointer(b, op.Get("path"))
 	}
@@ -86,5 +86,5 @@ func (l overlayCheck) patchMeets(b *lintBundle, p *yamlnode.Node, pattern bool) 
 			return
 		}
 	}
-	l.in("compare-patch-unused", b, p.At, "the bundle has no %s %s of %s", kind, name, p.Get("apiVersion").Str())
+	l.report("compare-patch-unused", b, p.At, "the bundle has no %s %s of %s", kind, name, p.Get("apiVersion").Str())
 }

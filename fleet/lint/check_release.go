@@ -49,7 +49,7 @@ func (l chartCheck) values(b *lintBundle) map[string]any {
 func (l chartCheck) localChart(b *lintBundle) {
 	values := l.values(b)
 	at := b.root.Get("helm").Key("values")
-	l.knownValues(b, values)
+	l.checkUnknownValues(b, values)
 	schema := l.tree.files[path.Join(b.chart, "values.schema.json")]
 	if schema == nil || b.YAML.Helm != nil && b.YAML.Helm.SkipSchemaValidation {
 		return
@@ -61,18 +61,18 @@ func (l chartCheck) localChart(b *lintBundle) {
 	chart.Merge(all, values)
 	problems, err := chart.SchemaProblems(schema.data, all)
 	if err != nil {
-		l.in("values-schema", b, at, "the chart's schema cannot be used: %v", err)
+		l.report("values-schema", b, at, "the chart's schema cannot be used: %v", err)
 	}
-	l.refused(b, values, problems, "the chart's schema")
+	l.reportSchemaProblems(b, values, problems, "the chart's schema")
 }
 
-// refused reports what a schema does not accept. Values that are rendered on each cluster are not
+// reportSchemaProblems reports what a schema does not accept. Values that are rendered on each cluster are not
 // judged.
-func (l chartCheck) refused(b *lintBundle, values map[string]any, problems []chart.Problem, by string) {
+func (l chartCheck) reportSchemaProblems(b *lintBundle, values map[string]any, problems []chart.Problem, by string) {
 	for _, p := range problems {
 		names := strings.FieldsFunc(p.Path, func(r rune) bool { return strings.ContainsRune(`.[]"`, r) })
 		if !lintTemplated(values, names) {
-			l.in("values-schema", b, l.valueAt(b, names, b.root.Get("helm").Key("values")), "%s refuses the values: %s", by, p)
+			l.report("values-schema", b, l.valueAt(b, names, b.root.Get("helm").Key("values")), "%s refuses the values: %s", by, p)
 		}
 	}
 }
@@ -104,9 +104,9 @@ func (l chartCheck) valueAt(b *lintBundle, at []string, otherwise yamlnode.Pos) 
 
 var lintValuesUse = regexp.MustCompile(`\.Values\b`)
 
-// knownValues finds top-level values that are in none of the chart's values.yaml, its
+// checkUnknownValues finds top-level values that are in none of the chart's values.yaml, its
 // subcharts and its templates.
-func (l chartCheck) knownValues(b *lintBundle, values map[string]any) {
+func (l chartCheck) checkUnknownValues(b *lintBundle, values map[string]any) {
 	var c helm.Contents
 	for _, name := range []string{"values.yaml", "Chart.yaml"} {
 		f := l.tree.files[path.Join(b.chart, name)]
@@ -139,7 +139,8 @@ func (l chartCheck) unknownValues(b *lintBundle, name string, c helm.Contents, v
 	known := slices.Concat(c.Values, c.Charts, []string{"global", "tags"})
 	for _, value := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(known, value) && !chartMentions(c, value) {
-			l.in("unknown-value", b, l.valueAt(b, []string{value}, b.root.Get("helm").Key("valuesFiles")), "the chart %s knows no value %s%s", name, value, didYouMean(value, known))
+			l.report("unknown-value", b, l.valueAt(b, []string{value}, b.root.Get("helm").Key("valuesFiles")), "the chart %s knows no value %s%s",
+				name, value, didYouMean(value, known))
 		}
 	}
 }
@@ -182,9 +183,9 @@ func (l chartCheck) remoteChart(b *lintBundle) {
 	case err == nil:
 	case errors.As(err, &invalid):
 		if !h.SkipSchemaValidation {
-			l.refused(b, r.Values, invalid.Problems, "the schema of "+invalid.Chart)
+			l.reportSchemaProblems(b, r.Values, invalid.Problems, "the schema of "+invalid.Chart)
 		}
 	case l.opt.Online:
-		l.in("chart-unreachable", b, b.root.Get("helm").Key("repo"), "%v", err)
+		l.report("chart-unreachable", b, b.root.Get("helm").Key("repo"), "%v", err)
 	}
 }

@@ -21,7 +21,7 @@ type lintMatch struct {
 	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector"`
 }
 
-func (m lintMatch) none() bool {
+func (m lintMatch) matchesNothing() bool {
 	return m.ClusterName == "" && m.ClusterGroup == "" && m.ClusterSelector == nil && m.ClusterGroupSelector == nil
 }
 
@@ -50,13 +50,14 @@ func (m lintMatch) matches(c Cluster) bool {
 func (l bundleCheck) checkTargets() {
 	for _, b := range l.bundles {
 		if n := b.root.Get("targets"); n.Set() {
-			l.in("targets-key", b, b.root.Key("targets"), "targets of a fleet.yaml choose no clusters: they customize, as targetCustomizations do")
+			l.report("targets-key", b, b.root.Key("targets"),
+				"targets of a fleet.yaml choose no clusters: they customize, as targetCustomizations do")
 		}
 		if n := b.root.Get("overrideTargets"); n != nil && n.Kind == yamlnode.List && len(n.Items) == 0 {
-			l.in("override-targets-empty", b, n.At, "an empty list sends the bundle to the cluster group \"default\", not nowhere")
+			l.report("override-targets-empty", b, n.At, "an empty list sends the bundle to the cluster group \"default\", not nowhere")
 		}
 		if n := b.root.Get("targetCustomizationMode"); n.Str() != "" && n.Str() != "FirstMatch" && n.Str() != "AllMatches" {
-			l.in("wrong-type", b, n.At, "targetCustomizationMode %q: there are FirstMatch and AllMatches", n.Str())
+			l.report("wrong-type", b, n.At, "targetCustomizationMode %q: there are FirstMatch and AllMatches", n.Str())
 		}
 		l.targetList(b.File, l.targets(b), b.YAML.TargetCustomizationMode != v1alpha1.TargetCustomizationModeAllMatches)
 		var override []lintTarget
@@ -80,7 +81,7 @@ func (l bundleCheck) targetList(file string, targets []lintTarget, first bool) {
 		if err := asData(t.node, &m); err != nil || !ok {
 			continue // reported by wrong-type and selector-invalid
 		}
-		if m.none() {
+		if m.matchesNothing() {
 			l.add("target-empty", file, t.node.At, "%s names no clusters: without clusterName, clusterSelector, clusterGroup or clusterGroupSelector it never matches", t.name())
 			continue
 		}
@@ -95,11 +96,11 @@ func (l bundleCheck) targetList(file string, targets []lintTarget, first bool) {
 		if seen[string(key)] = t; m.all() && catchAll == nil {
 			catchAll = &targets[i]
 		}
-		l.reaches(file, t, m)
+		l.checkReached(file, t, m)
 	}
 }
 
-func (l bundleCheck) reaches(file string, t lintTarget, m lintMatch) {
+func (l bundleCheck) checkReached(file string, t lintTarget, m lintMatch) {
 	known := m.ClusterGroupSelector == nil && (m.ClusterGroup == "" || slices.ContainsFunc(l.opt.Clusters, func(c Cluster) bool { return len(c.Groups) > 0 }))
 	if len(l.opt.Clusters) == 0 || !known || slices.ContainsFunc(l.opt.Clusters, m.matches) {
 		return
@@ -146,9 +147,9 @@ func (l bundleCheck) checkRollout() {
 				_, err = strconv.ParseFloat(strings.TrimSuffix(n.Str(), "%"), 64)
 				switch {
 				case !number && (!percent || err != nil), n.Kind == yamlnode.Text && n.Str() == "0":
-					l.in("rollout-number", b, n.At, "%s %q is neither a number nor a percentage: the bundle stops", key, n.Str())
+					l.report("rollout-number", b, n.At, "%s %q is neither a number nor a percentage: the bundle stops", key, n.Str())
 				case key == "maxUnavailable" && n.Str() == "0":
-					l.in("rollout-zero", b, n.At, "with maxUnavailable 0 no cluster ever gets a change")
+					l.report("rollout-zero", b, n.At, "with maxUnavailable 0 no cluster ever gets a change")
 				}
 			}
 		}

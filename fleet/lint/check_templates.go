@@ -56,7 +56,8 @@ func (l chartCheck) checkTemplates() {
 				t.walk(f.name, f.docs[0].Root, "")
 			}
 			if whole != nil && len(l.found) == before {
-				l.in("values-template", b, h.node.Get("values").Place(), "written as YAML, these values are not a valid template: %s", lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
+				l.report("values-template", b, h.node.Get("values").Place(), "written as YAML, these values are not a valid template: %s",
+					lintTemplateWhere.ReplaceAllString(whole.Error(), ""))
 			}
 			t.wholeFits = false
 			t.walk(b.File, h.node.Get("templateValues"), "")
@@ -109,7 +110,7 @@ func (t *lintTemplates) walk(file string, n *yamlnode.Node, at string) {
 	}
 	for _, f := range n.Fields {
 		if !t.off && strings.Contains(f.Name, "${") {
-			t.one(file, f.At, f.Name)
+			t.checkText(file, f.At, f.Name)
 		}
 		t.walk(file, f.Value, manifest.Join(at, f.Name))
 	}
@@ -127,7 +128,7 @@ func (t *lintTemplates) walk(file string, n *yamlnode.Node, at string) {
 		}
 	}
 	if !t.off && strings.Contains(n.Text, "${") {
-		t.one(file, n.At, n.Text)
+		t.checkText(file, n.At, n.Text)
 	}
 }
 
@@ -136,7 +137,7 @@ var lintTemplateWhere = regexp.MustCompile(`^template: values:\d+(:\d+)?: (execu
 // lintHeavy are functions with which a foreign repository could use up time or memory.
 var lintHeavy = regexp.MustCompile(`until|repeat|seq|gen[A-Z]|derive|bcrypt|htpasswd|range|template|define|block`)
 
-func (t *lintTemplates) one(file string, at yamlnode.Pos, text string) {
+func (t *lintTemplates) checkText(file string, at yamlnode.Pos, text string) {
 	parsed, err := t.parse(text)
 	if err != nil {
 		if !t.wholeFits {

@@ -21,7 +21,8 @@ func (l chartCheck) checkValues() {
 func (l chartCheck) valuesFiles(b *lintBundle, h lintHelm) {
 	files := h.node.Get("valuesFiles").List()
 	if len(files) > 0 && h.own && !readsValuesFiles(&b.YAML, h.HelmOptions) {
-		l.in("values-files-ignored", b, h.node.Key("valuesFiles"), "Fleet reads valuesFiles only where helm.chart or helm.repo is set: these values are not used")
+		l.report("values-files-ignored", b, h.node.Key("valuesFiles"),
+			"Fleet reads valuesFiles only where helm.chart or helm.repo is set: these values are not used")
 		return
 	}
 	inline := h.node.Get("values")
@@ -30,7 +31,7 @@ func (l chartCheck) valuesFiles(b *lintBundle, h lintHelm) {
 		f := l.tree.files[name]
 		switch {
 		case f == nil:
-			l.in("values-file-missing", b, n.At, "there is no %s", name)
+			l.report("values-file-missing", b, n.At, "there is no %s", name)
 		case f.syntax() != nil:
 			l.add("values-file-invalid", name, f.syntax().At, "this is not YAML: %s", plainSyntax(f.syntax().What))
 		case f.read && len(f.docs) > 1:
@@ -53,7 +54,7 @@ func (l chartCheck) overridden(b *lintBundle, inline, file *yamlnode.Node, name,
 		case over.Kind == yamlnode.Map && f.Value.Kind == yamlnode.Map:
 			l.overridden(b, f.Value, over, name, manifest.Join(at, f.Name))
 		case over.Kind != f.Value.Kind || over.Text != f.Value.Text || over.Kind >= yamlnode.Map:
-			l.in("values-overridden", b, f.At, "%s also has %s, and files win over helm.values", name, manifest.Join(at, f.Name))
+			l.report("values-overridden", b, f.At, "%s also has %s, and files win over helm.values", name, manifest.Join(at, f.Name))
 		}
 	}
 }
@@ -72,14 +73,15 @@ func (l chartCheck) valuesFrom(b *lintBundle, h lintHelm) {
 			}
 			nothing = false
 			if ref.Get("name").Str() == "" {
-				l.in("values-from", b, ref.At, "%s names nothing", key)
+				l.report("values-from", b, ref.At, "%s names nothing", key)
 			}
 			if ns := ref.Get("namespace"); ns.Str() != "" && copied[kind+"/"+ref.Get("name").Str()] && ns.Str() != b.namespace() {
-				l.in("values-from", b, ns.At, "namespace %s is ignored: downstreamResources copies it, and the copy in %q is read", ns.Str(), b.namespace())
+				l.report("values-from", b, ns.At, "namespace %s is ignored: downstreamResources copies it, and the copy in %q is read", ns.Str(),
+					b.namespace())
 			}
 		}
 		if nothing {
-			l.in("values-from", b, n.At, "neither configMapKeyRef nor secretKeyRef: nothing is read")
+			l.report("values-from", b, n.At, "neither configMapKeyRef nor secretKeyRef: nothing is read")
 		}
 	}
 }

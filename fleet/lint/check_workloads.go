@@ -19,7 +19,7 @@ func (l objectCheck) checkWorkloads() {
 	for _, b := range l.bundles {
 		for _, o := range b.objects {
 			l.barePod(o)
-			l.twiceInEnv(o)
+			l.checkDuplicateEnv(o)
 			l.filledIn(o)
 			l.ranchersNamespace(o)
 		}
@@ -36,9 +36,9 @@ func (l objectCheck) barePod(o *lintObject) {
 	}
 }
 
-// twiceInEnv: the last one counts, and a later patch of one of them changes the other (the
+// checkDuplicateEnv: the last one counts, and a later patch of one of them changes the other (the
 // list is merged by name).
-func (l objectCheck) twiceInEnv(o *lintObject) {
+func (l objectCheck) checkDuplicateEnv(o *lintObject) {
 	spec := podSpec(o)
 	for _, key := range []string{"initContainers", "containers"} {
 		for _, c := range spec.Get(key).List() {
@@ -67,7 +67,7 @@ var lintFilledIn = map[string][][]string{
 func (l objectCheck) filledIn(o *lintObject) {
 	for _, kind := range []string{"", o.kind} {
 		for _, at := range lintFilledIn[kind] {
-			n := reach(o.node, at)
+			n := descend(o.node, at)
 			if !n.Set() || n.Str() == "None" || n.Kind == yamlnode.Map && len(n.Fields) == 0 || o.kind == "CustomResourceDefinition" && at[0] == "status" {
 				continue
 			}
@@ -83,12 +83,12 @@ func (l objectCheck) filledIn(o *lintObject) {
 	}
 }
 
-// reach follows names through mappings, and into the first entry of a list that has the name.
-func reach(n *yamlnode.Node, names []string) *yamlnode.Node {
+// descend follows names through mappings, and into the first entry of a list that has the name.
+func descend(n *yamlnode.Node, names []string) *yamlnode.Node {
 	for i, name := range names {
 		if n != nil && n.Kind == yamlnode.List {
 			for _, item := range n.Items {
-				if found := reach(item, names[i:]); found != nil {
+				if found := descend(item, names[i:]); found != nil {
 					return found
 				}
 			}
@@ -119,7 +119,7 @@ func (l objectCheck) ranchersNamespace(o *lintObject) {
 	ns := o.scopedNamespace()
 	if o.kind == "Namespace" && o.apiVersion == "v1" {
 		if ns = o.name; slices.Contains(lintRanchers[:], ns) || lintMade.MatchString(ns) {
-			l.cure("rancher-namespace", o.file.name, o.doc, "remove the Namespace from the bundle: it is there already",
+			l.reportWithCure("rancher-namespace", o.file.name, o.doc, "remove the Namespace from the bundle: it is there already",
 				"%s is Rancher's: a bundle that has it cannot be installed beside it, or removes it, with all that is in it, when the bundle is removed", o)
 			l.found[len(l.found)-1].Severity = Failure
 		}
@@ -141,11 +141,12 @@ func (l objectCheck) ranchersNamespace(o *lintObject) {
 func (l objectCheck) vendoredBesideRepo(b *lintBundle) {
 	for _, h := range l.helmsOf(b) {
 		name := path.Join(b.Dir, h.Chart, "Chart.yaml")
-		at := h.at("chart", "repo", "version")
+		at := h.placeOf("chart", "repo", "version")
 		if at == (yamlnode.Pos{}) || h.Repo == "" || h.Chart == "" || l.tree.files[name] == nil || l.ignoredIn(b, name) {
 			continue
 		}
-		l.in("vendored-beside-repo", b, at, "the folder %s is deployed, and not the chart %s of %s that is fetched", path.Join(b.Dir, h.Chart), h.Version, h.Repo)
+		l.report("vendored-beside-repo", b, at, "the folder %s is deployed, and not the chart %s of %s that is fetched",
+			path.Join(b.Dir, h.Chart), h.Version, h.Repo)
 	}
 }
 
@@ -173,7 +174,8 @@ func (l *linter) chartNamespaces(b *lintBundle, templates map[string][]byte) {
 			if !ok || strings.Contains(text, "{{") || yaml.Unmarshal([]byte(text), &ns) != nil || ns == "" || ns == b.YAML.TargetNamespace {
 				continue
 			}
-			l.in("chart-sets-namespace", b, b.root.Get("namespace").Place(), "the chart has objects in %s (%s), and namespace: %s moves them", ns, name, b.YAML.TargetNamespace)
+			l.report("chart-sets-namespace", b, b.root.Get("namespace").Place(), "the chart has objects in %s (%s), and namespace: %s moves them",
+				ns, name, b.YAML.TargetNamespace)
 			return
 		}
 	}

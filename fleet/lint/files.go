@@ -167,12 +167,12 @@ func (t *lintTree) exists(name string) bool {
 	return t.isDir(name) || t.files[path.Clean(name)] != nil
 }
 
-// under lists the folders in dir and below, dir first.
-func (t *lintTree) under(dir string) []string {
+// foldersUnder lists the folders in dir and below, dir first.
+func (t *lintTree) foldersUnder(dir string) []string {
 	out := []string{dir}
 	for _, name := range t.dirs[dir] {
 		if sub, ok := strings.CutSuffix(name, "/"); ok {
-			out = append(out, t.under(path.Join(dir, sub))...)
+			out = append(out, t.foldersUnder(path.Join(dir, sub))...)
 		}
 	}
 	return out
@@ -188,15 +188,15 @@ func (t *lintTree) options(dir string) string {
 	return ""
 }
 
-// loose says whether the folder, or one below it, has manifests and no fleet.yaml (fleet
+// hasLooseManifests says whether the folder, or one below it, has manifests and no fleet.yaml (fleet
 // v0.16.1 internal/cmd/cli/apply/apply.go hasSubDirectoryWithResourcesAndWithoutFleetYaml).
-func (t *lintTree) loose(dir string) bool {
+func (t *lintTree) hasLooseManifests(dir string) bool {
 	if t.options(dir) != "" {
 		return false
 	}
 	for _, name := range t.dirs[dir] {
 		if sub, ok := strings.CutSuffix(name, "/"); ok {
-			if t.loose(path.Join(dir, sub)) {
+			if t.hasLooseManifests(path.Join(dir, sub)) {
 				return true
 			}
 		} else if ext := path.Ext(name); ext == ".yaml" || ext == ".yml" {

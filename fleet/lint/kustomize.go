@@ -33,7 +33,7 @@ func (l overlayCheck) checkBuilt(b *lintBundle) {
 		}
 	}
 	if len(b.built) > 0 {
-		l.unnamed(b)
+		l.checkUnnamed(b)
 	}
 }
 
@@ -50,9 +50,9 @@ func kustomizeWords(err error) string {
 	return text
 }
 
-// unnamed finds manifests beside a kustomization.yaml that no kustomization of the bundle
+// checkUnnamed finds manifests beside a kustomization.yaml that no kustomization of the bundle
 // names.
-func (l overlayCheck) unnamed(b *lintBundle) {
+func (l overlayCheck) checkUnnamed(b *lintBundle) {
 	named := map[string]bool{}
 	for _, f := range b.files {
 		if isKustomization(f.name) {
@@ -64,7 +64,8 @@ func (l overlayCheck) unnamed(b *lintBundle) {
 	for _, f := range b.files {
 		dir := path.Dir(f.name)
 		beside := l.tree.files[path.Join(dir, "kustomization.yaml")]
-		if beside == nil || len(beside.bad) > 0 || isKustomization(f.name) || named[f.name] || l.inNested(b, dir) || l.inOtherChart(b, f.name) || l.tree.options(dir) == f.name {
+		if beside == nil || len(beside.bad) > 0 || isKustomization(f.name) || named[f.name] || l.isInNested(b, dir) || l.isInOtherChart(b,
+			f.name) || l.tree.options(dir) == f.name {
 			continue
 		}
 		if objects := objectsOf(f, b); len(objects) > 0 {
@@ -163,7 +164,8 @@ func (l overlayCheck) unbuildable(f *lintFile) string {
 		return fmt.Sprintf("has more than %d MiB", lintMaxBuilt>>20)
 	case bad != nil:
 		what := plainSyntax(bad.What)
-		l.cure("unread", f.name, bad.At, "fix it, or remove it from the bundle", "this document is not checked, nor what is built with it: %s", what)
+		l.reportWithCure("unread", f.name, bad.At, "fix it, or remove it from the bundle",
+			"this document is not checked, nor what is built with it: %s", what)
 		return "cannot be read: " + what
 	case len(f.bad) > 0:
 		return "cannot be read: " + f.bad[0].What

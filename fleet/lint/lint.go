@@ -165,11 +165,11 @@ type linter struct {
 
 // add reports a finding with the rule's own cure.
 func (l *linter) add(rule, file string, at yamlnode.Pos, format string, args ...any) {
-	l.cure(rule, file, at, l.rules[rule].Cure, format, args...)
+	l.reportWithCure(rule, file, at, l.rules[rule].Cure, format, args...)
 }
 
-// cure reports a finding with a more specific cure.
-func (l *linter) cure(rule, file string, at yamlnode.Pos, cure, format string, args ...any) {
+// reportWithCure reports a finding with a more specific cure.
+func (l *linter) reportWithCure(rule, file string, at yamlnode.Pos, cure, format string, args ...any) {
 	r, ok := l.rules[rule]
 	if !ok {
 		panic("fleet: lint rule without a row in the table: " + rule)
@@ -183,7 +183,7 @@ func (l *linter) cure(rule, file string, at yamlnode.Pos, cure, format string, a
 	})
 }
 
-// in reports a finding about a bundle's fleet.yaml; if it has none, about its folder.
-func (l *linter) in(rule string, b *lintBundle, at yamlnode.Pos, format string, args ...any) {
-	l.add(rule, b.where(), at, format, args...)
+// report reports a finding about a bundle's fleet.yaml; if it has none, about its folder.
+func (l *linter) report(rule string, b *lintBundle, at yamlnode.Pos, format string, args ...any) {
+	l.add(rule, b.mainFile(), at, format, args...)
 }

@@ -37,8 +37,8 @@ type lintObject struct {
 	apiVersion, kind, namespace, name string
 }
 
-// where is the file of findings about a bundle as a whole.
-func (b *lintBundle) where() string {
+// mainFile is the file of findings about a bundle as a whole.
+func (b *lintBundle) mainFile() string {
 	if b.File != "" {
 		return b.File
 	}
@@ -67,9 +67,9 @@ func (b *lintBundle) release() string {
 	return helmReleaseName(b.Name)
 }
 
-// named says that the bundle's name is known: from its fleet.yaml, or because the GitRepo's is
+// isNameKnown says that the bundle's name is known: from its fleet.yaml, or because the GitRepo's is
 // known.
-func (l *linter) named(b *lintBundle) bool { return b.YAML.Name != "" || l.opt.GitRepo != "" }
+func (l *linter) isNameKnown(b *lintBundle) bool { return b.YAML.Name != "" || l.opt.GitRepo != "" }
 
 func (l *linter) load() error {
 	l.parse()
@@ -105,7 +105,7 @@ func (l *linter) find() ([]lintPlace, error) {
 		return l.tree.scan(l.opt.BundleScan)
 	}
 	var out []lintPlace
-	for _, dir := range l.tree.under(".") {
+	for _, dir := range l.tree.foldersUnder(".") {
 		if file := l.tree.options(dir); file != "" {
 			out = append(out, lintPlace{dir: dir, file: file})
 		}

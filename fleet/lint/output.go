@@ -11,8 +11,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// At returns the report without findings that are less severe than least.
-func (r *Report) At(least Severity) *Report {
+// AtLeast returns the report without findings that are less severe than least.
+func (r *Report) AtLeast(least Severity) *Report {
 	out := *r
 	out.Findings = nil
 	for _, f := range r.Findings {

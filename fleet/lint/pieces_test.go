@@ -43,7 +43,7 @@ func TestLintLooseFolders(t *testing.T) {
 		"l/m/fleet.yaml", "", "l/n/x.yaml", "", "o/README.md", ""))
 	require.NoError(t, err)
 	for dir, want := range map[string]bool{"a": true, "b": true, "c": false, "d": false, "d/e": true, "f": true, "f/g": true, "i": false, "j": false, "j/k": false, "l": true, "o": false} {
-		assert.Equal(t, want, tree.loose(dir), dir)
+		assert.Equal(t, want, tree.hasLooseManifests(dir), dir)
 	}
 }
 

@@ -37,10 +37,10 @@ func (t *lintTree) scan(s BundleScan) ([]lintPlace, error) {
 			return nil, fmt.Errorf("invalid path glob %s: %w", p, err)
 		}
 		for _, base := range bases {
-			if t.options(base) != "" || t.loose(base) {
+			if t.options(base) != "" || t.hasLooseManifests(base) {
 				add(base)
 			}
-			for _, dir := range t.under(base)[1:] {
+			for _, dir := range t.foldersUnder(base)[1:] {
 				if t.options(dir) != "" {
 					add(dir)
 				}

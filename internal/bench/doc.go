@@ -7,7 +7,7 @@
 // it, with what is known of the node.
 //
 // A wrong result fails a check. A slow one is a warning: what a link may not fall below is in
-// [peerFloor], [allReduceFloor] and [acrossFloor], which are lenient, since machines differ.
+// [peerFloor], [allReduceFloor] and [networkFloor], which are lenient, since machines differ.
 //
 // Package check is for what needs no such image.
 package bench

@@ -47,16 +47,16 @@ const (
 	shared  = 4 << 30 // bytes of /dev/shm at most: NCCL's processes exchange data there
 )
 
-// Least is how many GPUs of a node a measurement needs.
-func (k Kind) Least() int {
+// MinGPUs is how many GPUs of a node a measurement needs.
+func (k Kind) MinGPUs() int {
 	if k == Peers || k == AllReduce {
 		return 2
 	}
 	return 1
 }
 
-// Work is how long a measurement takes at most once its image is there; burn is that of [Burn].
-func (k Kind) Work(burn time.Duration) time.Duration {
+// MaxTime is how long a measurement takes at most once its image is there; burn is that of [Burn].
+func (k Kind) MaxTime(burn time.Duration) time.Duration {
 	switch k {
 	case Burn:
 		return burn + 6*time.Minute
@@ -115,7 +115,7 @@ func Job(node string, gpus int, k Kind, o Options) []runtime.Object {
 	}
 	objects := []runtime.Object{configMap(j.Namespace), j}
 	if k == Across {
-		objects = append([]runtime.Object{meeting(j.Namespace, o.Verify.RunID)}, objects...)
+		objects = append([]runtime.Object{rendezvousService(j.Namespace, o.Verify.RunID)}, objects...)
 	}
 	return objects
 }
@@ -128,8 +128,8 @@ func host(rank int) string { return "rank" + strconv.Itoa(rank) }
 
 func service(run string) string { return "gpu-bench-" + run }
 
-// meeting is a headless Service, by which pods find that of node 0 before it is ready.
-func meeting(namespace, run string) *corev1.Service {
+// rendezvousService is a headless Service, by which pods find that of node 0 before it is ready.
+func rendezvousService(namespace, run string) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Name: service(run), Namespace: namespace, Labels: labels(run)},

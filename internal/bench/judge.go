@@ -91,8 +91,8 @@ func computed(k Kind, node string, l Line, fastest float64, m Machine) check.Che
 	was, _ := gpu(m.Before, l.UUID)
 	is, at := gpu(m.After, l.UUID)
 	switch {
-	case l.wrong() != "":
-		c.Verdict, c.Detail = check.Failed, l.wrong()
+	case l.problem() != "":
+		c.Verdict, c.Detail = check.Failed, l.problem()
 		if l.Error == "" {
 			c.Detail += ": do not trust this card; check heat, power and riser, then have it replaced"
 		}
@@ -132,7 +132,7 @@ func peers(node string, lines []Line, m Machine) []check.Check {
 		}
 		for _, ends := range [][2]int{{*l.GPU, *l.Peer}, {*l.Peer, *l.GPU}} {
 			p := pair{ends[1], l, m.floor(uuids[ends[0]], uuids[ends[1]])}
-			if old, ok := worst[ends[0]]; !ok || p.reach() < old.reach() {
+			if old, ok := worst[ends[0]]; !ok || p.ratio() < old.ratio() {
 				worst[ends[0]] = p
 			}
 		}
@@ -147,14 +147,14 @@ func peers(node string, lines []Line, m Machine) []check.Check {
 		c.Detail = fmt.Sprintf("%.3g GB/s with GPU %d (%s)", p.line.Values["speed"], p.other, p.floor.Why)
 		c.Measures = []check.Measure{{Name: string(Peers), Value: p.line.Values["speed"], Unit: "GB/s"}}
 		switch {
-		case p.line.wrong() != "":
-			c.Verdict, c.Detail = check.Failed, fmt.Sprintf("copying with GPU %d: %s", p.other, p.line.wrong())
+		case p.line.problem() != "":
+			c.Verdict, c.Detail = check.Failed, fmt.Sprintf("copying with GPU %d: %s", p.other, p.line.problem())
 			if p.line.Error == "" {
 				c.Detail += ": data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers"
 			} else {
 				c.Measures = nil
 			}
-		case p.reach() < 1:
+		case p.ratio() < 1:
 			c.Verdict = check.Warning
 			c.Detail += fmt.Sprintf(", below %.3g: look at slot, riser and NVLink bridge", p.floor.GBps)
 		}
@@ -167,19 +167,19 @@ func peers(node string, lines []Line, m Machine) []check.Check {
 type pair struct {
 	other int
 	line  Line
-	floor minimum
+	floor speedFloor
 }
 
-// reach is how much of its floor a link reaches; damage is worse than any speed.
-func (p pair) reach() float64 {
-	if p.line.wrong() != "" {
+// ratio is how much of its floor a link reaches; damage is worse than any speed.
+func (p pair) ratio() float64 {
+	if p.line.problem() != "" {
 		return -1
 	}
 	return p.line.Values["speed"] / p.floor.GBps
 }
 
 // floor is that of two GPUs of the node.
-func (m Machine) floor(a, b string) minimum {
+func (m Machine) floor(a, b string) speedFloor {
 	one, i := gpu(m.Before, a)
 	other, j := gpu(m.Before, b)
 	link := nvidia.Link("")
@@ -205,9 +205,9 @@ func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
 		c.Verdict, c.Detail = check.Failed, "the first GPU left no result"
 		return []check.Check{c}
 	}
-	floor := acrossFloor(m.Mbit)
+	floor := networkFloor(m.Mbit)
 	if k == AllReduce {
-		slowest := minimum{GBps: math.Inf(1)}
+		slowest := speedFloor{GBps: math.Inf(1)}
 		for i := range uuids {
 			for j := range i {
 				if f := m.floor(uuids[j], uuids[i]); f.GBps < slowest.GBps {
@@ -221,8 +221,8 @@ func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
 	c.Measures = []check.Measure{{Name: string(k), Value: speed, Unit: "GB/s"}}
 	c.Detail = fmt.Sprintf("%.3g GB/s (%s)", speed, strings.TrimSpace(floor.Why))
 	switch {
-	case result.wrong() != "":
-		c.Verdict, c.Detail = check.Failed, result.wrong()+" in the sum: data is damaged on the way between the GPUs"
+	case result.problem() != "":
+		c.Verdict, c.Detail = check.Failed, result.problem()+" in the sum: data is damaged on the way between the GPUs"
 	case speed < floor.GBps:
 		c.Verdict = check.Warning
 		c.Detail += fmt.Sprintf(", below %.3g: look at ", floor.GBps) +

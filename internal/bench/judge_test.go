@@ -101,9 +101,9 @@ func TestFloors(t *testing.T) {
 	}
 	assert.InDelta(t, 1, at("", 0, 0), 0)
 	assert.InDelta(t, 120, at("NV12", 0, 0), 0)
-	assert.Less(t, acrossFloor(0).GBps, acrossFloor(10000).GBps)
-	assert.InDelta(t, 0.375, acrossFloor(10000).GBps, 1e-9)
-	assert.Equal(t, acrossFloor(0), acrossFloor(-1), "what Linux says of a card that does not know")
+	assert.Less(t, networkFloor(0).GBps, networkFloor(10000).GBps)
+	assert.InDelta(t, 0.375, networkFloor(10000).GBps, 1e-9)
+	assert.Equal(t, networkFloor(0), networkFloor(-1), "what Linux says of a card that does not know")
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -184,7 +184,7 @@ func TestLimitsAreInThePage(t *testing.T) {
 // limits are the floors of common links, for a table.
 func limits() [][3]string {
 	gen := func(g, w int) nvidia.PCIeLink { return nvidia.PCIeLink{MaxGeneration: g, Width: w} }
-	row := func(what, link string, f minimum) [3]string {
+	row := func(what, link string, f speedFloor) [3]string {
 		return [3]string{what, link, fmt.Sprintf("%.3g GB/s", f.GBps)}
 	}
 	var out [][3]string
@@ -200,6 +200,6 @@ func limits() [][3]string {
 	return append(out, row("`peer-to-peer`", "unknown", peerFloor("", gen(0, 0), gen(0, 0))),
 		row("`all-reduce`", "`PHB`: PCIe generation 4, x16", allReduceFloor(pair)),
 		row("`all-reduce`", "`NV12`", allReduceFloor(peerFloor("NV12", gen(4, 16), gen(4, 16)))),
-		row("`all-reduce-nodes`", "network of 10 Gbit/s", acrossFloor(10000)),
-		row("`all-reduce-nodes`", "unknown, as of a VM's card", acrossFloor(0)))
+		row("`all-reduce-nodes`", "network of 10 Gbit/s", networkFloor(10000)),
+		row("`all-reduce-nodes`", "unknown, as of a VM's card", networkFloor(0)))
 }

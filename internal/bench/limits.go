@@ -7,8 +7,8 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// minimum is the speed below which a link is not as it should be, in GB/s.
-type minimum struct {
+// speedFloor is the speed below which a link is not as it should be, in GB/s.
+type speedFloor struct {
 	GBps float64
 	Why  string // e.g. "PHB, generation 4, x16"
 }
@@ -33,13 +33,13 @@ func laneSpeed(generation int) float64 {
 
 // peerFloor is what copying between two GPUs of a node must reach, by the link between them and by
 // their PCIe links. Whatever is unknown lowers it.
-func peerFloor(link nvidia.Link, a, b nvidia.PCIeLink) minimum {
+func peerFloor(link nvidia.Link, a, b nvidia.PCIeLink) speedFloor {
 	if n := link.NVLinks(); n > 0 {
-		return minimum{perNVLink * float64(n), fmt.Sprintf("%d NVLinks", n)}
+		return speedFloor{perNVLink * float64(n), fmt.Sprintf("%d NVLinks", n)}
 	}
 	generation, width := min(top(a), top(b)), min(a.Width, b.Width)
 	if generation == 0 || width == 0 {
-		return minimum{unknownLink, strings.TrimPrefix(string(link)+", unknown PCIe link", ", ")}
+		return speedFloor{unknownLink, strings.TrimPrefix(string(link)+", unknown PCIe link", ", ")}
 	}
 	why := fmt.Sprintf("PCIe generation %d, x%d", generation, width)
 	if link != "" {
@@ -49,7 +49,7 @@ func peerFloor(link nvidia.Link, a, b nvidia.PCIeLink) minimum {
 	if link == nvidia.LinkPIX || link == nvidia.LinkPXB {
 		share = throughSwitch
 	}
-	return minimum{share * laneSpeed(generation) * float64(width), why}
+	return speedFloor{share * laneSpeed(generation) * float64(width), why}
 }
 
 // top is the generation of a link that computes: an idle one is lower.
@@ -57,15 +57,15 @@ func top(l nvidia.PCIeLink) int { return max(l.MaxGeneration, l.Generation) }
 
 // allReduceFloor is the bus bandwidth that summing over all GPUs of a node must reach, by the
 // lowest floor of its pairs.
-func allReduceFloor(slowest minimum) minimum {
-	return minimum{slowest.GBps * ofSlowestPair, "slowest pair: " + slowest.Why}
+func allReduceFloor(slowest speedFloor) speedFloor {
+	return speedFloor{slowest.GBps * ofSlowestPair, "slowest pair: " + slowest.Why}
 }
 
-// acrossFloor is the same for GPUs of several nodes, by the speed of the slowest node's network in
+// networkFloor is the same for GPUs of several nodes, by the speed of the slowest node's network in
 // Mbit/s; 0 means unknown.
-func acrossFloor(mbit int) minimum {
+func networkFloor(mbit int) speedFloor {
 	if mbit <= 0 {
-		return minimum{unknownNet, "speed of the network unknown"}
+		return speedFloor{unknownNet, "speed of the network unknown"}
 	}
-	return minimum{ofNetwork * float64(mbit) / 8000, fmt.Sprintf("network of %g Gbit/s", float64(mbit)/1000)}
+	return speedFloor{ofNetwork * float64(mbit) / 8000, fmt.Sprintf("network of %g Gbit/s", float64(mbit)/1000)}
 }

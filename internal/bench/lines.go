@@ -71,15 +71,15 @@ func Results(lines []Line) []check.VerifyResult {
 			continue
 		}
 		r := check.VerifyResult{UUID: l.UUID, Index: *l.GPU, Name: l.Model, Driver: l.Driver, Memory: l.Memory << 20}
-		r.Detail = l.wrong()
+		r.Detail = l.problem()
 		r.Passed = r.Detail == ""
 		out = append(out, r)
 	}
 	return out
 }
 
-// wrong says what is wrong with what was computed or copied; empty: nothing.
-func (l Line) wrong() string {
+// problem says what is wrong with what was computed or copied; empty: nothing.
+func (l Line) problem() string {
 	if n := l.Values["wrong"]; n > 0 {
 		return fmt.Sprintf("%.0f numbers were wrong", n)
 	}

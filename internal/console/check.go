@@ -26,9 +26,9 @@ func (c *Console) Findings(all []Finding) {
 			mark = c.data.paint.red("✗")
 		}
 		c.row(mark + " " + c.data.paint.bold(f.ID) + strings.TrimRight("  "+c.line(f.Subject), " "))
-		c.below(margin, f.Evidence)
+		c.printIndented(margin, f.Evidence)
 		if f.Cure != "" {
-			c.below(margin, "→ "+f.Cure)
+			c.printIndented(margin, "→ "+f.Cure)
 		}
 		for command := range strings.FieldsFuncSeq(f.Command, func(r rune) bool { return r == '\n' }) {
 			c.row(margin + "  " + c.data.paint.cyan(c.line(command)))
@@ -36,15 +36,15 @@ func (c *Console) Findings(all []Finding) {
 	}
 }
 
-// Unseen prints the checks that could not run, grouped by reason.
-func (c *Console) Unseen(all []Finding) {
+// PrintUnchecked prints the checks that could not run, grouped by reason.
+func (c *Console) PrintUnchecked(all []Finding) {
 	var reasons []folded[string]
 	for _, f := range all {
 		name := f.ID
 		reasons = append(reasons, folded[string]{[]string{name}, f.Evidence})
 	}
 	for _, r := range fold(reasons, func(s string) string { return s }) {
-		lines := wrap(fmt.Sprintf("not checked: %s: %s", several(unique(r.names)), c.line(r.what)), 2, c.data.width())
+		lines := wrap(fmt.Sprintf("not checked: %s: %s", shortList(unique(r.names)), c.line(r.what)), 2, c.data.width())
 		for i, line := range lines {
 			mark := "– "
 			if i > 0 {
@@ -75,8 +75,8 @@ func (c *Console) Summary(format string, args ...any) {
 	}
 }
 
-// below prints a text, line by line, after a margin.
-func (c *Console) below(margin, text string) {
+// printIndented prints a text, line by line, after a margin.
+func (c *Console) printIndented(margin, text string) {
 	for part := range strings.SplitSeq(text, "\n") {
 		for _, line := range wrap(c.line(part), len(margin), c.data.width()) {
 			c.row(margin + line)

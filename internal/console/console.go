@@ -34,8 +34,8 @@ type Console struct {
 // Recorder keeps what a command sees and does.
 type Recorder interface {
 	Display
-	Looked(*converge.Plan)
-	Ran(*converge.Report)
+	RecordPlan(*converge.Plan)
+	RecordRun(*converge.Report)
 }
 
 // face is what is known about the terminal or file behind a stream.
@@ -74,9 +74,9 @@ func New(asJSON bool) *Console {
 // interruptedBy is what the terminal and Mage print at Ctrl-C (mage/template.go).
 const interruptedBy = "^Ccancelling mage targets, waiting up to 5 seconds for cleanup..."
 
-// strange is how many lines of a terminal Ctrl-C has added since the last call, to a line that is
+// linesAdded is how many lines of a terminal Ctrl-C has added since the last call, to a line that is
 // filled up to a column.
-func (c *Console) strange(column, width int) int {
+func (c *Console) linesAdded(column, width int) int {
 	if c.interrupted == nil || width <= 0 || !c.interrupted() {
 		return 0
 	}
@@ -148,7 +148,7 @@ func (c *Console) line(s string) string { return oneLine(c.hide(s)) }
 // it has changed anything, Close once at its end.
 type Display interface {
 	Listen(converge.Event)
-	Again()
+	Reset()
 	Close()
 }
 
@@ -156,7 +156,7 @@ type Display interface {
 // order, let it keep that order and know when a node is done.
 func (c *Console) Display(steps []string) Display {
 	if c.Recorder != nil {
-		return both{c.display(steps), c.Recorder}
+		return tee{c.display(steps), c.Recorder}
 	}
 	return c.display(steps)
 }
@@ -172,20 +172,20 @@ func (c *Console) display(steps []string) Display {
 	}
 }
 
-// both shows a run twice.
-type both struct{ Display, also Display }
+// tee shows a run twice.
+type tee struct{ Display, also Display }
 
-func (b both) Listen(e converge.Event) {
+func (b tee) Listen(e converge.Event) {
 	b.Display.Listen(e)
 	b.also.Listen(e)
 }
 
-func (b both) Again() {
-	b.Display.Again()
-	b.also.Again()
+func (b tee) Reset() {
+	b.Display.Reset()
+	b.also.Reset()
 }
 
-func (b both) Close() {
+func (b tee) Close() {
 	b.Display.Close()
 	b.also.Close()
 }

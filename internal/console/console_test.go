@@ -13,7 +13,7 @@ func TestCommands(t *testing.T) {
 	for program, want := range map[string]string{"": "go tool mage cluster:up", "homelab": "homelab cluster:up"} {
 		var talk, data bytes.Buffer
 		c := &Console{Talk: &talk, Data: &data, Program: program}
-		c.Say("run homelab cluster:up -spec=x.yaml; homelab: no")
+		c.Printf("run homelab cluster:up -spec=x.yaml; homelab: no")
 		assert.Equal(t, "run "+want+" -spec=x.yaml; homelab: no\n", talk.String())
 		require.NoError(t, Objects(c, []string{"<homelab cluster:up>"}))
 		assert.Contains(t, data.String(), want)

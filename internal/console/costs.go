@@ -41,7 +41,7 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 			head += ": " + c.line(g.what.Reason)
 		}
 		for _, line := range wrap(head, 0, to.width()) {
-			out.WriteString(to.paint.loss(g.what.Kind, line) + "\n")
+			out.WriteString(to.paint.costColour(g.what.Kind, line) + "\n")
 		}
 		c.costList(&out, to, "with", converge.LossTexts(g.what.Holds))
 		c.costList(&out, to, "ends", converge.LossTexts(g.what.Users))
@@ -98,9 +98,9 @@ func union(a, b []converge.Loss) []converge.Loss {
 // costHead names what happens, and to which machines or parts.
 func costHead(g folded[converge.Cost]) string {
 	if len(g.names) == 1 || g.what.Kind == converge.CostLogin {
-		return converge.Cost{Machine: several(g.names), Kind: g.what.Kind, Downtime: g.what.Downtime}.String()
+		return converge.Cost{Machine: shortList(g.names), Kind: g.what.Kind, Downtime: g.what.Downtime}.String()
 	}
-	head := several(g.names) + " are "
+	head := shortList(g.names) + " are "
 	switch {
 	case g.what.Kind == converge.CostDestroy:
 		return head + "destroyed"
@@ -130,8 +130,8 @@ func (c *Console) costList(out *strings.Builder, to face, label string, what []s
 	}
 }
 
-// loss highlights what is destroyed or stopped.
-func (p paint) loss(k converge.CostKind, line string) string {
+// costColour highlights what is destroyed or stopped.
+func (p paint) costColour(k converge.CostKind, line string) string {
 	if k == converge.CostDestroy {
 		return p.sgr("1;31", line)
 	}

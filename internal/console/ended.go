@@ -14,15 +14,15 @@ import (
 
 // end records the end of a step. A failure is printed at once, everything else when its part
 // is done.
-func (l *live) end(s *liveStep, e converge.Event) {
+func (l *liveDisplay) end(s *liveStep, e converge.Event) {
 	p := s.part
 	l.ended, p.open = l.ended+1, p.open-1
 	if e.Kind == converge.FailedStep {
-		l.fail(s, l.advice.once(l.console.lines(fmt.Sprint(e.Err))))
+		l.fail(s, l.advice.omitPrinted(l.console.lines(fmt.Sprint(e.Err))))
 	}
 	switch {
 	case p.name == everywhere && e.Kind == converge.Changed:
-		l.tell(p, s.took, []*liveStep{s})
+		l.printFinished(p, s.took, []*liveStep{s})
 	case p.open == 0:
 		l.endPart(p, e.Time)
 	}
@@ -32,9 +32,9 @@ func (l *live) end(s *liveStep, e converge.Event) {
 type failure struct{ above, told int }
 
 // fail prints an error in full.
-func (l *live) fail(s *liveStep, lines []string) {
+func (l *liveDisplay) fail(s *liveStep, lines []string) {
 	before := len(l.told)
-	l.indented("✗ ", fmt.Sprintf("%s: %s failed after %s", s.part.name, s.what, short(s.took)), l.paint.red)
+	l.indented("✗ ", fmt.Sprintf("%s: %s failed after %s", s.part.name, s.what, duration(s.took)), l.paint.red)
 	for _, line := range lines {
 		l.indented("    ", line, nil)
 	}
@@ -43,7 +43,7 @@ func (l *live) fail(s *liveStep, lines []string) {
 
 // close prints what is unfinished, in the order of the file, and repeats the errors that
 // have scrolled out of sight.
-func (l *live) close(height int) {
+func (l *liveDisplay) close(height int) {
 	var partial []folded[string]
 	for _, p := range l.parts {
 		if p.unfinished != "" {
@@ -51,7 +51,7 @@ func (l *live) close(height int) {
 		}
 	}
 	for _, p := range fold(partial, func(s string) string { return s }) {
-		l.indented("- ", several(p.names)+": "+p.what, l.paint.faint)
+		l.indented("- ", shortList(p.names)+": "+p.what, l.paint.faint)
 	}
 	const below = 4 // lines that the command prints afterwards
 	seen := len(l.told) - (height - below)
@@ -64,7 +64,7 @@ func (l *live) close(height int) {
 
 // endPart prints the outcome of a part, once. Unfinished parts are printed together at the
 // very end, with what is left to do.
-func (l *live) endPart(p *livePart, now time.Time) {
+func (l *liveDisplay) endPart(p *livePart, now time.Time) {
 	var done []*liveStep
 	var words, stopped, missing []string
 	failed := false
@@ -88,32 +88,32 @@ func (l *live) endPart(p *livePart, now time.Time) {
 	case len(missing) > 0:
 		words = append(words, "not started: "+strings.Join(missing, ", "))
 	case len(done) > 0 && !failed:
-		l.tell(p, now.Sub(p.began), done)
+		l.printFinished(p, now.Sub(p.began), done)
 		return
 	}
 	p.unfinished = strings.Join(words, " · ")
 }
 
-// tell prints a finished part on one line: the steps that took longest, as many as fit, in
+// printFinished prints a finished part on one line: the steps that took longest, as many as fit, in
 // the order of the run.
-func (l *live) tell(p *livePart, took time.Duration, done []*liveStep) {
+func (l *liveDisplay) printFinished(p *livePart, took time.Duration, done []*liveStep) {
 	width, _ := l.screen.size()
-	head := fmt.Sprintf("%s %6s  ", pad(p.name, l.names(width)), short(took))
+	head := fmt.Sprintf("%s %6s  ", pad(p.name, l.names(width)), duration(took))
 	room := width - 1 - 2 - runewidth.StringWidth(head)
-	line := said(done)
+	line := stepsText(done)
 	if len(done) == 1 { // the duration is there already
 		line = done[0].what
 	}
 	longest := slices.SortedStableFunc(slices.Values(done), func(a, b *liveStep) int { return cmp.Compare(b.took, a.took) })
 	for n := len(done) - 1; n > 0 && runewidth.StringWidth(line) > room; n-- {
 		some := slices.DeleteFunc(slices.Clone(done), func(s *liveStep) bool { return !slices.Contains(longest[:n], s) })
-		line = fmt.Sprintf("%s · %d more", said(some), len(done)-n)
+		line = fmt.Sprintf("%s · %d more", stepsText(some), len(done)-n)
 	}
 	l.told = append(l.told, l.paint.green("✓ ")+head+l.paint.faint(cut(line, room)))
 }
 
-// said lists steps, with their durations from one second on.
-func said(steps []*liveStep) string {
+// stepsText lists steps, with their durations from one second on.
+func stepsText(steps []*liveStep) string {
 	var out []string
 	for _, s := range steps {
 		if s.took < time.Second {
@@ -126,7 +126,7 @@ func said(steps []*liveStep) string {
 }
 
 // indented prints a text whose further lines align with its first.
-func (l *live) indented(mark, text string, paint func(string) string) {
+func (l *liveDisplay) indented(mark, text string, paint func(string) string) {
 	width, _ := l.screen.size()
 	at := runewidth.StringWidth(mark)
 	for i, line := range wrap(text, at, width-1) {

@@ -31,7 +31,7 @@ func TestInterruptLeavesNoRow(t *testing.T) {
 	for _, width := range []int{80, 100} {
 		c, term, press := onTerminal(width)
 		_, _ = io.WriteString(term, "before\n")
-		s := &screen{to: term, size: c.talk.size, strange: c.strange}
+		s := &screen{to: term, size: c.talk.size, linesAdded: c.linesAdded}
 		s.draw(nil, []row{{"row 1", 5}, {"row 2", 5}})
 		press()
 		s.draw([]string{"above"}, []row{{"row 1", 5}})

@@ -23,7 +23,7 @@ func (j *jsonLines) Listen(e converge.Event) {
 	_ = j.console.object(line) // a run continues when nobody reads any longer
 }
 
-func (j *jsonLines) Again() {}
+func (j *jsonLines) Reset() {}
 
 func (j *jsonLines) Close() {}
 

@@ -15,9 +15,9 @@ import (
 // refresh is the time between two updates of the screen.
 const refresh = 120 * time.Millisecond
 
-// live shows a row for each part in progress, in the order of the file. Finished parts are
+// liveDisplay shows a row for each part in progress, in the order of the file. Finished parts are
 // printed above: one line for a node, when its last step has ended.
-type live struct {
+type liveDisplay struct {
 	console *Console
 	paint   paint
 	screen  *screen
@@ -58,10 +58,10 @@ type liveStep struct {
 	message string
 }
 
-func newLive(c *Console, steps []string) *live {
-	l := &live{
+func newLive(c *Console, steps []string) *liveDisplay {
+	l := &liveDisplay{
 		console: c, paint: c.talk.paint,
-		screen: &screen{to: c.Talk, size: c.talk.size, strange: c.strange},
+		screen: &screen{to: c.Talk, size: c.talk.size, linesAdded: c.linesAdded},
 		stop:   make(chan struct{}), stopped: make(chan struct{}),
 		announced: steps, began: time.Now(),
 	}
@@ -71,7 +71,7 @@ func newLive(c *Console, steps []string) *live {
 }
 
 // reset clears all that is known.
-func (l *live) reset() {
+func (l *liveDisplay) reset() {
 	l.parts, l.steps, l.ended, l.failures, l.advice = nil, map[string]*liveStep{}, 0, nil, advice{}
 	for _, name := range partsOf(l.announced) {
 		l.parts = append(l.parts, &livePart{name: name})
@@ -81,15 +81,15 @@ func (l *live) reset() {
 	}
 }
 
-// Again forgets the events so far; printed lines stay.
-func (l *live) Again() {
+// Reset forgets the events so far; printed lines stay.
+func (l *liveDisplay) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reset()
 }
 
 // run draws until Close.
-func (l *live) run() {
+func (l *liveDisplay) run() {
 	defer close(l.stopped)
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
@@ -103,7 +103,7 @@ func (l *live) run() {
 	}
 }
 
-func (l *live) draw() {
+func (l *liveDisplay) draw() {
 	width, height := l.screen.size()
 	l.mu.Lock()
 	above, rows := l.told[l.shown:], l.rows(time.Now(), width, height)
@@ -113,7 +113,7 @@ func (l *live) draw() {
 }
 
 // Close removes the rows, and returns when the screen is up to date.
-func (l *live) Close() {
+func (l *liveDisplay) Close() {
 	close(l.stop)
 	<-l.stopped
 	l.mu.Lock()
@@ -124,7 +124,7 @@ func (l *live) Close() {
 }
 
 // step returns the state of a step, also of an unannounced one.
-func (l *live) step(name string) *liveStep {
+func (l *liveDisplay) step(name string) *liveStep {
 	if s := l.steps[name]; s != nil {
 		return s
 	}
@@ -143,7 +143,7 @@ func (l *live) step(name string) *liveStep {
 }
 
 // Listen records an event. It never waits for the terminal.
-func (l *live) Listen(e converge.Event) {
+func (l *liveDisplay) Listen(e converge.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.step(e.Step)
@@ -163,7 +163,7 @@ func (l *live) Listen(e converge.Event) {
 	case converge.Acting:
 		s.message = l.console.line(differences(e.Diff))
 	case converge.Waiting:
-		s.message = l.console.waiting(e)
+		s.message = l.console.waitText(e)
 	case converge.Progress:
 		s.message = l.console.line(e.Message)
 	}
@@ -174,38 +174,38 @@ func (l *live) Listen(e converge.Event) {
 }
 
 // rows returns the parts in progress, then the progress of the whole run.
-func (l *live) rows(now time.Time, width, height int) []row {
+func (l *liveDisplay) rows(now time.Time, width, height int) []row {
 	var parts []*livePart
 	names, whats := l.names(width), min(l.widest.what, max(8, width/6))
 	for _, p := range l.parts {
-		if !p.began.IsZero() && p.open > 0 && (p.name != everywhere || p.busy()) {
+		if !p.began.IsZero() && p.open > 0 && (p.name != everywhere || p.isBusy()) {
 			parts = append(parts, p)
 		}
 	}
 	if l.ended == 0 && len(parts) == 0 {
 		return nil
 	}
-	shown, more := crowd(parts, max(1, min(height*2/3, height-3)), (*livePart).busy)
+	shown, more := crowd(parts, max(1, min(height*2/3, height-3)), (*livePart).isBusy)
 	var rows []row
 	for _, p := range shown {
 		rows = append(rows, l.row(p, now, width, names, whats))
 	}
 	if more > 0 {
-		rows = append(rows, compose(width, span{fmt.Sprintf("  … and %d more", more), l.paint.faint}))
+		rows = append(rows, newRow(width, span{fmt.Sprintf("  … and %d more", more), l.paint.faint}))
 	}
 	return append(rows, l.footer(now, width))
 }
 
 // row describes a part: its name, its current step, for how long, and the latest message.
-func (l *live) row(p *livePart, now time.Time, width, names, whats int) row {
-	s := p.now()
+func (l *liveDisplay) row(p *livePart, now time.Time, width, names, whats int) row {
+	s := p.shownStep()
 	if s == nil {
-		return compose(width, span{"· " + pad(p.name, names) + "  ", l.paint.faint},
-			span{pad("next: "+p.next(), whats+7) + "  " + p.done(), l.paint.faint})
+		return newRow(width, span{"· " + pad(p.name, names) + "  ", l.paint.faint},
+			span{pad("next: "+p.next(), whats+7) + "  " + p.changesText(), l.paint.faint})
 	}
 	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	spin := string(frames[now.UnixMilli()/refresh.Milliseconds()%int64(len(frames))])
-	return compose(width,
+	return newRow(width,
 		span{spin + " ", l.paint.cyan}, span{pad(p.name, names) + "  ", l.paint.bold},
 		span{pad(s.what, whats), l.paint.cyan},
 		span{fmt.Sprintf(" %6s  ", clock(now.Sub(s.began))), nil},
@@ -213,7 +213,7 @@ func (l *live) row(p *livePart, now time.Time, width, names, whats int) row {
 }
 
 // footer shows the progress of the run.
-func (l *live) footer(now time.Time, width int) row {
+func (l *liveDisplay) footer(now time.Time, width int) row {
 	const long = 24
 	total := len(l.steps)
 	full := l.ended * long / max(1, total)
@@ -224,17 +224,17 @@ func (l *live) footer(now time.Time, width int) row {
 	if n := len(l.failures); n > 0 {
 		spans = append(spans, span{fmt.Sprintf("  %d failed", n), l.paint.red})
 	}
-	return compose(width, spans...)
+	return newRow(width, spans...)
 }
 
 // names is the width of the column of names.
-func (l *live) names(width int) int { return min(l.widest.name, max(8, width/4)) }
+func (l *liveDisplay) names(width int) int { return min(l.widest.name, max(8, width/4)) }
 
-// busy reports whether anything of the part is being done.
-func (p *livePart) busy() bool { return p.now() != nil }
+// isBusy reports whether anything of the part is being done.
+func (p *livePart) isBusy() bool { return p.shownStep() != nil }
 
-// now is the step to show: one that acts rather than one that checks.
-func (p *livePart) now() *liveStep {
+// shownStep is the step to show: one that acts rather than one that checks.
+func (p *livePart) shownStep() *liveStep {
 	var at *liveStep
 	for _, s := range p.steps {
 		switch {
@@ -256,7 +256,7 @@ func (p *livePart) next() string {
 	return ""
 }
 
-// done lists the changes so far.
-func (p *livePart) done() string {
-	return said(slices.DeleteFunc(slices.Clone(p.steps), func(s *liveStep) bool { return s.kind != converge.Changed }))
+// changesText lists the changes so far.
+func (p *livePart) changesText() string {
+	return stepsText(slices.DeleteFunc(slices.Clone(p.steps), func(s *liveStep) bool { return s.kind != converge.Changed }))
 }

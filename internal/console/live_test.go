@@ -97,7 +97,7 @@ func watch(t *testing.T, term *terminal, colour bool, g *converge.Graph, moments
 	c := &Console{Talk: term, Live: true, Redact: &secret.Redactor{},
 		talk: face{paint: paint(colour), size: func() (int, int) { return term.width, term.height }}}
 	d := c.Display(g.Names())
-	require.IsType(t, &live{}, d)
+	require.IsType(t, &liveDisplay{}, d)
 	finished := make(chan *converge.Report)
 	go func() {
 		report, _ := g.Run(ctx, d.Listen)
@@ -219,7 +219,7 @@ func TestLiveTerminalBecomesNarrow(t *testing.T) {
 		s := &screen{size: func() (int, int) { return 100, 24 }}
 		first := newTerminal(100, 24)
 		s.to = first
-		s.draw(nil, []row{compose(100, span{strings.Repeat("x", 200), nil}), compose(100, span{"short", nil})})
+		s.draw(nil, []row{newRow(100, span{strings.Repeat("x", 200), nil}), newRow(100, span{"short", nil})})
 		assert.Empty(t, first.faults)
 
 		// The terminal breaks the first row in two: there are three lines to go up.
@@ -227,7 +227,7 @@ func TestLiveTerminalBecomesNarrow(t *testing.T) {
 		second := newTerminal(60, 24)
 		fmt.Fprint(second, "before\n"+strings.Repeat("x", 59)+"\n"+strings.Repeat("x", 40)+"\nshort\n")
 		s.to = second
-		s.draw([]string{"done"}, []row{compose(60, span{strings.Repeat("y", 200), nil})})
+		s.draw([]string{"done"}, []row{newRow(60, span{strings.Repeat("y", 200), nil})})
 		assert.Empty(t, second.faults)
 		assert.Equal(t, "before\ndone\n"+strings.Repeat("y", 58)+"…\n", second.screen())
 	})
@@ -237,7 +237,7 @@ func TestLiveSpeaksOnlyWhenThereIsSomethingNew(t *testing.T) {
 	term := newTerminal(80, 24)
 	s := &screen{to: term, size: func() (int, int) { return 80, 24 }}
 	for range 5 {
-		s.draw(nil, []row{compose(80, span{"same", nil})})
+		s.draw(nil, []row{newRow(80, span{"same", nil})})
 	}
 	assert.Equal(t, 1, term.writes)
 }
@@ -306,7 +306,7 @@ func TestLiveBeginsAgain(t *testing.T) {
 			d.Listen(converge.Event{Step: name, Kind: converge.Checking, Time: time.Now()})
 			d.Listen(converge.Event{Step: name, Kind: converge.Unchanged, Time: time.Now()})
 		}
-		d.Again()
+		d.Reset()
 		_, err := g.Run(t.Context(), d.Listen)
 		require.NoError(t, err)
 		d.Close()

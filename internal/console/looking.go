@@ -17,9 +17,9 @@ const (
 	sayAgain = 15 * time.Second
 )
 
-// Looking shows the progress of a check of everything: nothing in the first seconds, then
+// CheckProgress shows the progress of a check of everything: nothing in the first seconds, then
 // each difference as soon as it is found, and progress from time to time.
-type Looking struct {
+type CheckProgress struct {
 	console *Console
 	all     int
 
@@ -33,9 +33,9 @@ type Looking struct {
 	waiting []string // lines to print once it takes long
 }
 
-// Looking starts to show a check of so many steps. Close ends it.
-func (c *Console) Looking(steps int) *Looking {
-	l := &Looking{console: c, all: steps, began: time.Now(), doing: map[string]string{}}
+// CheckProgress starts to show a check of so many steps. Close ends it.
+func (c *Console) CheckProgress(steps int) *CheckProgress {
+	l := &CheckProgress{console: c, all: steps, began: time.Now(), doing: map[string]string{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next = time.AfterFunc(sayAfter, l.tick)
@@ -43,7 +43,7 @@ func (c *Console) Looking(steps int) *Looking {
 }
 
 // Listen takes an event of [converge.Graph.PlanWithEvents].
-func (l *Looking) Listen(e converge.Event) {
+func (l *CheckProgress) Listen(e converge.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -54,7 +54,7 @@ func (l *Looking) Listen(e converge.Event) {
 	case e.Kind.Final():
 		l.ended++
 		l.open = slices.DeleteFunc(l.open, func(step string) bool { return step == e.Step })
-		if text := l.console.seen(e); text != "" {
+		if text := l.console.problemText(e); text != "" {
 			l.waiting = append(l.waiting, fmt.Sprintf("%-22s %s", e.Step, text))
 		}
 		if l.said {
@@ -63,8 +63,8 @@ func (l *Looking) Listen(e converge.Event) {
 	}
 }
 
-// seen says what is wrong with a step, or returns "".
-func (c *Console) seen(e converge.Event) string {
+// problemText says what is wrong with a step, or returns "".
+func (c *Console) problemText(e converge.Event) string {
 	switch e.Kind {
 	case converge.Differs:
 		return c.line(e.Diff.String())
@@ -74,7 +74,7 @@ func (c *Console) seen(e converge.Event) string {
 	return ""
 }
 
-func (l *Looking) flush() {
+func (l *CheckProgress) flush() {
 	for _, line := range l.waiting {
 		_, _ = fmt.Fprintf(l.console.Talk, "%s\n", line)
 	}
@@ -82,7 +82,7 @@ func (l *Looking) flush() {
 }
 
 // tick prints the progress.
-func (l *Looking) tick() {
+func (l *CheckProgress) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next == nil {
@@ -101,12 +101,13 @@ func (l *Looking) tick() {
 	if more := len(l.open) - len(at); more > 0 {
 		at = append(at, fmt.Sprintf("%d more", more))
 	}
-	_, _ = fmt.Fprintf(l.console.Talk, "checked %d of %d in %s, now checking %s\n", l.ended, l.all, short(time.Since(l.began)), strings.Join(at, ", "))
+	_, _ = fmt.Fprintf(l.console.Talk, "checked %d of %d in %s, now checking %s\n", l.ended, l.all, duration(time.Since(l.began)),
+		strings.Join(at, ", "))
 	l.next = time.AfterFunc(min(time.Since(l.began), sayAgain), l.tick)
 }
 
 // Close ends the display. Lines that were held back are in the result as well.
-func (l *Looking) Close() {
+func (l *CheckProgress) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next.Stop()

@@ -24,11 +24,11 @@ func part(step string) (name, what string) {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return everywhere, what + " " + name
 	}
-	return name, called(what)
+	return name, stepKindName(what)
 }
 
-// called is the name of a kind of step for people.
-func called(what string) string {
+// stepKindName is the name of a kind of step for people.
+func stepKindName(what string) string {
 	switch what {
 	case "guest":
 		return "first boot"
@@ -54,8 +54,8 @@ func partsOf(steps []string) []string {
 	return names
 }
 
-// several lists names; a long list is shortened to its ends.
-func several(names []string) string {
+// shortList lists names; a long list is shortened to its ends.
+func shortList(names []string) string {
 	const most, head = 8, 3
 	if len(names) <= most {
 		return strings.Join(names, ", ")

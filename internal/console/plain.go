@@ -17,8 +17,8 @@ const (
 	quiet     = 30 * time.Second
 )
 
-// plain prints a line for each important event: started, waiting (from time to time), ended.
-type plain struct {
+// plainDisplay prints a line for each important event: started, waiting (from time to time), ended.
+type plainDisplay struct {
 	console *Console
 
 	mu      sync.Mutex
@@ -29,11 +29,11 @@ type plain struct {
 	advice  advice
 }
 
-func newPlain(c *Console) *plain {
-	return &plain{console: c, began: map[string]time.Time{}, said: map[string]time.Time{}, late: map[string]*time.Timer{}, advice: advice{}}
+func newPlain(c *Console) *plainDisplay {
+	return &plainDisplay{console: c, began: map[string]time.Time{}, said: map[string]time.Time{}, late: map[string]*time.Timer{}, advice: advice{}}
 }
 
-func (p *plain) Listen(e converge.Event) {
+func (p *plainDisplay) Listen(e converge.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e.Kind == converge.Skipped {
@@ -52,7 +52,7 @@ func (p *plain) Listen(e converge.Event) {
 		p.began[e.Step] = e.Time
 	}
 	if wait := p.due(e).Sub(e.Time); wait > 0 {
-		p.later(e, text, wait)
+		p.printLater(e, text, wait)
 		return
 	}
 	p.said[e.Step] = e.Time
@@ -60,7 +60,7 @@ func (p *plain) Listen(e converge.Event) {
 }
 
 // due is when an event gets its line, unless a newer one of its step comes first.
-func (p *plain) due(e converge.Event) time.Time {
+func (p *plainDisplay) due(e converge.Event) time.Time {
 	last, begun := p.said[e.Step]
 	switch {
 	case e.Kind.Final(), e.Kind == converge.Acting:
@@ -77,7 +77,7 @@ func (p *plain) due(e converge.Event) time.Time {
 
 // later prints what a step waits for unless a newer event comes first: it may be the last
 // message of the step for a long time.
-func (p *plain) later(e converge.Event, text string, wait time.Duration) {
+func (p *plainDisplay) printLater(e converge.Event, text string, wait time.Duration) {
 	var t *time.Timer
 	t = time.AfterFunc(wait, func() {
 		p.mu.Lock()
@@ -93,22 +93,22 @@ func (p *plain) later(e converge.Event, text string, wait time.Duration) {
 	p.late[e.Step] = t
 }
 
-func (p *plain) print(at time.Time, step, text string) {
+func (p *plainDisplay) print(at time.Time, step, text string) {
 	_, _ = fmt.Fprintf(p.console.Talk, "%s  %-22s %s\n", at.Format("15:04:05"), p.console.line(step), text)
 }
 
-// Again forgets the events so far.
-func (p *plain) Again() {
+// Reset forgets the events so far.
+func (p *plainDisplay) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget()
+	p.cancelPending()
 	p.skipped = nil
 	clear(p.began)
 	clear(p.said)
 }
 
-// forget cancels the pending lines about waits.
-func (p *plain) forget() {
+// cancelPending cancels the pending lines about waits.
+func (p *plainDisplay) cancelPending() {
 	for _, t := range p.late {
 		t.Stop()
 	}
@@ -116,33 +116,33 @@ func (p *plain) forget() {
 }
 
 // Close prints the steps that could not start, on one line.
-func (p *plain) Close() {
+func (p *plainDisplay) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.forget()
+	p.cancelPending()
 	if len(p.skipped) > 0 {
 		p.print(time.Now(), "", fmt.Sprintf("not started, because a step they need failed: %s", kinds(p.skipped)))
 	}
 }
 
 // sentence describes an event, or returns "" if it is not worth a line.
-func (p *plain) sentence(e converge.Event) string {
+func (p *plainDisplay) sentence(e converge.Event) string {
 	switch e.Kind {
 	case converge.Checking:
 		return "checking"
 	case converge.Acting:
 		return verb(e.Diff) + ": " + p.console.line(differences(e.Diff))
 	case converge.Waiting:
-		return p.console.waiting(e)
+		return p.console.waitText(e)
 	case converge.Progress:
 		return p.console.line(e.Message)
 	case converge.Changed:
-		return "done in " + short(e.Elapsed)
+		return "done in " + duration(e.Elapsed)
 	case converge.FailedStep:
-		return "FAILED: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
+		return "FAILED: " + strings.Join(p.advice.omitPrinted(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
 	case converge.Cancelled:
 		if e.Err != nil {
-			return "stopped after: " + strings.Join(p.advice.once(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
+			return "stopped after: " + strings.Join(p.advice.omitPrinted(p.console.lines(fmt.Sprint(e.Err))), "\n    ")
 		}
 		return "stopped"
 	}
@@ -166,8 +166,8 @@ func verb(d converge.Diff) string {
 	}
 }
 
-// waiting says what a step waits for.
-func (c *Console) waiting(e converge.Event) string {
+// waitText says what a step waits for.
+func (c *Console) waitText(e converge.Event) string {
 	if e.Diff.Empty() {
 		return "waiting: " + c.line(e.Message)
 	}
@@ -189,8 +189,8 @@ func (c *Console) lines(s string) []string {
 // happened, the others what to do.
 type advice map[string]bool
 
-// once omits advice that was printed before: an error on one node often occurs on all.
-func (a advice) once(lines []string) []string {
+// omitPrinted omits advice that was printed before: an error on one node often occurs on all.
+func (a advice) omitPrinted(lines []string) []string {
 	if len(lines) < 2 {
 		return lines
 	}

@@ -70,7 +70,7 @@ func events() []converge.Event {
 func TestPlain(t *testing.T) {
 	c := capture(0, token)
 	d := c.Display(nil)
-	require.IsType(t, &plain{}, d)
+	require.IsType(t, &plainDisplay{}, d)
 	for _, e := range events() {
 		d.Listen(e)
 	}
@@ -223,7 +223,7 @@ func TestPlainSaysWhatACheckWaitsFor(t *testing.T) {
 		c := capture(0)
 		d := c.Display(nil)
 		text := func() string {
-			d := d.(*plain)
+			d := d.(*plainDisplay)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			return c.talk.String()

@@ -84,7 +84,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 	names := 0 // the column for nodes with only one change
 	for _, g := range groups {
 		if len(g.what) == 1 {
-			names = max(names, runewidth.StringWidth(several(g.names)))
+			names = max(names, runewidth.StringWidth(shortList(g.names)))
 		}
 	}
 	for _, g := range groups {
@@ -118,14 +118,14 @@ func foldPlan(all []folded[[]planLine]) []folded[[]planLine] {
 	for g := range groups {
 		groups[g].what = slices.Clone(groups[g].what)
 		for i := range groups[g].what {
-			groups[g].what[i].settle(groups[g].names, func(node string) string { return of[node][i].note })
+			groups[g].what[i].addNotes(groups[g].names, func(node string) string { return of[node][i].note })
 		}
 	}
 	return groups
 }
 
-// settle appends a note that all nodes share to the text, and lists different notes by node.
-func (l *planLine) settle(nodes []string, note func(node string) string) {
+// addNotes appends a note that all nodes share to the text, and lists different notes by node.
+func (l *planLine) addNotes(nodes []string, note func(node string) string) {
 	same := true
 	for _, n := range nodes {
 		same = same && note(n) == l.note
@@ -149,7 +149,7 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 		switch it.Verdict {
 		case converge.Clean:
 		case converge.Deferred:
-			deferred = append(deferred, keep(what))
+			deferred = append(deferred, noBreak(what))
 		case converge.Failed:
 			lines = append(lines, planLine{mark: unseen, what: what, text: "could not be checked: " + c.line(fmt.Sprint(it.Err))})
 		default:
@@ -183,7 +183,7 @@ func (c *Console) clean(d converge.Diff) converge.Diff {
 // planSingle prints nodes and the one change that they share.
 func (c *Console) planSingle(out *strings.Builder, g folded[[]planLine], names int) {
 	l := g.what[0]
-	fmt.Fprintf(out, "%s %s  %s  ", c.data.paint.mark(l.mark), c.data.paint.bold(runewidth.FillRight(several(g.names), names)), l.what)
+	fmt.Fprintf(out, "%s %s  %s  ", c.data.paint.mark(l.mark), c.data.paint.bold(runewidth.FillRight(shortList(g.names), names)), l.what)
 	c.planText(out, l.text, 2+names+2+runewidth.StringWidth(l.what)+2)
 }
 
@@ -216,7 +216,7 @@ func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
 			head = update
 		}
 	}
-	for i, line := range wrap(several(g.names), 2, width) {
+	for i, line := range wrap(shortList(g.names), 2, width) {
 		if i > 0 {
 			out.WriteString("  " + paint.bold(line) + "\n")
 		} else {
@@ -284,7 +284,7 @@ func (c *Console) planSummary(out *strings.Builder, p *converge.Plan) {
 	}
 	if len(replaced) > 0 {
 		label := converge.Replace.String()
-		for i, line := range wrap(several(replaced), len(label)+2, c.data.width()) {
+		for i, line := range wrap(shortList(replaced), len(label)+2, c.data.width()) {
 			head := c.data.paint.sgr("1;33", label) + ": "
 			if i > 0 {
 				head = strings.Repeat(" ", len(label)+2)

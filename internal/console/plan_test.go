@@ -291,7 +291,7 @@ func TestRecorder(t *testing.T) {
 	c.Recorder = rec
 	d := c.Display([]string{"vm/wk1"})
 	d.Listen(converge.Event{Step: "vm/wk1", Kind: converge.Changed})
-	d.Again()
+	d.Reset()
 	d.Close()
 	assert.Equal(t, []string{"vm/wk1 changed", "again", "closed"}, rec.said)
 	assert.Contains(t, c.talk.String(), "vm/wk1")
@@ -303,5 +303,5 @@ type recorded struct {
 }
 
 func (r *recorded) Listen(e converge.Event) { r.said = append(r.said, e.Step+" "+string(e.Kind)) }
-func (r *recorded) Again()                  { r.said = append(r.said, "again") }
+func (r *recorded) Reset()                  { r.said = append(r.said, "again") }
 func (r *recorded) Close()                  { r.said = append(r.said, "closed") }

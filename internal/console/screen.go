@@ -20,9 +20,9 @@ type screen struct {
 	to   io.Writer
 	size func() (width, height int)
 	rows []int // widths of the rows drawn last
-	// strange is how many lines others have printed below since the last call; nil: none.
-	strange func(column, width int) int
-	drawn   string
+	// linesAdded is how many lines others have printed below since the last call; nil: none.
+	linesAdded func(column, width int) int
+	drawn      string
 }
 
 // draw prints lines above the rows, and draws the rows again. There must be fewer rows than
@@ -36,9 +36,9 @@ func (s *screen) draw(above []string, rows []row) {
 	for _, r := range rows {
 		body.WriteString(r.text + "\x1b[K\n")
 	}
-	up := s.up(width)
-	if s.strange != nil {
-		up += s.strange(0, width)
+	up := s.linesTaken(width)
+	if s.linesAdded != nil {
+		up += s.linesAdded(0, width)
 	}
 	if body.String() == s.drawn && len(above) == 0 && up == len(rows) {
 		return
@@ -55,9 +55,9 @@ func (s *screen) draw(above []string, rows []row) {
 	_, _ = io.WriteString(s.to, "\x1b[?25l"+start+body.String()+"\x1b[J\x1b[?25h")
 }
 
-// up is how many screen lines the last rows take. A terminal that has become narrower has
+// linesTaken is how many screen lines the last rows take. A terminal that has become narrower has
 // wrapped rows that no longer fit.
-func (s *screen) up(width int) int {
+func (s *screen) linesTaken(width int) int {
 	lines := 0
 	for _, w := range s.rows {
 		lines += max(1, (w+width-1)/width)
@@ -77,9 +77,9 @@ type span struct {
 	paint func(string) string
 }
 
-// compose makes a row of at most width columns. It leaves the last column free: terminals
+// newRow makes a row of at most width columns. It leaves the last column free: terminals
 // differ in where the cursor is after a full row.
-func compose(width int, spans ...span) row {
+func newRow(width int, spans ...span) row {
 	var r row
 	for _, s := range spans {
 		text := cut(s.text, width-1-r.width)

@@ -24,9 +24,9 @@ type Machine struct {
 	Holders                           string // who holds them
 }
 
-// on leaves out what a narrow terminal has no room for, the more if something is wrong, which
+// narrowed leaves out what a narrow terminal has no room for, the more if something is wrong, which
 // has columns of its own.
-func (m Machine) on(width int, wrong bool) Machine {
+func (m Machine) narrowed(width int, wrong bool) Machine {
 	switch {
 	case width == 0 || width >= 120:
 		return m
@@ -72,10 +72,11 @@ func (c *Console) Status(p *converge.Plan, machines map[string]Machine, platform
 	header := []string{"", "PART", "STATE", "ROLE", "ADDRESS", "VMID", "VERSION", "AGE", "GPUS", "HELD BY", "DIFFERS", "UNKNOWN"}
 	t := Table{Header: header, Most: statusWidth}
 	for _, name := range partsOf(steps) {
-		s, m := parts[name], machines[name].on(c.data.width(), wrong)
+		s, m := parts[name], machines[name].narrowed(c.data.width(), wrong)
 		mark, state := s.state()
 		wrong = wrong || mark != "✓"
-		t.Add(mark, name, state, m.Role, m.Address, m.VMID, m.Version, m.Age, m.GPUs, m.Holders, strings.Join(s.bad, ", "), ends(s.unknown))
+		t.Add(mark, name, state, m.Role, m.Address, m.VMID, m.Version, m.Age, m.GPUs, m.Holders, strings.Join(s.bad, ", "),
+			firstAndLast(s.unknown))
 	}
 	c.Table(t)
 	return c.platform(platform, parts) || wrong
@@ -128,7 +129,7 @@ func (c *Console) problems(p *converge.Plan) (any bool) {
 		}
 	}
 	for _, f := range fold(all, func(s string) string { return s }) {
-		for i, line := range wrap(several(f.names)+"  "+f.what, 2, c.data.width()) {
+		for i, line := range wrap(shortList(f.names)+"  "+f.what, 2, c.data.width()) {
 			mark := c.data.paint.red("✗")
 			if i > 0 {
 				mark = " "
@@ -142,8 +143,8 @@ func (c *Console) problems(p *converge.Plan) (any bool) {
 	return len(all) > 0
 }
 
-// ends shortens what is behind a missing step to its first and last.
-func ends(unknown []string) string {
+// firstAndLast shortens what is behind a missing step to its first and last.
+func firstAndLast(unknown []string) string {
 	if len(unknown) <= 3 {
 		return strings.Join(unknown, ", ")
 	}

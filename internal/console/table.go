@@ -45,7 +45,7 @@ func (c *Console) Table(t Table) {
 	if t.Most > 0 && (limit == 0 || limit > t.Most) {
 		limit = t.Most
 	}
-	squeeze(width[:last+1], limit)
+	narrow(width[:last+1], limit)
 	for n, row := range all {
 		var head strings.Builder
 		for i, cell := range row[:last] {
@@ -83,9 +83,9 @@ func columns(all [][]string) []int {
 	return width
 }
 
-// squeeze narrows the widest columns, except the last, until all fit into limit (0: no limit),
+// narrow narrows the widest columns, except the last, until all fit into limit (0: no limit),
 // with some room for the last.
-func squeeze(width []int, limit int) {
+func narrow(width []int, limit int) {
 	const least, room = 12, 24
 	last := len(width) - 1
 	for limit > 0 {
@@ -105,8 +105,8 @@ func squeeze(width []int, limit int) {
 	}
 }
 
-// Say prints one or a few lines for the person. On a terminal it wraps between words.
-func (c *Console) Say(format string, args ...any) {
+// Printf prints one or a few lines for the person. On a terminal it wraps between words.
+func (c *Console) Printf(format string, args ...any) {
 	var out []string
 	for line := range strings.SplitSeq(c.hide(fmt.Sprintf(format, args...)), "\n") {
 		out = append(out, wrap(harmless(line), 0, c.talk.width())...)
@@ -153,7 +153,7 @@ func (c *Console) Progress(text string) {
 		if w > 0 {
 			text = cut(text, w-1)
 		}
-		if up := c.strange(c.progress, w); up > 0 {
+		if up := c.linesAdded(c.progress, w); up > 0 {
 			start = fmt.Sprintf("\r\x1b[%dA\x1b[J", up)
 		}
 		c.progress = runewidth.StringWidth(text)

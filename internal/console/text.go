@@ -33,13 +33,13 @@ func oneLine(s string) string {
 		}
 		b.WriteString(words)
 	}
-	return shown(b.String())
+	return visible(b.String())
 }
 
 // harmless is oneLine for a line that keeps its margin and its blanks.
 func harmless(line string) string {
 	line = strings.TrimSuffix(escapes.ReplaceAllString(line, ""), "\r")
-	return shown(strings.ReplaceAll(line, "\t", "    "))
+	return visible(strings.ReplaceAll(line, "\t", "    "))
 }
 
 // harmlessLines is harmless for each line of a text.
@@ -51,9 +51,9 @@ func harmlessLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shown removes control characters, and escapes characters that change the writing direction
+// visible removes control characters, and escapes characters that change the writing direction
 // or are invisible, as Go does.
-func shown(s string) string {
+func visible(s string) string {
 	return printable.Text(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return -1
@@ -62,8 +62,8 @@ func shown(s string) string {
 	}, s))
 }
 
-// short formats a duration: 0.3s, 12s, 3m05s, 1h02m.
-func short(d time.Duration) string {
+// duration formats a duration: 0.3s, 12s, 3m05s, 1h02m.
+func duration(d time.Duration) string {
 	switch {
 	case d < 100*time.Millisecond:
 		return "<0.1s"
@@ -98,8 +98,8 @@ func cut(s string, width int) string {
 // pad fills a line up to width columns, or shortens it.
 func pad(s string, width int) string { return runewidth.FillRight(cut(s, width), width) }
 
-// keep joins words that wrap must not separate.
-func keep(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
+// noBreak joins words that wrap must not separate.
+func noBreak(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
 // wrap breaks a line at spaces so that no line is wider than width, the first one beginning at
 // column at. A wider word stays whole, because it is a URL or a path to copy. A width of 0
@@ -145,7 +145,7 @@ func difference(f converge.Field) string {
 		b.WriteString(f.Have + " → " + f.Want)
 	}
 	if f.Effect == converge.Restart || f.Effect == converge.Replace {
-		b.WriteString(", " + keep(f.Effect.String()))
+		b.WriteString(", " + noBreak(f.Effect.String()))
 	}
 	if f.Note != "" {
 		b.WriteString(" (" + f.Note + ")")

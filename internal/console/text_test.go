@@ -37,7 +37,7 @@ func TestDurations(t *testing.T) {
 		0: "<0.1s", 340 * time.Millisecond: "0.3s", 9949 * time.Millisecond: "9.9s", 9950 * time.Millisecond: "10s",
 		59*time.Second + 600*time.Millisecond: "1m00s", 3*time.Minute + 5*time.Second: "3m05s", time.Hour + 2*time.Minute + 50*time.Second: "1h02m",
 	} {
-		assert.Equal(t, want, short(d), d)
+		assert.Equal(t, want, duration(d), d)
 	}
 	assert.Equal(t, "0s", clock(999*time.Millisecond))
 	assert.Equal(t, "59s", clock(59*time.Second+999*time.Millisecond))
@@ -59,7 +59,7 @@ func TestWrap(t *testing.T) {
 	assert.Equal(t, []string{"one two", "three"}, wrap("one two three", 4, 12))
 	assert.Equal(t, []string{"one two three"}, wrap("one two three", 4, 0))
 	assert.Equal(t, []string{"see", "https://example.com/a/long/path", "there"}, wrap("see https://example.com/a/long/path there", 4, 20))
-	assert.Equal(t, []string{"memory,", "needs a restart"}, wrap("memory, "+keep("needs a restart"), 0, 16))
+	assert.Equal(t, []string{"memory,", "needs a restart"}, wrap("memory, "+noBreak("needs a restart"), 0, 16))
 	assert.Equal(t, []string{"日本", "語 x"}, wrap("日本 語 x", 0, 6))
 }
 
@@ -85,7 +85,7 @@ func TestOthersWords(t *testing.T) {
 	const foreign = "a\x1b]0;x\x07b\u202ec\r\n\td\u009be"
 	const want = `ab\u202ec` + "\n    de"
 	for name, say := range map[string]func(*Console){
-		"Say":    func(c *Console) { c.Say("%s", foreign) },
+		"Say":    func(c *Console) { c.Printf("%s", foreign) },
 		"Fail":   func(c *Console) { c.Fail(foreign) },
 		"Prompt": func(c *Console) { c.Prompt(foreign + " ") },
 		"Text":   func(c *Console) { assert.NoError(t, c.Text(foreign)) },
@@ -142,6 +142,6 @@ func TestParts(t *testing.T) {
 		name, what := part(step)
 		assert.Equal(t, want, [2]string{name, what})
 	}
-	assert.Equal(t, "a, b", several([]string{"a", "b"}))
-	assert.Equal(t, "n1, n2, n3 … n9 (9)", several(strings.Fields("n1 n2 n3 n4 n5 n6 n7 n8 n9")))
+	assert.Equal(t, "a, b", shortList([]string{"a", "b"}))
+	assert.Equal(t, "n1, n2, n3 … n9 (9)", shortList(strings.Fields("n1 n2 n3 n4 n5 n6 n7 n8 n9")))
 }

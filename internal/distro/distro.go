@@ -71,17 +71,17 @@ func Names() []string {
 	return out
 }
 
-// Named returns the distribution of that name; the default for any other.
-func Named(name string) Distro {
+// ByName returns the distribution of that name; the default for any other.
+func ByName(name string) Distro {
 	all := All()
 	return all[max(0, slices.IndexFunc(all, func(d Distro) bool { return d.Name == name }))]
 }
 
-// Unusable names the release of a cloud image on which machines get no network: Ubuntu 26.04's
+// UnusableRelease names the release of a cloud image on which machines get no network: Ubuntu 26.04's
 // cloud-init and netplan do not rename a card that is up already, and the seeds name it eth0
 // (canonical/cloud-init#6887). It goes by the names that Ubuntu gives its images; empty: none is
 // known.
-func Unusable(image string) string {
+func UnusableRelease(image string) string {
 	name := path.Base(image)
 	if strings.HasPrefix(name, "ubuntu-26.04-") || strings.HasPrefix(name, "resolute-") || strings.Contains(image, "/resolute/") {
 		return "Ubuntu 26.04"

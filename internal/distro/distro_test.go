@@ -22,14 +22,14 @@ var update = flag.Bool("update", false, "rewrite the table of docs/distributions
 
 func TestEveryDistributionIsWhole(t *testing.T) {
 	for _, d := range distro.All() {
-		assert.Equal(t, d, distro.Named(d.Name))
+		assert.Equal(t, d, distro.ByName(d.Name))
 		byID, ok := distro.ByID(d.ID)
 		assert.True(t, ok)
 		assert.Equal(t, d, byID, "one release of each, so far")
 		assert.NotEqual(t, d.SHA256 == "", d.SHA512 == "", "one checksum, that which is published")
 		assert.Contains(t, path.Base(d.Image), d.Name)
 	}
-	assert.Equal(t, "ubuntu-24.04", distro.Named("nonsense").Name)
+	assert.Equal(t, "ubuntu-24.04", distro.ByName("nonsense").Name)
 	_, ok := distro.ByID("gentoo")
 	assert.False(t, ok)
 }
@@ -108,7 +108,7 @@ func TestDriversInDocs(t *testing.T) {
 	for _, d := range distro.All() {
 		for _, dkms := range []bool{false, true} {
 			way, mode := d.Driver(dkms), map[bool]string{false: "prebuilt", true: "dkms"}[dkms]
-			if !way.There() {
+			if !way.IsSupported() {
 				fmt.Fprintf(&table, "| %s | `%s` | none | |\n", d.Title, mode)
 				continue
 			}

@@ -21,11 +21,11 @@ type Driver struct {
 	Branches        []int // for which there are packages that are not aliases; oldest first
 }
 
-// There reports whether the distribution supports this way.
-func (d Driver) There() bool { return len(d.Packages) > 0 }
+// IsSupported reports whether the distribution supports this way.
+func (d Driver) IsSupported() bool { return len(d.Packages) > 0 }
 
-// First is the oldest branch.
-func (d Driver) First() int { return slices.Min(d.Branches) }
+// OldestBranch is the oldest branch.
+func (d Driver) OldestBranch() int { return slices.Min(d.Branches) }
 
 // Fill fills a driver's branch and flavour into the names of packages.
 func Fill(packages []string, branch int, open bool) []string {

@@ -15,7 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// Answers are what a person decides. The zero value of a field that [Found.Defaults]
+// Answers are what a person decides. The zero value of a field that [Inventory.Defaults]
 // fills means that there is nothing to propose.
 type Answers struct {
 	Name string // of the cluster
@@ -53,21 +53,21 @@ var (
 // Defaults proposes a cluster for what was found: a name that no cluster there has,
 // three servers where three hosts carry them, the bridge that most hosts have and its
 // network. Endpoint and credentials are the caller's.
-func (f Found) Defaults() Answers {
+func (f Inventory) Defaults() Answers {
 	a := Answers{Name: "homelab", Servers: 1}
 	for i := 2; slices.Contains(f.Tags, "homelab-"+a.Name); i++ {
 		a.Name = fmt.Sprintf("homelab%d", i)
 	}
 	a.Bridge = f.bestBridge()
-	if len(f.usable(a.Bridge)) >= 3 {
+	if len(f.hostsWithBridge(a.Bridge)) >= 3 {
 		a.Servers = 3
 	}
 	return f.Readdress(a)
 }
 
 // Readdress proposes addresses for the bridge that a names: the network in which the
-// hosts have their own, the gateway that they use, and the rest as [Found.Number] does.
-func (f Found) Readdress(a Answers) Answers {
+// hosts have their own, the gateway that they use, and the rest as [Inventory.Number] does.
+func (f Inventory) Readdress(a Answers) Answers {
 	a.Prefix, a.Gateway, a.First = netip.Prefix{}, netip.Addr{}, netip.Addr{}
 	for _, h := range f.Hosts {
 		b, _ := h.bridge(a.Bridge)
@@ -86,7 +86,7 @@ func (f Found) Readdress(a Answers) Answers {
 // Number proposes what is not known of the network that a names: as the gateway its
 // first address, where nobody else has it, and for the nodes the first run of addresses
 // that nobody is known to have and that all of them fit into.
-func (f Found) Number(a Answers) Answers {
+func (f Inventory) Number(a Answers) Answers {
 	if !a.Prefix.IsValid() || !a.Prefix.Addr().Is4() {
 		return a
 	}
@@ -98,7 +98,7 @@ func (f Found) Number(a Answers) Answers {
 }
 
 // firstFree finds where a run of unused addresses begins that is long enough.
-func (f Found) firstFree(a Answers) netip.Addr {
+func (f Inventory) firstFree(a Answers) netip.Addr {
 	need := f.addresses(a)
 	start := a.Prefix.Masked().Addr()
 	for range min(firstOffset, 1<<min(32-a.Prefix.Bits(), 16)/8+1) {
@@ -126,7 +126,7 @@ func isHost(p netip.Prefix, a netip.Addr) bool {
 }
 
 // bestBridge is the one that most hosts have, with an address of theirs in it.
-func (f Found) bestBridge() string {
+func (f Inventory) bestBridge() string {
 	score := map[string]int{}
 	var names []string
 	for _, h := range f.Hosts {
@@ -151,8 +151,8 @@ func (f Found) bestBridge() string {
 	return names[0]
 }
 
-// usable returns the hosts that have a bridge of that name; all, where none has.
-func (f Found) usable(bridge string) []Host {
+// hostsWithBridge returns the hosts that have a bridge of that name; all, where none has.
+func (f Inventory) hostsWithBridge(bridge string) []Host {
 	out := slices.DeleteFunc(slices.Clone(f.Hosts), func(h Host) bool { _, has := h.bridge(bridge); return !has })
 	if len(out) == 0 {
 		return f.Hosts
@@ -195,7 +195,7 @@ func CheckInside(name string, network netip.Prefix, addr netip.Addr) error {
 }
 
 // Check says everything that does not fit, each with what to answer instead.
-func (a Answers) Check(f Found) error {
+func (a Answers) Check(f Inventory) error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {

@@ -23,7 +23,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // discover looks at a simulated site.
-func discover(t testing.TB, model pvesim.Model) draft.Found {
+func discover(t testing.TB, model pvesim.Model) draft.Inventory {
 	t.Helper()
 	sim := pvesim.New(model, pvesim.Options{})
 	defer sim.Close()
@@ -36,7 +36,7 @@ func discover(t testing.TB, model pvesim.Model) draft.Found {
 }
 
 // answered fills in what is not proposed.
-func answered(f draft.Found) draft.Answers {
+func answered(f draft.Inventory) draft.Answers {
 	a := f.Defaults()
 	a.Endpoint, a.TokenID, a.Secret = "10.0.0.5", "homelab@pve!cluster", "env:PROXMOX_TOKEN_SECRET"
 	a.Fingerprint = strings.TrimSuffix(strings.Repeat("7e:", 32), ":")
@@ -153,7 +153,7 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 
 // FuzzRender: answers that are accepted make a file that is accepted.
 func FuzzRender(f *testing.F) {
-	var founds []draft.Found
+	var founds []draft.Inventory
 	for _, name := range []string{"one-gpu", "eight-a100", "two-hosts", "bridges", "three-hosts"} {
 		founds = append(founds, discover(f, sites()[name]()))
 	}

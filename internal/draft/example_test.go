@@ -12,7 +12,7 @@ import (
 
 // What a host has, turned into a file.
 func Example() {
-	found := draft.Found{Version: "9.2.11", Hosts: []draft.Host{{ // or draft.Discover
+	found := draft.Inventory{Version: "9.2.11", Hosts: []draft.Host{{ // or draft.Discover
 		Name: "pve1", CPUs: 16, Memory: 128 * proxmox.GiB,
 		Storages: []proxmox.Storage{
 			{Name: "local", Active: true, Content: []string{"import", "iso"}},

@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
-// Found is what there is.
-type Found struct {
+// Inventory is what there is.
+type Inventory struct {
 	Version string // of Proxmox VE, 9.2.11
 	Hosts   []Host // that are up, sorted by name
 	Down    []string
@@ -40,8 +40,8 @@ type GPU struct {
 	Taken   string // who claims it, or why it is not usable; empty: it is free
 }
 
-// Free returns the free cards of a host.
-func (h Host) Free() []GPU {
+// FreeGPUs returns the free cards of a host.
+func (h Host) FreeGPUs() []GPU {
 	return slices.DeleteFunc(slices.Clone(h.GPUs), func(g GPU) bool { return g.Taken != "" })
 }
 
@@ -55,8 +55,8 @@ func (h Host) bridge(name string) (proxmox.Bridge, bool) {
 }
 
 // Discover looks at every host of the Proxmox cluster that is up.
-func Discover(ctx context.Context, c *proxmox.Client) (Found, error) {
-	f := Found{Version: c.Version().Version, Used: map[netip.Addr]string{}}
+func Discover(ctx context.Context, c *proxmox.Client) (Inventory, error) {
+	f := Inventory{Version: c.Version().Version, Used: map[netip.Addr]string{}}
 	hosts, err := c.Hosts.List(ctx)
 	if err != nil {
 		return f, err
@@ -79,7 +79,7 @@ func Discover(ctx context.Context, c *proxmox.Client) (Found, error) {
 				host.Promised += r.Memory
 			}
 		}
-		if err := f.look(ctx, c, &host); err != nil {
+		if err := f.observeHost(ctx, c, &host); err != nil {
 			return f, fmt.Errorf("host %s: %w", h.Name, err)
 		}
 		f.Hosts = append(f.Hosts, host)
@@ -90,8 +90,8 @@ func Discover(ctx context.Context, c *proxmox.Client) (Found, error) {
 	return f, nil
 }
 
-// look fills in what a host has.
-func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
+// observeHost fills in what a host has.
+func (f *Inventory) observeHost(ctx context.Context, c *proxmox.Client, h *Host) error {
 	var err error
 	if h.CPUs == 0 || h.Memory == 0 {
 		return fmt.Errorf("the token may not see what it has: grant it Sys.Audit on /nodes/%s; "+
@@ -112,7 +112,7 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 		return err
 	}
 	for _, card := range ledger.Cards {
-		h.GPUs = append(h.GPUs, GPU{Address: card.Address.Whole().String(), Model: card.Model, Taken: taken(card, ledger)})
+		h.GPUs = append(h.GPUs, GPU{Address: card.Address.Whole().String(), Model: card.Model, Taken: unavailableReason(card, ledger)})
 	}
 	used, err := c.Hosts.Addresses(ctx, h.Name)
 	for addr, who := range used {
@@ -126,8 +126,8 @@ func (f *Found) look(ctx context.Context, c *proxmox.Client, h *Host) error {
 // madeFor begins the descriptions of the mappings that package cluster makes.
 const madeFor = "made by homelab for cluster "
 
-// taken says who has a card, or why nobody can have it.
-func taken(card pci.Card, ledger *pci.Ledger) string {
+// unavailableReason says who has a card, or why nobody can have it.
+func unavailableReason(card pci.Card, ledger *pci.Ledger) string {
 	for _, cl := range card.Claims {
 		if !cl.Template {
 			return fmt.Sprintf("%s has it, %s", cl, cl.Description())

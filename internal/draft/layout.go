@@ -53,7 +53,7 @@ type pool struct {
 func (p pool) count() int { return len(p.hosts) }
 
 // addresses is how many a cluster needs.
-func (f Found) addresses(a Answers) int {
+func (f Inventory) addresses(a Answers) int {
 	n := a.Servers
 	if a.Servers > 1 {
 		n++ // the VIP
@@ -65,8 +65,8 @@ func (f Found) addresses(a Answers) int {
 }
 
 // layout plans the machines. Its errors name resources that are not available.
-func (f Found) layout(a Answers) (layout, error) {
-	usable := f.usable(a.Bridge)
+func (f Inventory) layout(a Answers) (layout, error) {
+	usable := f.hostsWithBridge(a.Bridge)
 	if len(usable) == 0 {
 		return layout{}, fmt.Errorf("there is no host to put the cluster on")
 	}
@@ -89,7 +89,7 @@ func (f Found) layout(a Answers) (layout, error) {
 			return l, fmt.Errorf("host %q has a name that a cluster file cannot hold: a lower-case host name is needed", plainText(h.Name))
 		}
 		l.hosts = append(l.hosts, h)
-		if err := l.fit(h); err != nil {
+		if err := l.sizeMachines(h); err != nil {
 			return l, err
 		}
 	}
@@ -104,14 +104,14 @@ func hostLabel(s string) bool {
 
 // workers gives every free card to a machine; without cards there is one machine to
 // work on.
-func (f Found) workers(a Answers, unused *[]string) []pool {
+func (f Inventory) workers(a Answers, unused *[]string) []pool {
 	note := func(format string, args ...any) {
 		if unused != nil {
 			*unused = append(*unused, fmt.Sprintf(format, args...))
 		}
 	}
 	var out []pool
-	usable := f.usable(a.Bridge)
+	usable := f.hostsWithBridge(a.Bridge)
 	for _, h := range f.Hosts {
 		if !slices.ContainsFunc(usable, func(u Host) bool { return u.Name == h.Name }) {
 			note("host %s has no bridge %s", h.Name, a.Bridge)
@@ -124,7 +124,7 @@ func (f Found) workers(a Answers, unused *[]string) []pool {
 		}
 		models := map[string]int{}
 		var order []string
-		for _, g := range h.Free() {
+		for _, g := range h.FreeGPUs() {
 			if models[g.Model]++; models[g.Model] == 1 {
 				order = append(order, g.Model)
 			}
@@ -183,8 +183,8 @@ func name(pools []pool) {
 	}
 }
 
-// fit sizes the machines on a host by what it has.
-func (l *layout) fit(h Host) error {
+// sizeMachines sizes the machines on a host by what it has.
+func (l *layout) sizeMachines(h Host) error {
 	servers, workers, want := 0, 0, proxmox.Size(0)
 	for _, p := range l.pools {
 		for _, host := range p.hosts {
@@ -194,7 +194,7 @@ func (l *layout) fit(h Host) error {
 				servers++
 			default:
 				workers++
-				want += p.wanted()
+				want += p.workerMemory()
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func (l *layout) fit(h Host) error {
 			p.disk = smaller(p.disk, max(min(serverDisk, disk), leastDisk))
 			continue
 		}
-		p.cores, p.memory = max(min(coresPerGPU*max(p.gpus, 1), cores/workers), 1), p.wanted()
+		p.cores, p.memory = max(min(coresPerGPU*max(p.gpus, 1), cores/workers), 1), p.workerMemory()
 		if want > left {
 			p.memory = min(p.memory, max(left/proxmox.Size(workers), leastMemory))
 		}
@@ -222,8 +222,8 @@ func (l *layout) fit(h Host) error {
 	return l.enough(h)
 }
 
-// wanted is the memory that a worker should have.
-func (p pool) wanted() proxmox.Size {
+// workerMemory is the memory that a worker should have.
+func (p pool) workerMemory() proxmox.Size {
 	if p.gpus == 0 {
 		return 16 * gib
 	}
@@ -287,7 +287,7 @@ func storageName(s string) bool {
 }
 
 // networks chooses networks for pods and services that touch none that was found.
-func (l *layout) networks(f Found, a Answers) {
+func (l *layout) networks(f Inventory, a Answers) {
 	taken := []netip.Prefix{a.Prefix}
 	for _, h := range f.Hosts {
 		for _, b := range h.Bridges {
@@ -305,7 +305,7 @@ func (l *layout) networks(f Found, a Answers) {
 }
 
 // address gives the VIP and the machines their addresses, in the order of the file.
-func (l *layout) address(f Found, a Answers) error {
+func (l *layout) address(f Inventory, a Answers) error {
 	at := a.First
 	next := func() (netip.Addr, bool) {
 		for ; isHost(a.Prefix, at); at = at.Next() {

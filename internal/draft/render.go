@@ -15,7 +15,7 @@ const docs = "https://github.com/cps-gpu/homelab/blob/main/docs/"
 
 // Render writes the cluster file for what was found and answered. The error is that of
 // [Answers.Check].
-func Render(f Found, a Answers) (string, error) {
+func Render(f Inventory, a Answers) (string, error) {
 	if err := a.Check(f); err != nil {
 		return "", err
 	}
@@ -31,13 +31,13 @@ func Render(f Found, a Answers) (string, error) {
 	w.kubernetes()
 	w.ssh()
 	w.pools()
-	w.more()
+	w.commentedKeys()
 	return w.b.String(), nil
 }
 
 type writer struct {
 	b       strings.Builder
-	found   Found
+	found   Inventory
 	answers Answers
 	layout  layout
 }
@@ -110,15 +110,15 @@ func (w *writer) proxmox() {
 	for _, h := range w.layout.hosts {
 		storage := ""
 		if name, free := bestStorage(h); name != "" && free >= gib {
-			storage = fmt.Sprintf(", storage: {%s: %s}", scalar(name), whole(free))
+			storage = fmt.Sprintf(", storage: {%s: %s}", scalar(name), floorGiB(free))
 		}
-		w.line("    %s: {cores: %d, memory: %s, gpus: %d%s}", scalar(h.Name), h.CPUs, whole(h.Memory), len(h.Free()), storage)
+		w.line("    %s: {cores: %d, memory: %s, gpus: %d%s}", scalar(h.Name), h.CPUs, floorGiB(h.Memory), len(h.FreeGPUs()), storage)
 		var notes []string
 		if h.Promised > 0 {
-			notes = append(notes, fmt.Sprintf("%s of its memory are promised to VMs and containers that are there already.", whole(h.Promised)))
+			notes = append(notes, fmt.Sprintf("%s of its memory are promised to VMs and containers that are there already.", floorGiB(h.Promised)))
 		}
 		if name, free := bestStorage(h); name != "" {
-			notes = append(notes, fmt.Sprintf("%s has %s free.%s", name, whole(free), others(h, name)))
+			notes = append(notes, fmt.Sprintf("%s has %s free.%s", name, floorGiB(free), otherStorages(h, name)))
 		}
 		w.comment(6, strings.Join(notes, " "))
 	}
@@ -130,12 +130,12 @@ func (w *writer) proxmox() {
 	}
 }
 
-// others names further storages for disks.
-func others(h Host, but string) string {
+// otherStorages names further storages for disks.
+func otherStorages(h Host, but string) string {
 	var names []string
 	for _, s := range h.Storages {
 		if s.Active && slices.Contains(s.Content, "images") && s.Name != but {
-			names = append(names, fmt.Sprintf("%s (%s free)", s.Name, whole(s.Free)))
+			names = append(names, fmt.Sprintf("%s (%s free)", s.Name, floorGiB(s.Free)))
 		}
 	}
 	if len(names) == 0 {
@@ -305,7 +305,7 @@ func (w *writer) cards(p pool) string {
 	i := slices.IndexFunc(w.layout.hosts, func(h Host) bool { return h.Name == p.hosts[0] })
 	var at []string
 	model := ""
-	for _, g := range w.layout.hosts[i].Free() {
+	for _, g := range w.layout.hosts[i].FreeGPUs() {
 		if p.model == "" || g.Model == p.model { // without a filter all are of one model
 			at, model = append(at, g.Address), g.Model
 		}
@@ -353,8 +353,8 @@ func (w *writer) platform() []string {
 	)
 }
 
-// more shows what people add next.
-func (w *writer) more() {
+// commentedKeys shows what people add next.
+func (w *writer) commentedKeys() {
 	w.line("")
 	w.line("# What people add next, see " + docs + "cluster-yaml.md:")
 	w.line("#   scratch: {size: 500GiB, mount: /scratch}                 under disks of a pool: fast space that may be lost")

@@ -38,8 +38,8 @@ func ranges(all []netip.Addr) string {
 	return strings.Join(out, ", ")
 }
 
-// whole is a size without a fraction of a GiB.
-func whole(s proxmox.Size) proxmox.Size { return s / gib * gib }
+// floorGiB is a size without a fraction of a GiB.
+func floorGiB(s proxmox.Size) proxmox.Size { return s / gib * gib }
 
 // address writes the API's address in full.
 func address(text string) string {

@@ -10,7 +10,7 @@ import (
 )
 
 // Warnings says what one should look at before anything is made of the file.
-func Warnings(f Found, a Answers) []string {
+func Warnings(f Inventory, a Answers) []string {
 	l, err := f.layout(a)
 	if err != nil {
 		return nil

@@ -26,15 +26,15 @@ const (
 // Difference is how a result differs from earlier ones of the same GPU or node.
 type Difference struct {
 	Worse  []string // such as a failure where it passed
-	Slower []Slower
+	Slower []Regression
 	Other  []string // such as another driver
 }
 
-// Slower says that a measure is worse than before.
-type Slower struct{ Measure, Text string }
+// Regression says that a measure is worse than before.
+type Regression struct{ Measure, Text string }
 
-// Bad are the texts of all that is worse.
-func (d Difference) Bad() []string {
+// Regressions are the texts of all that is worse.
+func (d Difference) Regressions() []string {
 	out := slices.Clone(d.Worse)
 	for _, s := range d.Slower {
 		out = append(out, s.Text)
@@ -44,7 +44,7 @@ func (d Difference) Bad() []string {
 
 // Compare compares a result with all earlier ones.
 func Compare(records []Record, now Record) (d Difference) {
-	past := slices.DeleteFunc(Of(records, now), func(r Record) bool { return !r.Time.Before(now.Time) })
+	past := slices.DeleteFunc(RecordsOf(records, now), func(r Record) bool { return !r.Time.Before(now.Time) })
 	if len(past) == 0 {
 		if before, ok := predecessor(records, now); ok {
 			d.Other = append(d.Other, fmt.Sprintf("another card than on %s (%s)", day(before.Time), before.UUID))
@@ -60,7 +60,7 @@ func Compare(records []Record, now Record) (d Difference) {
 	}
 	for _, m := range now.Measures {
 		if text := slower(past, now, m); text != "" {
-			d.Slower = append(d.Slower, Slower{m.Name, text})
+			d.Slower = append(d.Slower, Regression{m.Name, text})
 		}
 	}
 	if now.Memory < last.Memory && now.Memory > 0 {

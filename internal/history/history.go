@@ -55,8 +55,8 @@ type Check struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Same reports whether two records are of the same GPU, on any node, or of the same node.
-func (r Record) Same(other Record) bool {
+// SameSubject reports whether two records are of the same GPU, on any node, or of the same node.
+func (r Record) SameSubject(other Record) bool {
 	if r.UUID != "" || other.UUID != "" {
 		return r.UUID == other.UUID
 	}
@@ -134,14 +134,14 @@ func Add(path string, records ...Record) error {
 		}
 		data = append(append(data, line...), '\n')
 	}
-	return keep.Whole(path, data, 0o600)
+	return keep.WriteFile(path, data, 0o600)
 }
 
-// Of returns the records of the same GPU or node, the oldest first.
-func Of(records []Record, of Record) []Record {
+// RecordsOf returns the records of the same GPU or node, the oldest first.
+func RecordsOf(records []Record, of Record) []Record {
 	var out []Record
 	for _, r := range records {
-		if r.Same(of) {
+		if r.SameSubject(of) {
 			out = append(out, r)
 		}
 	}

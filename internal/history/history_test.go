@@ -78,7 +78,7 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := history.Compare(x.past, x.now)
-			assert.Equal(t, x.worse, d.Bad())
+			assert.Equal(t, x.worse, d.Regressions())
 			assert.Equal(t, x.other, d.Other)
 		})
 	}
@@ -103,7 +103,7 @@ func TestFile(t *testing.T) {
 	want := on(1, bandwidth(1000))
 	want.Schema = history.Schema
 	assert.Equal(t, want, all[0])
-	assert.Len(t, history.Of(all, all[0]), 2)
+	assert.Len(t, history.RecordsOf(all, all[0]), 2)
 	assert.Equal(t, []history.Record{all[2]}, history.Latest(all), "a run of the node has the results of all its cards")
 }
 

@@ -26,8 +26,8 @@ type Step struct {
 	Error string `json:"error"`
 }
 
-// KeepRun remembers a run that has ended: of one that failed its steps, and otherwise nothing.
-func KeepRun(path string, r Run) error {
+// SaveRun remembers a run that has ended: of one that failed its steps, and otherwise nothing.
+func SaveRun(path string, r Run) error {
 	if len(r.Failed) == 0 {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -38,7 +38,7 @@ func KeepRun(path string, r Run) error {
 	if err != nil {
 		return err
 	}
-	return keep.Whole(path, append(data, '\n'), 0o600)
+	return keep.WriteFile(path, append(data, '\n'), 0o600)
 }
 
 // LastRun returns the last run on this machine if that failed, and else nil.

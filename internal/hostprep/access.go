@@ -190,19 +190,19 @@ func (s *AccessState) readStorages(text []byte) error {
 	return err
 }
 
-// covers reports whether rights on a path include those of a role.
-func covers(rights map[string]bool, r proxmox.Role) bool {
+// includesRole reports whether rights on a path include those of a role.
+func includesRole(rights map[string]bool, r proxmox.Role) bool {
 	return !slices.ContainsFunc(r.Privileges, func(p string) bool {
 		propagates, granted := rights[p]
 		return !granted || r.Propagate && !propagates
 	})
 }
 
-// lacking returns the roles to grant to the token: those whose privileges it does not all have
+// missingRoles returns the roles to grant to the token: those whose privileges it does not all have
 // already, from any grant.
-func (a Access) lacking(s AccessState) []proxmox.Role {
+func (a Access) missingRoles(s AccessState) []proxmox.Role {
 	return slices.DeleteFunc(proxmox.Roles(a.Prefix, a.Grants), func(r proxmox.Role) bool {
-		return s.Token != nil && covers(s.May[r.Path], r)
+		return s.Token != nil && includesRole(s.May[r.Path], r)
 	})
 }
 

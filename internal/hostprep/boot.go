@@ -60,8 +60,8 @@ func (spec Spec) boot(s State) (*Change, error) {
 	for i := range c.Files {
 		c.Files[i].Mode = s.file(c.Files[i].Path).Mode
 	}
-	c.Stamp = digest(after(s.under(grubFilePath, grubFolder, cmdlinePath), c.Files))
-	refreshed := o.met(parseCmdline(s.Cmdline)) || strings.TrimSpace(s.file(stamps+Boot).Text) == c.Stamp
+	c.Stamp = digest(withChanges(s.filesUnder(grubFilePath, grubFolder, cmdlinePath), c.Files))
+	refreshed := o.areSet(parseCmdline(s.Cmdline)) || strings.TrimSpace(s.file(stamps+Boot).Text) == c.Stamp
 	if len(c.Files) == 0 && refreshed {
 		return nil, nil
 	}
@@ -88,12 +88,12 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 		return s.kernelCmdline(o)
 	}
 	config := grubConfig{{path: grubFilePath}}
-	for _, f := range s.under(grubFilePath, grubFolder) {
+	for _, f := range s.filesUnder(grubFilePath, grubFolder) {
 		parsed, err := parseGrub(f.Path, f.Text)
-		if running := parseCmdline(s.Cmdline); err != nil && o.met(running) {
+		if running := parseCmdline(s.Cmdline); err != nil && o.areSet(running) {
 			return nil, nil // already done by hand
 		} else if err != nil {
-			return nil, fmt.Errorf("%w: %s; then run %s, reboot, and run this again", err, o.byHand(running), strings.Join(s.refresh(), " "))
+			return nil, fmt.Errorf("%w: %s; then run %s, reboot, and run this again", err, o.manualEdit(running), strings.Join(s.refresh(), " "))
 		}
 		if f.Path == grubFilePath {
 			config[0] = parsed
@@ -101,7 +101,7 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 		}
 		config = append(config, parsed)
 	}
-	if o.met(config.effective()) {
+	if o.areSet(config.effective()) {
 		return nil, nil
 	}
 	changes := config.edit(o)
@@ -115,15 +115,15 @@ func (s State) bootFiles(loader Loader, o options) ([]FileChange, error) {
 		}
 		config[at] = parsed
 	}
-	if !o.met(config.effective()) {
-		return nil, neverClosed(config[0].path)
+	if !o.areSet(config.effective()) {
+		return nil, unclosedQuoteError(config[0].path)
 	}
 	return changes, nil
 }
 
-// neverClosed returns the error for a line whose quote is never closed, which would swallow added
+// unclosedQuoteError returns the error for a line whose quote is never closed, which would swallow added
 // options.
-func neverClosed(path string) error {
+func unclosedQuoteError(path string) error {
 	return fmt.Errorf("%s: the command line has an unclosed quote: fix that first", path)
 }
 
@@ -143,12 +143,12 @@ func (s State) kernelCmdline(o options) ([]FileChange, error) {
 		})
 		line, newline = strings.Join(words, " "), true
 	}
-	if o.met(parseCmdline(line)) {
+	if o.areSet(parseCmdline(line)) {
 		return nil, nil
 	}
 	text := o.edit(strings.TrimRight(line, " \t\r"))
-	if !o.met(parseCmdline(text)) {
-		return nil, neverClosed(cmdlinePath)
+	if !o.areSet(parseCmdline(text)) {
+		return nil, unclosedQuoteError(cmdlinePath)
 	}
 	if newline {
 		text += "\n" + rest

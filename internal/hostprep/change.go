@@ -130,7 +130,7 @@ func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 		}
 	}
 	for _, command := range c.Commands {
-		if err := toItsEnd(ctx, r, command); err != nil {
+		if err := runUninterrupted(ctx, r, command); err != nil {
 			return err
 		}
 	}
@@ -144,9 +144,9 @@ func Apply(ctx context.Context, r remote.Runner, c *Change) error {
 // copying them to several slow ESPs.
 const commandTime = 20 * time.Minute
 
-// toItsEnd runs a command to its end even if ctx ends. A proxmox-boot-tool that is interrupted
+// runUninterrupted runs a command to its end even if ctx ends. A proxmox-boot-tool that is interrupted
 // leaves half an initramfs on an ESP, and no host boots from that.
-func toItsEnd(ctx context.Context, r remote.Runner, command []string) error {
+func runUninterrupted(ctx context.Context, r remote.Runner, command []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -196,8 +196,8 @@ func digest(files []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// after returns files as they are after changes.
-func after(files []File, changes []FileChange) []File {
+// withChanges returns files as they are after changes.
+func withChanges(files []File, changes []FileChange) []File {
 	out := slices.Clone(files)
 	for _, c := range changes {
 		i := slices.IndexFunc(out, func(f File) bool { return f.Path == c.Path })

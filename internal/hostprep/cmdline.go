@@ -63,10 +63,10 @@ func (o options) unwanted(c cmdline) []string {
 	return out
 }
 
-func (o options) met(c cmdline) bool { return len(o.missing(c))+len(o.unwanted(c)) == 0 }
+func (o options) areSet(c cmdline) bool { return len(o.missing(c))+len(o.unwanted(c)) == 0 }
 
-// byHand says how to edit c by hand.
-func (o options) byHand(c cmdline) string {
+// manualEdit says how to edit c by hand.
+func (o options) manualEdit(c cmdline) string {
 	var out []string
 	if add := o.missing(c); len(add) > 0 {
 		out = append(out, "add "+strings.Join(add, " "))

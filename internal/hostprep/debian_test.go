@@ -227,7 +227,7 @@ func (w *tree) prepare(refresh string, line func() string) {
 	w.write("/etc/modules", "# mine\nvfio_virqfd\n", 0o644)
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "etc/modules-load.d"), 0o755))
 	_ = os.Symlink("../modules", filepath.Join(w.dir, "etc/modules-load.d/modules.conf"))
-	changes, err := gpus().Changes(look(t, w))
+	changes, err := gpus().Changes(readOptional(t, w))
 	require.NoError(t, err)
 	var commands []string
 	for _, c := range changes {
@@ -237,8 +237,8 @@ func (w *tree) prepare(refresh string, line func() string) {
 	}
 	require.Equal(t, []string{refresh, "update-initramfs -u -k all"}, commands)
 	all(t, w, gpus())
-	assert.Empty(t, gpus().Diff(look(t, w)), "the second time changes nothing")
-	assert.NotEmpty(t, gpus().Reboot(look(t, w)))
+	assert.Empty(t, gpus().Diff(readOptional(t, w)), "the second time changes nothing")
+	assert.NotEmpty(t, gpus().Reboot(readOptional(t, w)))
 	assert.Equal(t, "# mine\n", w.read("/etc/modules"))
 
 	// What the kernel will find.
@@ -251,7 +251,7 @@ func (w *tree) prepare(refresh string, line func() string) {
 	w.modprobe()
 
 	w.booted(line(), time.Now().Add(time.Minute))
-	s := look(t, w)
+	s := readOptional(t, w)
 	assert.Empty(t, gpus().Diff(s))
 	assert.Empty(t, gpus().Reboot(s))
 	assert.Empty(t, fatal(gpus().Notes(s)))

@@ -15,7 +15,7 @@ func (a Access) Changes(s AccessState) []*Change {
 	if c := a.storages(s); len(c.Commands) > 0 {
 		out = append(out, c)
 	}
-	if a.TokenID == "" || s.Token != nil && len(a.lacking(s)) == 0 {
+	if a.TokenID == "" || s.Token != nil && len(a.missingRoles(s)) == 0 {
 		return out
 	}
 	for _, c := range []*Change{a.roles(s), a.makeUser(s), a.grants(s)} {
@@ -100,24 +100,24 @@ func (a Access) Notes(s AccessState) []Note {
 	if a.TokenID == "" || a.user() == "root@pam" {
 		return out
 	}
-	for _, r := range a.lacking(s) {
-		if !covers(s.Owner[r.Path], r) && a.inherits(s, r.Path) {
+	for _, r := range a.missingRoles(s) {
+		if !includesRole(s.Owner[r.Path], r) && a.inherits(s, r.Path) {
 			out = append(out, Note{Fatal: true, What: fmt.Sprintf("%s lacks %s on %s, where it inherits rights from a path above: a role there would replace those",
-				a.user(), strings.Join(missing(s.Owner[r.Path], r), ","), r.Path),
+				a.user(), strings.Join(missingPrivileges(s.Owner[r.Path], r), ","), r.Path),
 				Do: "use a separate user for the cluster, e.g. token: homelab@pve!cluster, or grant the privileges yourself"})
 		}
 	}
 	return out
 }
 
-func missing(rights map[string]bool, r proxmox.Role) []string {
+func missingPrivileges(rights map[string]bool, r proxmox.Role) []string {
 	return slices.DeleteFunc(slices.Clone(r.Privileges), func(p string) bool { _, ok := rights[p]; return ok })
 }
 
 // roles creates one role for each path, with only the privileges that are needed there.
 func (a Access) roles(s AccessState) *Change {
 	c := &Change{ID: Role, What: "roles with exactly the privileges that the file needs"}
-	for _, r := range a.lacking(s) {
+	for _, r := range a.missingRoles(s) {
 		have, there := s.Roles[r.Name]
 		verb := "add"
 		if there {
@@ -153,7 +153,7 @@ func (a Access) grants(s AccessState) *Change {
 		Why: []string{"A privilege-separated token (privsep) may do only what its user may too, so both get the roles."},
 		// Proxmox ignores grants of deleted roles when it reads user.cfg (PVE/AccessControl.pm).
 		Undo: []string{"deleting the roles deletes the grants"}}
-	for _, r := range a.lacking(s) {
+	for _, r := range a.missingRoles(s) {
 		grant := func(flag, who string) {
 			if slices.Contains(s.ACLs, ACL{r.Path, who, r.Name, r.Propagate}) {
 				return
@@ -162,7 +162,7 @@ func (a Access) grants(s AccessState) *Change {
 			c.Commands = append(c.Commands, []string{"pveum", "acl", "modify", r.Path, flag, who, "--roles", r.Name, "--propagate", propagate})
 		}
 		switch {
-		case a.user() == "root@pam", covers(s.Owner[r.Path], r): // needs no grant
+		case a.user() == "root@pam", includesRole(s.Owner[r.Path], r): // needs no grant
 		case a.inherits(s, r.Path): // see Notes
 		default:
 			grant("--users", a.user())

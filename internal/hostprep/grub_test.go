@@ -43,7 +43,7 @@ func TestEditGrub(t *testing.T) {
 			again, err := parseGrub("/etc/default/grub", c.after)
 			require.NoError(t, err)
 			assert.Empty(t, grubConfig{again}.edit(iommu()), "a second time changes nothing")
-			assert.True(t, iommu().met(grubConfig{again}.effective()))
+			assert.True(t, iommu().areSet(grubConfig{again}.effective()))
 		})
 	}
 }
@@ -141,7 +141,7 @@ func TestGrubReadsAsTheShellDoes(t *testing.T) {
 		require.NoError(t, err, text)
 		assert.Equal(t, shell(t, text), grubConfig{f}.effective(), text)
 		for _, c := range (grubConfig{f}).edit(iommu()) {
-			assert.True(t, iommu().met(shell(t, c.After)), c.After)
+			assert.True(t, iommu().areSet(shell(t, c.After)), c.After)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func FuzzCmdline(f *testing.F) {
 		}
 		before, after := parseCmdline(text), iommu().edit(text)
 		got := parseCmdline(after)
-		if !iommu().met(got) {
+		if !iommu().areSet(got) {
 			t.Fatalf("%q became %q", text, after)
 		}
 		if again := iommu().edit(after); again != after {

@@ -40,7 +40,7 @@ func root(t *testing.T, m pvesim.Model) (*pvesim.Sim, remote.Runner) {
 	return sim, client
 }
 
-func look(t *testing.T, r remote.Runner) hostprep.State {
+func readOptional(t *testing.T, r remote.Runner) hostprep.State {
 	t.Helper()
 	s, err := hostprep.Observe(t.Context(), r)
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func look(t *testing.T, r remote.Runner) hostprep.State {
 func all(t *testing.T, r remote.Runner, spec hostprep.Spec) {
 	t.Helper()
 	for _, id := range []string{hostprep.Boot, hostprep.Modules, hostprep.Cards, hostprep.Initramfs} {
-		c, err := spec.Change(look(t, r), id)
+		c, err := spec.Change(readOptional(t, r), id)
 		require.NoError(t, err)
 		if c != nil {
 			require.NoError(t, hostprep.Apply(t.Context(), r, c), id)
@@ -90,7 +90,7 @@ func TestAHealthyHostIsLeftAlone(t *testing.T) {
 			m.Hosts[0].OS.Loader = loader
 			in(t, loader, func(t *testing.T) {
 				_, r := root(t, m)
-				s := look(t, r)
+				s := readOptional(t, r)
 				assert.Empty(t, gpus().Diff(s))
 				assert.Empty(t, gpus().Reboot(s))
 				assert.Empty(t, gpus().Notes(s))
@@ -120,10 +120,10 @@ func TestWhatTheAdminHasStays(t *testing.T) {
 		assert.NotContains(t, read("/etc/modprobe.d/homelab-vfio.conf"), "ids=", "the kernel obeys one such line")
 		assert.Equal(t, "GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT='quiet  mitigations=off iommu=pt' # mine\n", read("/etc/default/grub"))
 		assert.Equal(t, "# mine\nvfio\nvfio_virqfd\nloop\n", read("/etc/modules"+hostprep.BackupSuffix))
-		assert.Empty(t, gpus().Diff(look(t, r)))
+		assert.Empty(t, gpus().Diff(readOptional(t, r)))
 		require.NoError(t, hostprep.Reboot(t.Context(), r))
-		s := look(t, r)
-		assert.Empty(t, gpus().Held(s))
+		s := readOptional(t, r)
+		assert.Empty(t, gpus().HeldByHostDriver(s))
 		assert.Empty(t, gpus().Diff(s))
 		assert.Empty(t, gpus().Reboot(s))
 	})
@@ -132,7 +132,7 @@ func TestWhatTheAdminHasStays(t *testing.T) {
 			h.Kernel = "5.15.158-2-pve"
 			h.OS.Files = map[string]string{"/etc/modules": "vfio_virqfd\n"}
 		}))
-		c, err := gpus().Change(look(t, r), hostprep.Modules)
+		c, err := gpus().Change(readOptional(t, r), hostprep.Modules)
 		require.NoError(t, err)
 		require.Len(t, c.Files, 1)
 		assert.Equal(t, "/etc/modules-load.d/homelab-vfio.conf", c.Files[0].Path)
@@ -150,7 +150,7 @@ func TestWhatTheAdminHasStays(t *testing.T) {
 	})
 	in(t, "somebody else was faster", func(t *testing.T) {
 		_, r := root(t, fresh(nil))
-		c, err := gpus().Change(look(t, r), hostprep.Boot)
+		c, err := gpus().Change(readOptional(t, r), hostprep.Boot)
 		require.NoError(t, err)
 		theirs := []byte("GRUB_CMDLINE_LINUX_DEFAULT=\"theirs\"\n")
 		require.NoError(t, remote.WriteFile(t.Context(), r, "/etc/default/grub", theirs, 0o644))
@@ -163,9 +163,9 @@ func TestWhatTheAdminHasStays(t *testing.T) {
 		_, r := root(t, fresh(func(h *pvesim.Host) {
 			h.OS.Files = map[string]string{"/etc/default/grub": "GRUB_CMDLINE_LINUX_DEFAULT=\"$(cat /etc/opts)\"\n"}
 		}))
-		_, err := gpus().Changes(look(t, r))
+		_, err := gpus().Changes(readOptional(t, r))
 		assert.ErrorContains(t, err, "/etc/default/grub:1: GRUB_CMDLINE_LINUX_DEFAULT is the output of a command")
-		assert.NotEmpty(t, gpus().Diff(look(t, r)))
+		assert.NotEmpty(t, gpus().Diff(readOptional(t, r)))
 	})
 }
 
@@ -193,7 +193,7 @@ func TestACrashAnywhere(t *testing.T) {
 				})
 				done = true
 				for _, id := range []string{hostprep.Boot, hostprep.Modules, hostprep.Cards, hostprep.Initramfs} {
-					c, err := gpus().Change(look(t, r), id)
+					c, err := gpus().Change(readOptional(t, r), id)
 					require.NoError(t, err)
 					if c == nil {
 						continue
@@ -204,10 +204,10 @@ func TestACrashAnywhere(t *testing.T) {
 					}
 				}
 				all(t, r, gpus())
-				assert.Empty(t, gpus().Diff(look(t, r)))
+				assert.Empty(t, gpus().Diff(readOptional(t, r)))
 				require.NoError(t, hostprep.Reboot(t.Context(), r))
-				s := look(t, r)
-				assert.Empty(t, gpus().Held(s), "after a crash at command %d", after)
+				s := readOptional(t, r)
+				assert.Empty(t, gpus().HeldByHostDriver(s), "after a crash at command %d", after)
 				assert.Empty(t, gpus().Diff(s))
 				assert.Empty(t, gpus().Reboot(s))
 			})
@@ -224,21 +224,21 @@ func TestNotes(t *testing.T) {
 	in(t, "off in the firmware", func(t *testing.T) {
 		_, r := root(t, fresh(func(h *pvesim.Host) { h.NoIOMMU = true }))
 		want := []string{"the kernel finds no IOMMU: it is off in the firmware → switch on AMD-Vi, also called IOMMU in the firmware's setup at the next reboot"}
-		assert.Equal(t, want, fatal(gpus().Notes(look(t, r))), "known before the reboot, which is when one is there")
+		assert.Equal(t, want, fatal(gpus().Notes(readOptional(t, r))), "known before the reboot, which is when one is there")
 		all(t, r, gpus())
 		require.NoError(t, hostprep.Reboot(t.Context(), r))
-		s := look(t, r)
+		s := readOptional(t, r)
 		assert.Equal(t, want, fatal(gpus().Notes(s)))
 		assert.Empty(t, gpus().Reboot(s), "another reboot is of no use")
 	})
 	in(t, "off on the command line", func(t *testing.T) {
 		_, r := root(t, fresh(func(h *pvesim.Host) { h.OS.Cmdline = "amd_iommu=off" }))
-		s := look(t, r)
+		s := readOptional(t, r)
 		assert.Empty(t, fatal(gpus().Notes(s)))
 		assert.Contains(t, strings.Join(gpus().Reboot(s), ";"), "the kernel runs with amd_iommu=off")
 		all(t, r, gpus())
 		require.NoError(t, hostprep.Reboot(t.Context(), r))
-		s = look(t, r)
+		s = readOptional(t, r)
 		assert.True(t, s.IOMMU)
 		assert.Empty(t, gpus().Diff(s))
 	})
@@ -246,7 +246,7 @@ func TestNotes(t *testing.T) {
 		_, r := root(t, fresh(nil))
 		all(t, r, gpus())
 		require.NoError(t, hostprep.Reboot(t.Context(), r))
-		s := look(t, r)
+		s := readOptional(t, r)
 		for i := range s.Devices {
 			if s.Devices[i].IsGPU() {
 				s.Devices[i].Driver = "nouveau"
@@ -267,7 +267,7 @@ func TestNotes(t *testing.T) {
 		_, r := root(t, m)
 		spec := gpus()
 		spec.Cards = []proxmox.PCIAddress{{Bus: 1, Function: -1}}
-		notes := spec.Notes(look(t, r))
+		notes := spec.Notes(readOptional(t, r))
 		var text []string
 		for _, n := range notes {
 			text = append(text, n.What)
@@ -282,9 +282,9 @@ func TestNotes(t *testing.T) {
 	in(t, "a command line that comes from elsewhere", func(t *testing.T) {
 		_, r := root(t, fresh(nil))
 		all(t, r, gpus())
-		assert.Empty(t, fatal(gpus().Notes(look(t, r))))
+		assert.Empty(t, fatal(gpus().Notes(readOptional(t, r))))
 		require.NoError(t, hostprep.Reboot(t.Context(), r))
-		s := look(t, r)
+		s := readOptional(t, r)
 		s.Cmdline = "root=/dev/sdb1"
 		assert.Empty(t, gpus().Diff(s))
 		assert.Empty(t, gpus().Reboot(s), "another reboot is of no use")
@@ -295,7 +295,7 @@ func TestNotes(t *testing.T) {
 		_, r := root(t, fresh(nil))
 		all(t, r, gpus())
 		require.NoError(t, hostprep.Reboot(t.Context(), r))
-		s := look(t, r)
+		s := readOptional(t, r)
 		card := s.Devices[slices.IndexFunc(s.Devices, func(d hostprep.Device) bool { return d.IsGPU() })]
 		card.Address.Bus, card.Device, card.Driver, card.IOMMUGroup = 0x41, "20b0", "nouveau", 99
 		s.Devices = append(s.Devices, card)
@@ -306,7 +306,7 @@ func TestNotes(t *testing.T) {
 		_, r := root(t, fresh(nil))
 		spec := gpus()
 		spec.Cards = []proxmox.PCIAddress{{Bus: 0x41, Function: -1}}
-		assert.Equal(t, []string{"there is no device at 0000:41:00 → lspci -nn on the host shows where its cards are"}, fatal(spec.Notes(look(t, r))))
+		assert.Equal(t, []string{"there is no device at 0000:41:00 → lspci -nn on the host shows where its cards are"}, fatal(spec.Notes(readOptional(t, r))))
 	})
 }
 
@@ -319,11 +319,11 @@ func TestWhatIsNoGPUStaysWithTheHost(t *testing.T) {
 		}))
 		spec := gpus()
 		spec.Cards = []proxmox.PCIAddress{{Bus: 1, Function: -1}, {Bus: 5, Function: -1}}
-		changes, err := spec.Changes(look(t, r))
+		changes, err := spec.Changes(readOptional(t, r))
 		assert.Empty(t, changes)
 		require.ErrorContains(t, err, "wants to pass 0000:05:00 through as a GPU, and it is Intel Corporation Ethernet Controller X710 (8086:1572), which the host would lose")
 		spec.Cards = spec.Cards[:1]
-		changes, err = spec.Changes(look(t, r))
+		changes, err = spec.Changes(readOptional(t, r))
 		require.NoError(t, err)
 		assert.NotEmpty(t, changes)
 	})
@@ -354,11 +354,11 @@ func TestFramebuffer(t *testing.T) {
 	in(t, "asked for", func(t *testing.T) {
 		_, r := root(t, fresh(func(h *pvesim.Host) { h.OS.Console = "0000:01:00.0" }))
 		spec := gpus()
-		c, err := spec.Change(look(t, r), hostprep.Boot)
+		c, err := spec.Change(readOptional(t, r), hostprep.Boot)
 		require.NoError(t, err)
 		assert.NotContains(t, c.Files[0].After, "sysfb_init", "never unasked")
 		spec.Framebuffer = true
-		c, err = spec.Change(look(t, r), hostprep.Boot)
+		c, err = spec.Change(readOptional(t, r), hostprep.Boot)
 		require.NoError(t, err)
 		assert.Contains(t, c.Files[0].After, "iommu=pt initcall_blacklist=sysfb_init")
 	})
@@ -424,7 +424,7 @@ func TestScripts(t *testing.T) {
 func TestLookingChangesNothing(t *testing.T) {
 	in(t, "systemd-boot", func(t *testing.T) {
 		sim, r := root(t, fresh(func(h *pvesim.Host) { h.OS.Loader = "systemd-boot" }))
-		_ = look(t, r)
+		_ = readOptional(t, r)
 		_ = lookAt(t, access(), r)
 		shell, err := sim.HostShell(t.Context(), "pve1")
 		require.NoError(t, err)

@@ -65,7 +65,7 @@ func (spec Spec) noteIOMMU(s State, note noter) {
 		note(true, "proxmox-boot-tool status and efibootmgr -v on the host show from which disk; the disk with the installation must come first",
 			"the host has rebooted since its command line was changed, and %s: it boots from another disk", strings.Join(off, ", "))
 	}
-	if held := spec.Held(s); len(held) > 0 && len(spec.Reboot(s)) == 0 {
+	if held := spec.HeldByHostDriver(s); len(held) > 0 && len(spec.Reboot(s)) == 0 {
 		note(true, "dmesg | grep -e vfio -e "+held[0].Driver+" shows which driver came first; one that is built in, or listed in /etc/initramfs-tools/modules, comes before vfio-pci",
 			"the host has rebooted with vfio-pci for the cards, and its own drivers still hold %s", deviceNames(held))
 	}
@@ -81,7 +81,7 @@ func (spec Spec) noteSharing(s State, functions []Device, note noter) {
 		var others []Device
 		for _, o := range s.Devices {
 			if d.IOMMUGroup >= 0 && o.IOMMUGroup == d.IOMMUGroup && o.Address.Whole() != d.Address.Whole() &&
-				!strings.HasPrefix(o.Class, "06") && !spec.wanted(o, s.Devices) {
+				!strings.HasPrefix(o.Class, "06") && !spec.isPassedThrough(o, s.Devices) {
 				others = append(others, o)
 			}
 		}
@@ -90,12 +90,12 @@ func (spec Spec) noteSharing(s State, functions []Device, note noter) {
 				"%s shares IOMMU group %d with %s, which the host would lose", d.Address, d.IOMMUGroup, deviceNames(others))
 		}
 	}
-	if len(spec.Held(s)) == 0 && s.file(ourModprobe).Text == "" {
+	if len(spec.HeldByHostDriver(s)) == 0 && s.file(ourModprobe).Text == "" {
 		return
 	}
 	ids, kept := spec.ids(s), map[proxmox.PCIAddress]bool{}
 	for _, d := range s.Devices {
-		if !spec.wanted(d, s.Devices) && slices.Contains(ids, d.ID()) && !kept[d.Address.Whole()] {
+		if !spec.isPassedThrough(d, s.Devices) && slices.Contains(ids, d.ID()) && !kept[d.Address.Whole()] {
 			kept[d.Address.Whole()] = true
 			console := ""
 			if d.BootVGA {

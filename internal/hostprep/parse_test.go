@@ -31,7 +31,7 @@ func FuzzState(f *testing.F) {
 		}
 		// What the changes make of the files needs no further change.
 		for _, c := range changes {
-			s.Files = after(s.Files, c.Files)
+			s.Files = withChanges(s.Files, c.Files)
 		}
 		again, err := spec.Changes(s)
 		if err != nil {

@@ -60,8 +60,8 @@ type AccessPlan struct {
 	Notes   []Note      `json:"notes,omitempty"`
 }
 
-// LookAt returns the changes that one host needs.
-func (p *Prep) LookAt(ctx context.Context, name string) (*HostPlan, error) {
+// PlanHost returns the changes that one host needs.
+func (p *Prep) PlanHost(ctx context.Context, name string) (*HostPlan, error) {
 	s, err := p.observe(ctx, name)
 	if err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func (p *HostPlan) Costs() []converge.Cost {
 	return rebootCosts(p.Name, p.State)
 }
 
-// LookAtAccess returns the changes of settings that all hosts share.
-func (p *Prep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
+// PlanAccess returns the changes of settings that all hosts share.
+func (p *Prep) PlanAccess(ctx context.Context) (*AccessPlan, error) {
 	a, s, err := p.access(ctx)
 	if err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (p *Prep) LookAtAccess(ctx context.Context) (*AccessPlan, error) {
 	return plan, nil
 }
 
-// Forget discards all observations: another run may have changed the hosts.
-func (p *Prep) Forget() {
+// Reset discards all observations: another run may have changed the hosts.
+func (p *Prep) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen, p.common = nil, nil
@@ -134,7 +134,7 @@ func (p *Prep) observe(ctx context.Context, name string) (State, error) {
 	return s, nil
 }
 
-func (p *Prep) forget(name string) {
+func (p *Prep) resetHost(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.seen, name)
@@ -268,7 +268,7 @@ func (p *Prep) hostStep(name, id string) *converge.Resource[*Change] {
 		},
 		Diff: func(c *Change) converge.Diff { return c.Diff() },
 		Apply: func(ctx context.Context, c *Change) error {
-			defer p.forget(name)
+			defer p.resetHost(name)
 			return Apply(ctx, p.Root[name], c)
 		},
 		Settle: settleNow,
@@ -291,7 +291,7 @@ func (p *Prep) accessStep(id string) *converge.Resource[*Change] {
 		},
 		Diff: func(c *Change) converge.Diff { return c.Diff() },
 		Apply: func(ctx context.Context, c *Change) error {
-			defer p.forget(p.Hosts[0])
+			defer p.resetHost(p.Hosts[0])
 			return Apply(ctx, p.Root[p.Hosts[0]], c)
 		},
 		Settle: settleNow,
@@ -317,7 +317,7 @@ func (p *Prep) tokenStep() *converge.Resource[AccessState] {
 			if err != nil {
 				return err
 			}
-			defer p.forget(p.Hosts[0])
+			defer p.resetHost(p.Hosts[0])
 			value, err := a.MakeToken(ctx, p.Root[p.Hosts[0]], s)
 			if err != nil {
 				return err
@@ -347,7 +347,7 @@ func (p *Prep) rebootStep(name string) *converge.Resource[State] {
 	return &converge.Resource[State]{
 		ID: "reboot/" + name,
 		Observe: func(ctx context.Context) (State, error) {
-			p.forget(name)
+			p.resetHost(name)
 			return p.observe(ctx, name)
 		},
 		Diff: func(s State) converge.Diff {
@@ -359,7 +359,7 @@ func (p *Prep) rebootStep(name string) *converge.Resource[State] {
 		},
 		Costs: func(_ context.Context, s State, _ converge.Diff) []converge.Cost { return rebootCosts(name, s) },
 		Apply: func(ctx context.Context, _ State) error {
-			defer p.forget(name)
+			defer p.resetHost(name)
 			ctx, cancel := converge.WithRunningTimeout(ctx, rebootTime, fmt.Errorf("not back within %s", rebootTime))
 			defer cancel()
 			return Reboot(ctx, p.Root[name])

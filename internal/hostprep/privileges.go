@@ -28,10 +28,10 @@ func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	return append(all, mappingGrants(s)...)
 }
 
-// LookGrants returns what the token may also read. Without these grants Proxmox hides the hosts'
+// ReadGrants returns what the token may also read. Without these grants Proxmox hides the hosts'
 // sizes, clocks and kernels, which cluster:init needs for its proposals and host:check for its
 // checks. cluster:up does not need them.
-func LookGrants(s *spec.Spec) []proxmox.Grant {
+func ReadGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	for _, host := range Hosts(s) {
 		all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.Audit"},

@@ -22,7 +22,7 @@ func (spec Spec) Reboot(s State) []string {
 	if spec.pending(s, Boot) {
 		out = spec.bootDiffers(s)
 	}
-	if held := spec.Held(s); len(held) > 0 && (len(out) > 0 || spec.pending(s, Initramfs)) {
+	if held := spec.HeldByHostDriver(s); len(held) > 0 && (len(out) > 0 || spec.pending(s, Initramfs)) {
 		out = append(out, "the host's own drivers hold "+deviceNames(held))
 	}
 	return out
@@ -65,7 +65,7 @@ func Reboot(ctx context.Context, r remote.Runner) error {
 		return fmt.Errorf("the host does not reboot: %w", err) // otherwise the connection ended, as expected
 	}
 	err = converge.Until(ctx, converge.WaitRule{What: "rebooting", Poll: rebootPoll}, func(ctx context.Context) (string, error) {
-		now, err := look(ctx, r, bootID)
+		now, err := readOptional(ctx, r, bootID)
 		if err == nil && (len(now) == 0 || slices.Equal(now, before)) {
 			return "the host has not gone down yet", nil
 		}
@@ -83,7 +83,7 @@ const (
 	rebootLook = 20 * time.Second
 )
 
-func look(ctx context.Context, r remote.Runner, path string) ([]byte, error) {
+func readOptional(ctx context.Context, r remote.Runner, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, rebootLook)
 	defer cancel()
 	return remote.ReadFile(ctx, r, path)

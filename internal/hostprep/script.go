@@ -15,7 +15,7 @@ import (
 // reader can check it. It is safe to run them again.
 func RoleScript(s *spec.Spec, v proxmox.Version, tokenID string) string {
 	user, token, _ := strings.Cut(tokenID, "!")
-	need := slices.Concat(Grants(s, v), LookGrants(s))
+	need := slices.Concat(Grants(s, v), ReadGrants(s))
 	var out strings.Builder
 	say := func(format string, args ...any) {
 		out.WriteString("# " + printable.Text(fmt.Sprintf(format, args...)) + "\n")

@@ -31,7 +31,7 @@ func (spec Spec) Changes(s State) ([]*Change, error) {
 	if !spec.GPUs {
 		return nil, nil
 	}
-	if err := spec.onlyGPUs(s); err != nil {
+	if err := spec.checkOnlyGPUs(s); err != nil {
 		return nil, err
 	}
 	boot, err := spec.boot(s)
@@ -62,17 +62,17 @@ func (spec Spec) header(undo string) string {
 	return fmt.Sprintf("# Made by homelab (host:prep) for %s.\n# To undo it: %s.\n", printable.Text(spec.Owner), undo)
 }
 
-// wanted reports whether a function belongs to the cards to pass through.
-func (spec Spec) wanted(d Device, all []Device) bool {
+// isPassedThrough reports whether a function belongs to the cards to pass through.
+func (spec Spec) isPassedThrough(d Device, all []Device) bool {
 	if len(spec.Cards) > 0 {
 		return slices.ContainsFunc(spec.Cards, func(a proxmox.PCIAddress) bool { return a.Whole() == d.Address.Whole() })
 	}
 	return slices.ContainsFunc(all, func(o Device) bool { return o.IsGPU() && o.Address.Whole() == d.Address.Whole() })
 }
 
-// onlyGPUs returns an error for a card that is not a GPU. Addresses change when hardware is added,
+// checkOnlyGPUs returns an error for a card that is not a GPU. Addresses change when hardware is added,
 // and the host would not start if vfio-pci took its disk controller or network card.
-func (spec Spec) onlyGPUs(s State) error {
+func (spec Spec) checkOnlyGPUs(s State) error {
 	for _, card := range spec.Cards {
 		at := slices.DeleteFunc(slices.Clone(s.Devices), func(d Device) bool { return d.Address.Whole() != card.Whole() })
 		if len(at) > 0 && !slices.ContainsFunc(at, func(d Device) bool { return d.IsGPU() }) {
@@ -87,15 +87,15 @@ func (spec Spec) onlyGPUs(s State) error {
 func (spec Spec) functions(s State) []Device {
 	var out []Device
 	for _, d := range s.Devices {
-		if spec.wanted(d, s.Devices) {
+		if spec.isPassedThrough(d, s.Devices) {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-// Held returns the functions of the cards that one of the host's own drivers holds.
-func (spec Spec) Held(s State) []Device {
+// HeldByHostDriver returns the functions of the cards that one of the host's own drivers holds.
+func (spec Spec) HeldByHostDriver(s State) []Device {
 	return slices.DeleteFunc(spec.functions(s), func(d Device) bool { return d.Driver == "" || d.Driver == vfioPCI })
 }
 

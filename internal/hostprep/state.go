@@ -205,8 +205,8 @@ func (s State) file(path string) File {
 	return s.Files[i]
 }
 
-// under returns the files that are in one of the folders, or are one of the paths.
-func (s State) under(places ...string) []File {
+// filesUnder returns the files that are in one of the folders, or are one of the paths.
+func (s State) filesUnder(places ...string) []File {
 	return slices.DeleteFunc(slices.Clone(s.Files), func(f File) bool {
 		return !slices.ContainsFunc(places, func(p string) bool {
 			return f.Path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(f.Path, p)

@@ -17,7 +17,7 @@ const (
 func vfioModules() []string { return []string{"vfio", "vfio_iommu_type1", "vfio_pci"} }
 
 // moduleLists returns the files that list the modules to load at boot (modules-load.d(5)).
-func (s State) moduleLists() []File { return s.under("/etc/modules", "/etc/modules-load.d/") }
+func (s State) moduleLists() []File { return s.filesUnder("/etc/modules", "/etc/modules-load.d/") }
 
 // module returns the module name in a line of such a list, as the kernel spells it.
 func module(line string) string {
@@ -65,7 +65,7 @@ func (spec Spec) modules(s State) *Change {
 // cards makes vfio-pci take the cards before the host's own drivers do. A host whose drivers do not
 // hold the cards is left alone, however it does that.
 func (spec Spec) cards(s State) *Change {
-	held := spec.Held(s)
+	held := spec.HeldByHostDriver(s)
 	ours := s.file(ourModprobe)
 	if len(held) == 0 && ours.Text == "" || len(spec.functions(s)) == 0 {
 		return nil
@@ -117,15 +117,15 @@ func (spec Spec) modprobe(s State, ids []string) string {
 	if len(ids) > 0 {
 		fmt.Fprintf(&b, "options vfio-pci ids=%s\n", strings.Join(ids, ","))
 	}
-	for _, driver := range spec.rivals(s) {
+	for _, driver := range spec.competingDrivers(s) {
 		fmt.Fprintf(&b, "softdep %s pre: vfio-pci\n", driver)
 	}
 	return b.String()
 }
 
-// rivals returns the drivers that could take a function of the cards before vfio-pci: those for the
+// competingDrivers returns the drivers that could take a function of the cards before vfio-pci: those for the
 // types of the functions, those seen to hold one, and those that homelab's file already names.
-func (spec Spec) rivals(s State) []string {
+func (spec Spec) competingDrivers(s State) []string {
 	var out []string
 	add := func(all ...string) {
 		for _, name := range all {
@@ -151,7 +151,7 @@ func (spec Spec) rivals(s State) []string {
 			add(f[1])
 		}
 	}
-	for _, d := range spec.Held(s) {
+	for _, d := range spec.HeldByHostDriver(s) {
 		add(strings.ReplaceAll(d.Driver, "-", "_"))
 	}
 	return out
@@ -160,7 +160,7 @@ func (spec Spec) rivals(s State) []string {
 // foreignIDs finds a line that homelab did not write and that gives cards to vfio-pci. It returns
 // the file, and the file's text with our ids added to the line.
 func (s State) foreignIDs(ids []string) (f File, changed string, found bool) {
-	for _, f := range slices.Backward(s.under("/etc/modprobe.d/")) {
+	for _, f := range slices.Backward(s.filesUnder("/etc/modprobe.d/")) {
 		if f.Path == ourModprobe {
 			continue
 		}
@@ -175,7 +175,7 @@ func (s State) foreignIDs(ids []string) (f File, changed string, found bool) {
 				continue
 			}
 			have := strings.Split(strings.TrimPrefix(words[at], "ids="), ",")
-			add := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return listed(have, id) })
+			add := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return isListed(have, id) })
 			if len(add) > 0 {
 				all[i] = strings.Replace(line, words[at], words[at]+","+strings.Join(add, ","), 1)
 			}
@@ -185,9 +185,9 @@ func (s State) foreignIDs(ids []string) (f File, changed string, found bool) {
 	return File{}, "", false
 }
 
-// listed reports whether vfio-pci's ids include an id:
+// isListed reports whether vfio-pci's ids include an id:
 // "10de:2684[:subvendor:subdevice:class:mask]".
-func listed(have []string, id string) bool {
+func isListed(have []string, id string) bool {
 	return slices.ContainsFunc(have, func(h string) bool { return strings.EqualFold(h, id) })
 }
 
@@ -195,15 +195,15 @@ func listed(have []string, id string) bool {
 func (spec Spec) initramfs(s State, changes ...*Change) *Change {
 	c := &Change{ID: Initramfs, What: "initramfs of all kernels", Commands: [][]string{{"update-initramfs", "-u", "-k", "all"}},
 		Why: []string{"Modules are loaded from the initramfs first, which has a copy of these files."}}
-	files := s.under("/etc/modules", "/etc/modules-load.d/", "/etc/modprobe.d/")
+	files := s.filesUnder("/etc/modules", "/etc/modules-load.d/", "/etc/modprobe.d/")
 	changed := false
 	for _, other := range changes {
 		if other != nil {
-			files, changed = after(files, other.Files), true
+			files, changed = withChanges(files, other.Files), true
 		}
 	}
-	c.Stamp = digest(after(files, nil))
-	stale := len(spec.Held(s)) > 0 && strings.TrimSpace(s.file(stamps+Initramfs).Text) != c.Stamp
+	c.Stamp = digest(withChanges(files, nil))
+	stale := len(spec.HeldByHostDriver(s)) > 0 && strings.TrimSpace(s.file(stamps+Initramfs).Text) != c.Stamp
 	if !changed && !stale {
 		return nil
 	}

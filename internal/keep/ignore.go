@@ -11,8 +11,8 @@ import (
 // Folder is the name of the folder for secrets beside a cluster's file.
 const Folder = ".homelab"
 
-// OutOfGit keeps a folder out of Git with a .gitignore of its own. An existing one stays.
-func OutOfGit(dir string) error {
+// AddGitignore keeps a folder out of Git with a .gitignore of its own. An existing one stays.
+func AddGitignore(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, ".gitignore"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // follows no link
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -27,9 +27,9 @@ func OutOfGit(dir string) error {
 	return nil
 }
 
-// Unlinked returns an error if dir is below the [Folder] and reaches another place through a symbolic
+// CheckNoSymlink returns an error if dir is below the [Folder] and reaches another place through a symbolic
 // link: somebody who gives away a folder with a cluster's file could have it lead anywhere.
-func Unlinked(dir string) error {
+func CheckNoSymlink(dir string) error {
 	top := dir
 	for ; filepath.Base(top) != Folder; top = filepath.Dir(top) {
 		if top == filepath.Dir(top) {
@@ -46,12 +46,12 @@ func Unlinked(dir string) error {
 	}
 }
 
-// ignore calls OutOfGit for dir, or for its parent, if that is the [Folder].
+// ignore calls AddGitignore for dir, or for its parent, if that is the [Folder].
 func ignore(dir string) error {
 	for ; filepath.Base(dir) != Folder; dir = filepath.Dir(dir) {
 		if dir == filepath.Dir(dir) {
 			return nil
 		}
 	}
-	return OutOfGit(dir)
+	return AddGitignore(dir)
 }

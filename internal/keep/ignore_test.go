@@ -15,16 +15,16 @@ import (
 // .gitignore; one that somebody wrote stays.
 func TestKeptOutOfGit(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, keep.Whole(filepath.Join(dir, ".homelab", "home", "token"), []byte("a"), 0o600))
+	require.NoError(t, keep.WriteFile(filepath.Join(dir, ".homelab", "home", "token"), []byte("a"), 0o600))
 	text, err := os.ReadFile(filepath.Join(dir, ".homelab", ".gitignore"))
 	require.NoError(t, err)
 	assert.Equal(t, "*\n", string(text))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, ".homelab", ".gitignore"), []byte("mine\n"), 0o600))
-	require.NoError(t, keep.Whole(filepath.Join(dir, ".homelab", "home", "token"), []byte("b"), 0o600))
+	require.NoError(t, keep.WriteFile(filepath.Join(dir, ".homelab", "home", "token"), []byte("b"), 0o600))
 	text, err = os.ReadFile(filepath.Join(dir, ".homelab", ".gitignore"))
 	require.NoError(t, err)
 	assert.Equal(t, "mine\n", string(text))
-	require.NoError(t, keep.Whole(filepath.Join(dir, "kubeconfig"), []byte("c"), 0o600))
+	require.NoError(t, keep.WriteFile(filepath.Join(dir, "kubeconfig"), []byte("c"), 0o600))
 	assert.NoFileExists(t, filepath.Join(dir, ".gitignore"), "only our own folder")
 	assert.NoFileExists(t, filepath.Join(dir, ".homelab", "home", ".gitignore"))
 }
@@ -37,7 +37,7 @@ func TestAFolderOfSecretsThatIsALink(t *testing.T) {
 		require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, link)))
 		path := filepath.Join(dir, ".homelab", "home", "id_ed25519")
 		for _, err := range []error{
-			keep.Unlinked(filepath.Dir(path)), keep.Check(path, 0o600), keep.Whole(path, []byte("key"), 0o600), keep.Whole(path+".pub", []byte("key"), 0o644),
+			keep.CheckNoSymlink(filepath.Dir(path)), keep.Check(path, 0o600), keep.WriteFile(path, []byte("key"), 0o600), keep.WriteFile(path+".pub", []byte("key"), 0o644),
 		} {
 			require.ErrorContains(t, err, filepath.Join(dir, link)+" is a symbolic link to "+elsewhere+", and keys and secrets are kept there: put a folder in its place")
 		}
@@ -45,5 +45,5 @@ func TestAFolderOfSecretsThatIsALink(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, left)
 	}
-	require.NoError(t, keep.Unlinked(filepath.Join(t.TempDir(), "anything")))
+	require.NoError(t, keep.CheckNoSymlink(filepath.Join(t.TempDir(), "anything")))
 }

@@ -26,12 +26,12 @@ func TestKeptOutOfGitOnAFullDisk(t *testing.T) {
 	none := was
 	none.Cur = 0
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &none))
-	err := keep.OutOfGit(dir)
+	err := keep.AddGitignore(dir)
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was))
 	require.ErrorIs(t, err, syscall.EFBIG)
 	require.ErrorContains(t, err, "keep "+dir+" out of Git: ")
 	assert.NoFileExists(t, filepath.Join(dir, ".gitignore"))
-	require.NoError(t, keep.OutOfGit(dir))
+	require.NoError(t, keep.AddGitignore(dir))
 	text, err := os.ReadFile(filepath.Join(dir, ".gitignore")) //nolint:gosec // a test's own
 	require.NoError(t, err)
 	assert.Equal(t, "*\n", string(text))

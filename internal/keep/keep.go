@@ -10,28 +10,28 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// Whole replaces the file path with data and the mode perm. A missing folder is created with
+// WriteFile replaces the file path with data and the mode perm. A missing folder is created with
 // mode 0700.
-func Whole(path string, data []byte, perm fs.FileMode) error {
-	f, err := Begin(path, perm)
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
+	f, err := Reserve(path, perm)
 	if err != nil {
 		return err
 	}
-	return f.Keep(data)
+	return f.Commit(data)
 }
 
-// File reserves the place of a file. The file appears with [File.Keep].
-type File struct {
+// Reservation reserves the place of a file. The file appears with [Reservation.Commit].
+type Reservation struct {
 	path string
 	perm fs.FileMode
 	temp *os.File
 }
 
-// Begin makes sure that a file can be written at path, before its data exists. The caller ends
-// with [File.Keep] or [File.Discard].
-func Begin(path string, perm fs.FileMode) (*File, error) {
+// Reserve makes sure that a file can be written at path, before its data exists. The caller ends
+// with [Reservation.Commit] or [Reservation.Discard].
+func Reserve(path string, perm fs.FileMode) (*Reservation, error) {
 	dir := filepath.Dir(path)
-	if err := Unlinked(dir); err != nil { // before a folder is made there
+	if err := CheckNoSymlink(dir); err != nil { // before a folder is made there
 		return nil, fmt.Errorf("%s is not written: %w", path, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -47,14 +47,14 @@ func Begin(path string, perm fs.FileMode) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not written: %w", path, err)
 	}
-	return &File{path: path, perm: perm, temp: temp}, nil
+	return &Reservation{path: path, perm: perm, temp: temp}, nil
 }
 
 // Check checks, as far as possible without writing, whether a file can be written at path. A
 // missing folder will be ours.
 func Check(path string, perm fs.FileMode) error {
 	dir := filepath.Dir(path)
-	if err := Unlinked(dir); err != nil {
+	if err := CheckNoSymlink(dir); err != nil {
 		return fmt.Errorf("%s is not written: %w", path, err)
 	}
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -69,8 +69,8 @@ func Check(path string, perm fs.FileMode) error {
 	return nil
 }
 
-// Keep writes data to the file, and makes sure that it is on the disk.
-func (f *File) Keep(data []byte) error {
+// Commit writes data to the file, and makes sure that it is on the disk.
+func (f *Reservation) Commit(data []byte) error {
 	_, err := f.temp.Write(data)
 	err = errors.Join(err, f.temp.Chmod(f.perm), f.temp.Sync(), f.temp.Close())
 	if err == nil {
@@ -86,7 +86,7 @@ func (f *File) Keep(data []byte) error {
 }
 
 // Discard changes nothing. After Keep it has no effect.
-func (f *File) Discard() {
+func (f *Reservation) Discard() {
 	if f == nil || f.temp == nil {
 		return
 	}

@@ -30,8 +30,8 @@ func names(t *testing.T, dir string) (out []string) {
 
 func TestWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "made", "key")
-	require.NoError(t, keep.Whole(path, []byte("one"), 0o600))
-	require.NoError(t, keep.Whole(path, []byte("two"), 0o600))
+	require.NoError(t, keep.WriteFile(path, []byte("one"), 0o600))
+	require.NoError(t, keep.WriteFile(path, []byte("two"), 0o600))
 	have, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "two", string(have))
@@ -47,7 +47,7 @@ func TestWhole(t *testing.T) {
 func TestModesAreThoseThatWereAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(path, nil, 0o644))
-	require.NoError(t, keep.Whole(path, nil, 0o600))
+	require.NoError(t, keep.WriteFile(path, nil, 0o600))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
@@ -58,7 +58,7 @@ func TestNoLinkIsFollowed(t *testing.T) {
 	for name, to := range map[string]string{"nowhere": filepath.Join(dir, "elsewhere"), "somewhere": filepath.Join(dir, "theirs")} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "theirs"), []byte("theirs"), 0o600))
 		require.NoError(t, os.Symlink(to, filepath.Join(dir, name)))
-		err := keep.Whole(filepath.Join(dir, name), []byte("ours"), 0o600)
+		err := keep.WriteFile(filepath.Join(dir, name), []byte("ours"), 0o600)
 		require.ErrorContains(t, err, "is a symbolic link to "+to+": remove the link, or name the file itself")
 	}
 	assert.ElementsMatch(t, []string{"nowhere", "somewhere", "theirs"}, names(t, dir))
@@ -73,7 +73,7 @@ func TestWhatIsNoFile(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o700))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	for _, name := range []string{"folder", "pipe"} {
-		require.ErrorContains(t, keep.Whole(filepath.Join(dir, name), nil, 0o600), "is not a file")
+		require.ErrorContains(t, keep.WriteFile(filepath.Join(dir, name), nil, 0o600), "is not a file")
 	}
 }
 
@@ -93,7 +93,7 @@ func TestFoldersOfOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.Chmod(dir, tc.mode))
-			err := keep.Whole(filepath.Join(dir, "f"), []byte("x"), tc.perm)
+			err := keep.WriteFile(filepath.Join(dir, "f"), []byte("x"), tc.perm)
 			if tc.wrong == "" {
 				require.NoError(t, err)
 				return
@@ -115,18 +115,18 @@ func TestALinkInThePlaceOfAFolder(t *testing.T) {
 	if os.Geteuid() == 0 {
 		require.NoError(t, os.Lchown(filepath.Join(dir, "link"), 1000, 1000))
 	}
-	err := keep.Whole(filepath.Join(dir, "link", "key"), nil, 0o600)
+	err := keep.WriteFile(filepath.Join(dir, "link", "key"), nil, 0o600)
 	require.ErrorContains(t, err, "its folder is a symbolic link to theirs")
 	assert.Empty(t, names(t, filepath.Join(dir, "theirs")))
 }
 
 func TestWhatIsDiscardedLeavesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	f, err := keep.Begin(path, 0o600)
+	f, err := keep.Reserve(path, 0o600)
 	require.NoError(t, err)
 	f.Discard()
 	f.Discard()
-	(*keep.File)(nil).Discard()
+	(*keep.Reservation)(nil).Discard()
 	assert.Empty(t, names(t, filepath.Dir(path)))
 }
 
@@ -138,7 +138,7 @@ func TestAFullDisk(t *testing.T) {
 	if path := os.Getenv(inFull); path != "" {
 		signal.Ignore(syscall.SIGXFSZ)
 		require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1024, Max: 1024}))
-		err := keep.Whole(path, bytes.Repeat([]byte("new\n"), 1024), 0o600)
+		err := keep.WriteFile(path, bytes.Repeat([]byte("new\n"), 1024), 0o600)
 		require.ErrorIs(t, err, syscall.EFBIG)
 		require.ErrorContains(t, err, "is not written, the old contents stay")
 		return
@@ -147,7 +147,7 @@ func TestAFullDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "key")
 			if before != "" {
-				require.NoError(t, keep.Whole(path, []byte(before), 0o600))
+				require.NoError(t, keep.WriteFile(path, []byte(before), 0o600))
 			}
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAFullDisk$")
 			cmd.Env = append(os.Environ(), inFull+"="+path)

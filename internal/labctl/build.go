@@ -77,11 +77,11 @@ func Build(ctx context.Context, o Options) (string, error) {
 	args := append([]string{"build", "-C", from.dir, "-v", "-buildvcs=false", "-mod=readonly", "-modfile=" + from.modfile, "-ldflags", flags}, CompilerFlags()...)
 	args = append(args, "-o", out, which.path)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	counter := &compiled{program: which}
+	counter := &compileCounter{program: which}
 	cmd.Stderr = counter
 	// A workspace of the caller would change the build.
 	cmd.Env = append(os.Environ(), "GOWORK=off")
-	stop := sayBuilding(ctx, counter)
+	stop := reportProgress(ctx, counter)
 	err = cmd.Run()
 	stop()
 	switch {
@@ -112,8 +112,8 @@ func (o Options) dir() (string, error) {
 	return dir, nil
 }
 
-// sayBuilding reports progress every second until stop is called.
-func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
+// reportProgress reports progress every second until stop is called.
+func reportProgress(ctx context.Context, counter *compileCounter) (stop func()) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -127,15 +127,15 @@ func sayBuilding(ctx context.Context, counter *compiled) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				converge.Progressf(ctx, "%s", counter.say(time.Since(began)))
+				converge.Progressf(ctx, "%s", counter.progress(time.Since(began)))
 			}
 		}
 	})
 	return func() { close(done); running.Wait() }
 }
 
-// compiled counts the packages that `go build -v` names, one per line.
-type compiled struct {
+// compileCounter counts the packages that `go build -v` names, one per line.
+type compileCounter struct {
 	program program
 
 	mu   sync.Mutex
@@ -144,7 +144,7 @@ type compiled struct {
 	text []string // other lines: errors
 }
 
-func (c *compiled) Write(p []byte) (int, error) {
+func (c *compileCounter) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rest = append(c.rest, p...)
@@ -165,7 +165,7 @@ func (c *compiled) Write(p []byte) (int, error) {
 // few is how many packages are compiled again after a small change of ours.
 const few = 40
 
-func (c *compiled) say(elapsed time.Duration) string {
+func (c *compileCounter) progress(elapsed time.Duration) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	elapsed = elapsed.Round(time.Second)
@@ -178,7 +178,7 @@ func (c *compiled) say(elapsed time.Duration) string {
 	return fmt.Sprintf("compiling %s: [%s%s] %.0f %%, %s", c.program.what, strings.Repeat("#", done), strings.Repeat(".", wide-done), 100*part, elapsed)
 }
 
-func (c *compiled) errors() string {
+func (c *compileCounter) errors() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	const most = 20

@@ -44,8 +44,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%dMiB", n/mib)
 }
 
-// Lacks says what hardware lacks; nothing if the cluster can run on it.
-func (n Needs) Lacks(hw Hardware) []string {
+// Missing says what hardware lacks; nothing if the cluster can run on it.
+func (n Needs) Missing(hw Hardware) []string {
 	var out []string
 	for _, want := range n.Hosts {
 		i := slices.IndexFunc(hw.Hosts, func(h HostHardware) bool { return h.Name == want.Name })
@@ -53,7 +53,7 @@ func (n Needs) Lacks(hw Hardware) []string {
 			out = append(out, fmt.Sprintf("there is no host %s", want.Name))
 			continue
 		}
-		out = append(out, want.lacks(hw.Hosts[i])...)
+		out = append(out, want.missing(hw.Hosts[i])...)
 	}
 	if n.Template != "" && !slices.Contains(hw.Templates, n.Template) {
 		out = append(out, fmt.Sprintf("there is no template %s", n.Template))
@@ -61,7 +61,7 @@ func (n Needs) Lacks(hw Hardware) []string {
 	return out
 }
 
-func (w HostNeeds) lacks(h HostHardware) (out []string) {
+func (w HostNeeds) missing(h HostHardware) (out []string) {
 	say := func(format string, args ...any) { out = append(out, h.Name+" "+fmt.Sprintf(format, args...)) }
 	if cores := max(w.Cores, w.Declared.Cores); h.Cores < cores {
 		say("has %d CPUs, and not %d", h.Cores, cores)
@@ -84,10 +84,10 @@ func (w HostNeeds) lacks(h HostHardware) (out []string) {
 			}
 		}
 	}
-	return append(out, w.lacksCards(h)...)
+	return append(out, w.missingCards(h)...)
 }
 
-func (w HostNeeds) lacksCards(h HostHardware) (out []string) {
+func (w HostNeeds) missingCards(h HostHardware) (out []string) {
 	say := func(format string, args ...any) { out = append(out, h.Name+" "+fmt.Sprintf(format, args...)) }
 	if len(h.GPUs) < w.Cards {
 		say("has %d GPUs, and not %d", len(h.GPUs), w.Cards)

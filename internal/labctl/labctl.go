@@ -47,9 +47,9 @@ const (
 	look          = 100 * time.Millisecond
 )
 
-// Alive marks dir as the folder of a running lab while the returned lock is held. The lab
+// LockRunning marks dir as the folder of a running lab while the returned lock is held. The lab
 // calls it first; a second lab is refused.
-func Alive(dir string) (*Lock, error) {
+func LockRunning(dir string) (*Lock, error) {
 	lock, err := tryLock(dir, lifeFile)
 	if errors.Is(err, errLocked) {
 		return nil, fmt.Errorf("a lab runs in %s already", dir)
@@ -61,7 +61,7 @@ func Alive(dir string) (*Lock, error) {
 // a crash do not count.
 func Find(ctx context.Context, dir string) (State, error) {
 	dir = cmp.Or(dir, DefaultDir)
-	if !alive(dir) {
+	if !isRunning(dir) {
 		return State{}, ErrNotRunning
 	}
 	s, err := readState(dir)
@@ -74,7 +74,7 @@ func Find(ctx context.Context, dir string) (State, error) {
 	return s, nil
 }
 
-func alive(dir string) bool {
+func isRunning(dir string) bool {
 	if _, err := os.Stat(filepath.Join(dir, lifeFile)); err != nil {
 		return false
 	}
@@ -122,11 +122,11 @@ func Fingerprint(der []byte) string {
 }
 
 // Start returns the lab of a folder; if none runs, it builds and starts one. A lab that runs
-// already may lack what Needs asks for: compare [Needs.Lacks]. It reports to ctx's progress
+// already may lack what Needs asks for: compare [Needs.Missing]. It reports to ctx's progress
 // listener.
 func Start(ctx context.Context, o Options) (State, error) {
 	o.Dir, o.Model = cmp.Or(o.Dir, DefaultDir), cmp.Or(o.Model, DefaultModel)
-	if s, err := o.found(ctx); !errors.Is(err, ErrNotRunning) {
+	if s, err := o.findMatching(ctx); !errors.Is(err, ErrNotRunning) {
 		return s, err
 	}
 	lock, err := o.lockStart(ctx)
@@ -134,7 +134,7 @@ func Start(ctx context.Context, o Options) (State, error) {
 		return State{}, err
 	}
 	defer lock.Unlock()
-	if s, err := o.foundSoon(ctx); !errors.Is(err, ErrNotRunning) { // another command was faster
+	if s, err := o.waitStarting(ctx); !errors.Is(err, ErrNotRunning) { // another command was faster
 		return s, err
 	}
 	if o.Precheck != nil {
@@ -155,9 +155,9 @@ func Start(ctx context.Context, o Options) (State, error) {
 	return o.launch(ctx)
 }
 
-// found is Find, but refuses a lab with other hardware than Model and Guests say. What Needs
+// findMatching is Find, but refuses a lab with other hardware than Model and Guests say. What Needs
 // asks for is compared by the caller, who has words for it.
-func (o Options) found(ctx context.Context) (State, error) {
+func (o Options) findMatching(ctx context.Context) (State, error) {
 	s, err := Find(ctx, o.Dir)
 	if o.Needs != nil {
 		return s, err
@@ -171,13 +171,13 @@ func (o Options) found(ctx context.Context) (State, error) {
 	return s, err
 }
 
-// foundSoon waits for a lab that is starting: even if its starter was killed, it continues.
-func (o Options) foundSoon(ctx context.Context) (State, error) {
+// waitStarting waits for a lab that is starting: even if its starter was killed, it continues.
+func (o Options) waitStarting(ctx context.Context) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	for {
-		s, err := o.found(ctx)
-		if !errors.Is(err, ErrNotRunning) || !alive(o.Dir) {
+		s, err := o.findMatching(ctx)
+		if !errors.Is(err, ErrNotRunning) || !isRunning(o.Dir) {
 			return s, err
 		}
 		converge.Progressf(ctx, "waiting for a lab that is starting")
@@ -282,7 +282,7 @@ func lastLine(path string) string {
 // none runs.
 func Stop(ctx context.Context, dir string) error {
 	dir = cmp.Or(dir, DefaultDir)
-	if !alive(dir) {
+	if !isRunning(dir) {
 		return RemoveState(dir)
 	}
 	s, err := readState(dir)
@@ -308,7 +308,7 @@ func Stop(ctx context.Context, dir string) error {
 func awaitEnd(ctx context.Context, dir string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for alive(dir) {
+	for isRunning(dir) {
 		converge.Progressf(ctx, "waiting for the lab's programs to end")
 		if converge.Pause(ctx, look) != nil {
 			return fmt.Errorf("the lab still runs: %w", ctx.Err())

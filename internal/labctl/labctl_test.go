@@ -66,12 +66,12 @@ func TestFindTellsALabFromItsRemains(t *testing.T) {
 	_, err := labctl.Find(t.Context(), dir)
 	require.ErrorIs(t, err, labctl.ErrNotRunning, "a lab.json without a lab")
 
-	alive, err := labctl.Alive(dir)
+	alive, err := labctl.LockRunning(dir)
 	require.NoError(t, err)
 	got, err := labctl.Find(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
-	_, err = labctl.Alive(dir)
+	_, err = labctl.LockRunning(dir)
 	require.ErrorContains(t, err, "a lab runs in "+dir+" already")
 
 	want.Fingerprint = strings.Repeat("00:", 31) + "00"
@@ -123,7 +123,7 @@ func TestStartIsCancelled(t *testing.T) {
 func TestStartWaitsForALabThatIsStarting(t *testing.T) {
 	dir := t.TempDir()
 	url, fingerprint := endpoint(t)
-	alive, err := labctl.Alive(dir) // another process's lab, not ready yet
+	alive, err := labctl.LockRunning(dir) // another process's lab, not ready yet
 	require.NoError(t, err)
 	defer alive.Unlock()
 	time.AfterFunc(200*time.Millisecond, func() {

@@ -23,7 +23,7 @@ func tryLock(dir, name string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	if err := keep.OutOfGit(dir); err != nil {
+	if err := keep.AddGitignore(dir); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o600)

@@ -55,7 +55,7 @@ type goModule struct {
 // exclude nested modules, so the simulators and the lab are fetched separately.
 func (o Options) required(ctx context.Context, dir string) (source, error) {
 	var lib goModule
-	if err := asked(ctx, &lib, dir, "list", "-m", "-mod=readonly", "-json", module); err != nil {
+	if err := goJSON(ctx, &lib, dir, "list", "-m", "-mod=readonly", "-json", module); err != nil {
 		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from source: run this in a clone, or in a folder that homelab new FOLDER makes: %w", module, dir, err)
 	}
 	if r := lib.Replace; r != nil && r.Version == "" {
@@ -64,7 +64,7 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 	converge.Progressf(ctx, "fetching the lab's source, %s", lib.Version)
 	of := func(path string) (string, error) {
 		var m goModule
-		if err := asked(ctx, &m, dir, "mod", "download", "-json", path+"@"+lib.Version); err != nil {
+		if err := goJSON(ctx, &m, dir, "mod", "download", "-json", path+"@"+lib.Version); err != nil {
 			return "", fmt.Errorf("fetch the lab's source: %w", err)
 		}
 		if m.Dir == "" {
@@ -89,14 +89,14 @@ func (o Options) required(ctx context.Context, dir string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	return o.beside(lab, others)
+	return o.writeModule(lab, others)
 }
 
 // replacement is a line of the lab's go.mod: where the module is in a clone, and where it was downloaded to.
 type replacement struct{ path, above, dir string }
 
-// beside writes a go.mod for a program of the lab that requires modules in other folders.
-func (o Options) beside(lab string, others []replacement) (source, error) {
+// writeModule writes a go.mod for a program of the lab that requires modules in other folders.
+func (o Options) writeModule(lab string, others []replacement) (source, error) {
 	dir, err := o.dir()
 	if err != nil {
 		return source{}, err
@@ -125,8 +125,8 @@ func (o Options) beside(lab string, others []replacement) (source, error) {
 	return s, nil
 }
 
-// asked reads the JSON output of a go command.
-func asked(ctx context.Context, into *goModule, dir string, args ...string) error {
+// goJSON reads the JSON output of a go command.
+func goJSON(ctx context.Context, into *goModule, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
 	var said bytes.Buffer

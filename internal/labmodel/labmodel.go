@@ -17,7 +17,7 @@ import (
 // name, or a generated one, without a name.
 func For(needs labctl.Needs) (preset string, m pvesim.Model) {
 	for _, name := range pvesim.Presets() {
-		if m, err := pvesim.LoadModel(name); err == nil && len(needs.Lacks(Of(m))) == 0 {
+		if m, err := pvesim.LoadModel(name); err == nil && len(needs.Missing(Of(m))) == 0 {
 			return name, m
 		}
 	}

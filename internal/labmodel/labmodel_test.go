@@ -39,7 +39,7 @@ func inLab(t *testing.T, example string, changes ...string) *spec.Spec {
 	return s
 }
 
-func lacks(m pvesim.Model, s *spec.Spec) []string { return labneeds.Of(s).Lacks(labmodel.Of(m)) }
+func lacks(m pvesim.Model, s *spec.Spec) []string { return labneeds.Of(s).Missing(labmodel.Of(m)) }
 
 // TestEveryExampleGetsHostsThatFit: what is chosen is sound, can be written and
 // read, and lacks nothing.

@@ -40,8 +40,8 @@ func Guests(s *spec.Spec) labctl.Guests {
 	return labctl.Guests{Network: first.Prefix.Masked(), Gateway: first.Gateway, Internet: s.LabGuests.Internet.IsOn()}
 }
 
-// need is what one host must have, as it is collected.
-type need struct {
+// hostNeed is what one host must have, as it is collected.
+type hostNeed struct {
 	labctl.HostNeeds
 	templates string // storage of its template
 }
@@ -58,10 +58,11 @@ func model(asked string) labctl.Model {
 
 // hostNeeds collects the requirements of each host, by name.
 func hostNeeds(s *spec.Spec) []labctl.HostNeeds {
-	all := map[string]*need{}
-	host := func(name string) *need {
+	all := map[string]*hostNeed{}
+	host := func(name string) *hostNeed {
 		if all[name] == nil {
-			all[name] = &need{HostNeeds: labctl.HostNeeds{Name: name, Bridges: map[string]bool{}, MTUs: map[string]int{}, Storages: map[string][]string{}}}
+			all[name] = &hostNeed{HostNeeds: labctl.HostNeeds{Name: name, Bridges: map[string]bool{}, MTUs: map[string]int{},
+				Storages: map[string][]string{}}}
 		}
 		return all[name]
 	}
@@ -82,7 +83,7 @@ func hostNeeds(s *spec.Spec) []labctl.HostNeeds {
 			if len(all) == 0 {
 				host("pve1")
 			}
-			roomiest(all).node(s, n)
+			bestHost(all).node(s, n)
 		default:
 			host(n.Host).node(s, n)
 		}
@@ -99,21 +100,21 @@ func hostNeeds(s *spec.Spec) []labctl.HostNeeds {
 	return out
 }
 
-// roomiest is the host for a node with host: auto: the one with the most free cards, then with
+// bestHost is the host for a node with host: auto: the one with the most free cards, then with
 // the smallest load.
-func roomiest(all map[string]*need) *need {
-	return slices.MinFunc(slices.Collect(maps.Values(all)), func(a, b *need) int {
+func bestHost(all map[string]*hostNeed) *hostNeed {
+	return slices.MinFunc(slices.Collect(maps.Values(all)), func(a, b *hostNeed) int {
 		return cmp.Or(cmp.Compare(a.Cards-a.Declared.GPUs, b.Cards-b.Declared.GPUs), cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-func (w *need) storage(name, content string) {
+func (w *hostNeed) storage(name, content string) {
 	if name != "" && !slices.Contains(w.Storages[name], content) {
 		w.Storages[name] = append(w.Storages[name], content)
 	}
 }
 
-func (w *need) node(s *spec.Spec, n spec.Node) {
+func (w *hostNeed) node(s *spec.Spec, n spec.Node) {
 	w.Cores = max(w.Cores, n.Cores)
 	w.Memory += int64(n.Memory)
 	w.Bridges[n.Network.Bridge] = w.Bridges[n.Network.Bridge] || n.Network.VLAN != 0

@@ -85,9 +85,9 @@ const Bake = "template"
 // PoolLabel is the label of a Kubernetes node with its pool in the file.
 const PoolLabel = "homelab.cps-gpu.github.com/pool"
 
-// MayHave reports whether a VM or template of the cluster may have a name: that of a machine of the
+// MayBeName reports whether a VM or template of the cluster may have a name: that of a machine of the
 // file, or of a template of any file.
-func MayHave(s *spec.Spec, name string) bool {
+func MayBeName(s *spec.Spec, name string) bool {
 	return strings.HasPrefix(name, s.Name+TemplateInfix) ||
 		slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.Name == name && !n.External })
 }

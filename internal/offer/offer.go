@@ -18,8 +18,8 @@ type GPUs struct {
 	Resources map[string]int     // what containers request, with the number of each
 }
 
-// Of returns what a node offers, as its device plugin registers it.
-func Of(n spec.Node) GPUs {
+// GPUsOf returns what a node offers, as its device plugin registers it.
+func GPUsOf(n spec.Node) GPUs {
 	const gpu = nvidia.Resource
 	count := n.GPUs.Count
 	if n.GPUs.Sharing.Shared() {
@@ -30,7 +30,7 @@ func Of(n spec.Node) GPUs {
 		return GPUs{Cards: n.GPUs.Count, Resources: map[string]int{gpu: count}}
 	}
 	out := GPUs{Cards: n.GPUs.Count, MIG: nvidia.MIGMixed, Resources: map[string]int{}}
-	if name, ok := alike(layouts); ok {
+	if name, ok := sameProfile(layouts); ok {
 		return GPUs{Cards: n.GPUs.Count, MIG: nvidia.MIGSingle, Resources: map[string]int{gpu: len(layouts) * layouts[0].Profiles[name]}}
 	}
 	for _, l := range layouts {
@@ -51,7 +51,7 @@ func All(s *spec.Spec) map[string]int {
 		if !n.HasGPUs() || s.NVIDIA.Stack == spec.StackNone {
 			continue
 		}
-		for resource, count := range Of(n).Resources {
+		for resource, count := range GPUsOf(n).Resources {
 			out[resource] += count
 		}
 	}
@@ -77,7 +77,7 @@ func Instances(s *spec.Spec, p spec.HubProfile) (offers []string, there bool) {
 		if p.Pool != "" && p.Pool != n.PoolName() || n.GPUs.Sharing.Strategy != spec.SharingMIG {
 			continue
 		}
-		g := Of(n)
+		g := GPUsOf(n)
 		there = there || g.Resources[nvidia.MIGResource(p.MIG)] > 0
 		offers = append(offers, fmt.Sprintf("%s offers %s", n.Name, g))
 	}
@@ -136,8 +136,8 @@ func Layouts(n spec.Node) []mig.Layout {
 	return out
 }
 
-// Whole is the layout of a node that divides no GPU.
-func Whole(n spec.Node) []mig.Layout {
+// UndividedLayouts is the layout of a node that divides no GPU.
+func UndividedLayouts(n spec.Node) []mig.Layout {
 	out := make([]mig.Layout, n.GPUs.Count)
 	for i := range out {
 		out[i].Index = i
@@ -145,9 +145,9 @@ func Whole(n spec.Node) []mig.Layout {
 	return out
 }
 
-// alike reports whether all GPUs are divided into the same number of instances of one profile,
+// sameProfile reports whether all GPUs are divided into the same number of instances of one profile,
 // and which. Then the instances are called nvidia.com/gpu, as whole GPUs are.
-func alike(layouts []mig.Layout) (profile string, ok bool) {
+func sameProfile(layouts []mig.Layout) (profile string, ok bool) {
 	for _, l := range layouts {
 		if len(l.Profiles) != 1 || !maps.Equal(l.Profiles, layouts[0].Profiles) {
 			return "", false

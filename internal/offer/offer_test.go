@@ -30,11 +30,11 @@ func TestOf(t *testing.T) {
 		{"7 nvidia.com/mig-1g.5gb, 2 nvidia.com/mig-3g.20gb", divided(spec.MIGLayout{GPUs: []int{0}, Profiles: map[string]int{"3g.20gb": 2}}, spec.MIGLayout{GPUs: []int{1}, Profiles: map[string]int{"1g.5gb": 7}})},
 		{"2 nvidia.com/gpu", divided(spec.MIGLayout{})},
 	} {
-		assert.Equal(t, x.want, offer.Of(x.node).String())
+		assert.Equal(t, x.want, offer.GPUsOf(x.node).String())
 	}
-	assert.Equal(t, "single", string(offer.Of(divided(spec.MIGLayout{Profiles: map[string]int{"1g.5gb": 7}})).MIG))
-	assert.Equal(t, "mixed", string(offer.Of(divided(spec.MIGLayout{GPUs: []int{0}, Profiles: map[string]int{"1g.5gb": 7}})).MIG))
-	assert.Empty(t, offer.Of(two(spec.Sharing{})).MIG)
-	assert.Len(t, offer.Whole(two(spec.Sharing{})), 2)
-	assert.Equal(t, map[string]int{"nvidia.com/mig-3g.20gb": 2}, offer.Of(divided(spec.MIGLayout{GPUs: []int{1}, Profiles: map[string]int{"3g.20gb": 2}})).Divided())
+	assert.Equal(t, "single", string(offer.GPUsOf(divided(spec.MIGLayout{Profiles: map[string]int{"1g.5gb": 7}})).MIG))
+	assert.Equal(t, "mixed", string(offer.GPUsOf(divided(spec.MIGLayout{GPUs: []int{0}, Profiles: map[string]int{"1g.5gb": 7}})).MIG))
+	assert.Empty(t, offer.GPUsOf(two(spec.Sharing{})).MIG)
+	assert.Len(t, offer.UndividedLayouts(two(spec.Sharing{})), 2)
+	assert.Equal(t, map[string]int{"nvidia.com/mig-3g.20gb": 2}, offer.GPUsOf(divided(spec.MIGLayout{GPUs: []int{1}, Profiles: map[string]int{"3g.20gb": 2}})).Divided())
 }

@@ -55,8 +55,8 @@ func TestWhoseMachineAVMBecomes(t *testing.T) {
 		"wk1": {Name: "wk1", Host: "pve1"},
 		"":    {Name: "wk1", Host: "pve2"},
 	} {
-		assert.Equal(t, want, b.adopted(cl))
+		assert.Equal(t, want, b.adoptingNode(cl))
 	}
-	assert.Empty(t, b.adopted(pci.Claim{Name: "wk2", Host: "pve1"}), "not adopted")
-	assert.Empty(t, b.adopted(pci.Claim{Name: "web", Host: "pve1"}), "not of the file")
+	assert.Empty(t, b.adoptingNode(pci.Claim{Name: "wk2", Host: "pve1"}), "not adopted")
+	assert.Empty(t, b.adoptingNode(pci.Claim{Name: "web", Host: "pve1"}), "not of the file")
 }

@@ -27,11 +27,11 @@ func rowOf(n int, models ...string) []pci.Card {
 	return out
 }
 
-func seatsOf(free string) []seat { // o: free, m: free and the node's, .: taken
-	var out []seat
+func seatsOf(free string) []freeCard { // o: free, m: free and the node's, .: taken
+	var out []freeCard
 	for i, c := range free {
 		if c != '.' {
-			out = append(out, seat{GPU: rowOf(len(free))[i].GPU, index: i, mine: c == 'm'})
+			out = append(out, freeCard{GPU: rowOf(len(free))[i].GPU, index: i, mine: c == 'm'})
 		}
 	}
 	return out
@@ -117,15 +117,15 @@ func TestWhyTheseCards(t *testing.T) {
 		for _, i := range cards {
 			its = append(its, all[i].GPU)
 		}
-		assert.Equal(t, want, b.tell(n, its))
+		assert.Equal(t, want, b.describe(n, its))
 	}
 	b := &book{spec: &spec.Spec{Placed: map[string]string{"wk1": "on pve1, the only host"}}, ledger: &pci.Ledger{Cards: all[:1]}}
-	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.tell(n, []pci.GPU{all[0].GPU}))
+	assert.Equal(t, "0000:01:00: A, the only one, IOMMU group 0 of its own, on pve1, the only host", b.describe(n, []pci.GPU{all[0].GPU}))
 	both := grouped(7, 7)
 	b.ledger.Cards = rowOf(2)
-	assert.Contains(t, b.tell(n, both), "neighbours on the bus, together in IOMMU group 7, on pve1")
+	assert.Contains(t, b.describe(n, both), "neighbours on the bus, together in IOMMU group 7, on pve1")
 	n.GPUs.PCI = []spec.PCIAddress{{Bus: 1}}
-	assert.Contains(t, b.tell(n, []pci.GPU{all[0].GPU}), "named in the file")
+	assert.Contains(t, b.describe(n, []pci.GPU{all[0].GPU}), "named in the file")
 	for name, want := range map[string]string{"AD102": "an AD102", "GA100": "a GA100", "RTX A4000": "an RTX A4000", "Apple": "an Apple", "Tesla": "a Tesla", "H100": "an H100", "Hopper": "a Hopper", "A": "an A", "B": "a B", "": "a ", "8x": "a 8x", "80": "an 80", "Laptop": "a Laptop", "Nzxt": "a Nzxt"} {
 		assert.Equal(t, want, withArticle(name))
 	}

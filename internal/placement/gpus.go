@@ -60,9 +60,9 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 	}
 	b.enterKept(nodes)
 	for _, n := range nodes {
-		kept, has := b.kept(n)
+		kept, has := b.mappedCards(n)
 		share := b.share(n, kept, has)
-		share.Certain = b.certain(n)
+		share.Certain = b.isCertain(n)
 		out.Shares[n.Name] = share
 		for _, g := range out.Shares[n.Name].Cards {
 			b.promised[g.Address.Whole()] = n.Name
@@ -109,7 +109,7 @@ func (b *book) enterForeign() {
 			if known := b.strangers[at].who != ""; known && (!claim.Running || claim.Container) { // who runs is named, and no guess
 				continue
 			}
-			if !claim.Template && b.adopted(claim) == "" && !b.copied(claim) {
+			if !claim.Template && b.adoptingNode(claim) == "" && !b.copied(claim) {
 				b.strangers[at] = foreignClaim{fmt.Sprintf("%s, %s", claim, claim.Description()),
 					claim.ReleaseCommand() + ", or give the node another card", claim.Container}
 			}
@@ -124,8 +124,8 @@ func (b *book) copied(cl pci.Claim) bool {
 	return m != nil && m.Description == names.MappingNote(b.spec) && slices.Contains(cl.Tags, names.Tag(b.spec))
 }
 
-// adopted returns the node that takes over another owner's VM.
-func (b *book) adopted(cl pci.Claim) string {
+// adoptingNode returns the node that takes over another owner's VM.
+func (b *book) adoptingNode(cl pci.Claim) string {
 	if n, ours := b.nodes[cl.Name]; ours && n.Adopt && cl.Host == b.host {
 		return n.Name
 	}
@@ -138,7 +138,7 @@ func (b *book) adopted(cl pci.Claim) string {
 func (b *book) enterPromises(nodes []spec.Node) {
 	for _, card := range b.ledger.Cards {
 		for _, cl := range card.Claims {
-			if node := b.adopted(cl); node != "" {
+			if node := b.adoptingNode(cl); node != "" {
 				b.promised[card.Address.Whole()] = node
 			}
 		}
@@ -162,16 +162,16 @@ func (b *book) enterPromises(nodes []spec.Node) {
 // free.
 func (b *book) enterKept(nodes []spec.Node) {
 	for _, n := range nodes {
-		kept, _ := b.kept(n)
+		kept, _ := b.mappedCards(n)
 		for _, g := range b.fewer(n, kept) {
 			b.promised[g.Address.Whole()] = n.Name
 		}
 	}
 }
 
-// kept returns the cards that a node's mapping already has, and whether they are what the node
+// mappedCards returns the cards that a node's mapping already has, and whether they are what the node
 // requests.
-func (b *book) kept(n spec.Node) (cards []pci.GPU, enough bool) {
+func (b *book) mappedCards(n spec.Node) (cards []pci.GPU, enough bool) {
 	if len(n.GPUs.Mapping) > 0 {
 		return
 	}
@@ -208,18 +208,18 @@ func (b *book) share(n spec.Node, kept []pci.GPU, enough bool) Share {
 	case len(n.GPUs.Mapping) > 0:
 		return Share{Err: b.drawn(n)}
 	case enough:
-		return Share{Cards: kept, Why: b.tell(n, kept), Err: b.keptTwice(n, kept)}
+		return Share{Cards: kept, Why: b.describe(n, kept), Err: b.keptClaimError(n, kept)}
 	}
 	cards, err := b.choose(n, kept)
 	if err != nil {
 		return Share{Err: converge.Permanent(err)}
 	}
-	return Share{Cards: cards, Why: b.tell(n, cards)}
+	return Share{Cards: cards, Why: b.describe(n, cards)}
 }
 
-// certain reports whether exactly as many cards as a node requests are neither another node's, by
+// isCertain reports whether exactly as many cards as a node requests are neither another node's, by
 // its mapping, nor held by another owner's running VM.
-func (b *book) certain(n spec.Node) bool {
+func (b *book) isCertain(n spec.Node) bool {
 	free := 0
 	for _, card := range b.ledger.Cards {
 		holder := b.current[card.Address.Whole().String()]
@@ -231,8 +231,8 @@ func (b *book) certain(n spec.Node) bool {
 	return free == n.GPUs.Count
 }
 
-// promisedTwice returns an error if another owner has a claim on one of the cards.
-func (b *book) promisedTwice(n spec.Node, cards []pci.GPU) error {
+// foreignClaimError returns an error if another owner has a claim on one of the cards.
+func (b *book) foreignClaimError(n spec.Node, cards []pci.GPU) error {
 	for _, g := range cards {
 		if other, ok := b.strangers[g.Address.Whole()]; ok {
 			return converge.Permanent(fmt.Errorf("GPU %s on %s is claimed twice: by %s, and by %s\n  %s",
@@ -242,10 +242,11 @@ func (b *book) promisedTwice(n spec.Node, cards []pci.GPU) error {
 	return nil
 }
 
-// keptTwice is promisedTwice for cards that the node has. The host's driver has lost them, so no
+// keptClaimError is foreignClaimError for cards that the node has. The host's driver has lost them, so no
 // container has one, whatever its configuration says.
-func (b *book) keptTwice(n spec.Node, cards []pci.GPU) error {
-	return b.promisedTwice(n, slices.DeleteFunc(slices.Clone(cards), func(g pci.GPU) bool { return b.strangers[g.Address.Whole()].container }))
+func (b *book) keptClaimError(n spec.Node, cards []pci.GPU) error {
+	return b.foreignClaimError(n,
+		slices.DeleteFunc(slices.Clone(cards), func(g pci.GPU) bool { return b.strangers[g.Address.Whole()].container }))
 }
 
 // drawn checks a node that uses another owner's mappings: all VMs that use these mappings, or their
@@ -256,10 +257,10 @@ func (b *book) drawn(n spec.Node) error {
 			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s: %s\n  name mappings of NVIDIA cards, or write gpus: %d to have homelab choose them", n.Name, id, why, n.GPUs.Count))
 		}
 	}
-	if err := b.mates(n); err != nil {
+	if err := b.checkGroups(n); err != nil {
 		return err
 	}
-	all := &pci.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl pci.Claim) bool { return b.adopted(cl) != "" })}
+	all := &pci.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl pci.Claim) bool { return b.adoptingNode(cl) != "" })}
 	for _, name := range b.spec.Nodes {
 		if node, ours := b.nodes[name.Name]; ours {
 			all.Claims = append(all.Claims, b.claims(node)...)
@@ -273,8 +274,8 @@ func (b *book) drawn(n spec.Node) error {
 	return nil
 }
 
-// mates refuses mappings whose cards share groups with cards that another VM has.
-func (b *book) mates(n spec.Node) error {
+// checkGroups refuses mappings whose cards share groups with cards that another VM has.
+func (b *book) checkGroups(n spec.Node) error {
 	for _, id := range n.GPUs.Mapping {
 		for _, choice := range b.ledger.MappingChoices(b.host, id) {
 			card, _ := b.ledger.Card(b.host, choice[0])
@@ -338,9 +339,9 @@ func (a *Allotment) Holders(node string) []string {
 	return out
 }
 
-// Hold enters that a node's machine still has cards which it no longer gets by a mapping of its own:
+// AddHeld enters that a node's machine still has cards which it no longer gets by a mapping of its own:
 // the node that gets them waits for it. Which cards are chosen does not depend on it.
-func (a *Allotment) Hold(node string, cards []string) {
+func (a *Allotment) AddHeld(node string, cards []string) {
 	for _, card := range cards {
 		if a.current[card] == "" {
 			a.current[card] = node
@@ -348,9 +349,9 @@ func (a *Allotment) Hold(node string, cards []string) {
 	}
 }
 
-// Circle lists the nodes that get each other's cards round in a circle with node, sorted; nil if
+// ExchangeCycle lists the nodes that get each other's cards round in a circle with node, sorted; nil if
 // there is none.
-func (a *Allotment) Circle(node string) []string {
+func (a *Allotment) ExchangeCycle(node string) []string {
 	circle := []string{node}
 	for _, other := range a.Holders(node) {
 		if slices.Contains(a.Holders(other), node) {

@@ -31,9 +31,9 @@ func mismatch(g pci.GPU) string {
 	return out
 }
 
-// unsuited says why a card cannot be divided or shared as the file asks of any card, or returns "". Of
+// unsuitedReason says why a card cannot be divided or shared as the file asks of any card, or returns "". Of
 // cards that the file names, other checks say it.
-func unsuited(n spec.Node, g pci.GPU) string {
+func unsuitedReason(n spec.Node, g pci.GPU) string {
 	id, _ := nvidia.ParsePCIID(g.ID())
 	kind, known := nvidia.Lookup(id)
 	sharing := n.GPUs.Sharing
@@ -52,7 +52,7 @@ func unsuited(n spec.Node, g pci.GPU) string {
 // ones that are next to each other. It is an error if a card that is requested by address is not
 // available. A node that requests a number of cards gets another one instead.
 func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
-	var free []seat
+	var free []freeCard
 	var why []string
 	for i, card := range b.ledger.Cards {
 		at := card.Address.Whole()
@@ -63,7 +63,7 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 		case taken:
 			why = append(why, fmt.Sprintf("%s belongs to %s", card.Address, other.who))
 			if len(n.GPUs.PCI) > 0 {
-				return nil, b.promisedTwice(n, []pci.GPU{card.GPU})
+				return nil, b.foreignClaimError(n, []pci.GPU{card.GPU})
 			}
 		case ours != "" && ours != n.Name:
 			why = append(why, fmt.Sprintf("%s belongs to node %s", card.Address, ours))
@@ -71,21 +71,21 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 			why = append(why, fmt.Sprintf("%s %s", card.Address, card.Problem()))
 		default:
 			mine := slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address })
-			if cannot := unsuited(n, card.GPU); cannot != "" && !mine {
+			if cannot := unsuitedReason(n, card.GPU); cannot != "" && !mine {
 				why = append(why, fmt.Sprintf("%s is %s: %s", card.Address, withArticle(card.Name), cannot))
 				continue
 			}
-			free = append(free, seat{GPU: card.GPU, index: i, mine: mine})
+			free = append(free, freeCard{GPU: card.GPU, index: i, mine: mine})
 		}
 	}
-	free, split := whole(free, func(a proxmox.PCIAddress) string { return b.holder(n, a) })
+	free, split := wholeGroups(free, func(a proxmox.PCIAddress) string { return b.holder(n, a) })
 	// Cards that another node has yet to return are used only if no other is left.
-	idle := slices.DeleteFunc(slices.Clone(free), func(s seat) bool {
+	idle := slices.DeleteFunc(slices.Clone(free), func(s freeCard) bool {
 		holder := b.current[s.Address.Whole().String()]
 		return holder != "" && holder != n.Name
 	})
-	idle, _ = whole(idle, func(proxmox.PCIAddress) string { return "" })
-	for _, seats := range [][]seat{idle, free} {
+	idle, _ = wholeGroups(idle, func(proxmox.PCIAddress) string { return "" })
+	for _, seats := range [][]freeCard{idle, free} {
 		if cards := allot(seats, n.GPUs.Count, len(b.ledger.Cards)); cards != nil {
 			return cards, nil
 		}
@@ -93,7 +93,7 @@ func (b *book) choose(n spec.Node, kept []pci.GPU) ([]pci.GPU, error) {
 	if len(split) > 0 && len(n.GPUs.PCI) > 0 {
 		why = nil // the others are no matter
 	}
-	return nil, b.tooFew(n, free, append(why, split...), len(split) > 0)
+	return nil, b.tooFewError(n, free, append(why, split...), len(split) > 0)
 }
 
 // holder says who has a card, in a sentence that begins with it, or why it is not for n.
@@ -111,9 +111,9 @@ func (b *book) holder(n spec.Node, a proxmox.PCIAddress) string {
 	return "is " + withArticle(card.Name)
 }
 
-// tooFew explains why a node cannot have its cards. free are those that it could have, and split
+// tooFewError explains why a node cannot have its cards. free are those that it could have, and split
 // says that others are part of a group that it cannot have.
-func (b *book) tooFew(n spec.Node, free []seat, why []string, split bool) error {
+func (b *book) tooFewError(n spec.Node, free []freeCard, why []string, split bool) error {
 	asked := GPUs(n.GPUs.Count)
 	if n.GPUs.Model != "" {
 		asked += " of model " + n.GPUs.Model
@@ -126,7 +126,7 @@ func (b *book) tooFew(n spec.Node, free []seat, why []string, split bool) error 
 			why = append(why, fmt.Sprintf("%s is a part of the card at %s (%s): name that", a, card.Address, card.Model))
 		}
 	}
-	if together := undivided(free); len(free) >= n.GPUs.Count && together != "" {
+	if together := groupsText(free); len(free) >= n.GPUs.Count && together != "" {
 		return fmt.Errorf("%s requests %s, and of host %s's free ones these go to one VM together or to none: %s\n  %s", n.Name, asked, n.Host, together, cureOfGroup)
 	}
 	switch all := b.ledger.Cards; {
@@ -154,8 +154,8 @@ func withArticle(name string) string {
 	return "a " + name
 }
 
-// seat is a free card, and its position in the row of all cards of its host.
-type seat struct {
+// freeCard is a free card, and its position in the row of all cards of its host.
+type freeCard struct {
 	pci.GPU
 	index int
 	mine  bool
@@ -163,13 +163,13 @@ type seat struct {
 
 // fewer returns the cards that a node keeps if it has more than it requests.
 func (b *book) fewer(n spec.Node, kept []pci.GPU) []pci.GPU {
-	var seats []seat
+	var seats []freeCard
 	for i, card := range b.ledger.Cards {
 		if slices.ContainsFunc(kept, func(g pci.GPU) bool { return g.Address == card.Address }) && b.strangers[card.Address.Whole()].who == "" && card.Problem() == "" {
-			seats = append(seats, seat{GPU: card.GPU, index: i, mine: true})
+			seats = append(seats, freeCard{GPU: card.GPU, index: i, mine: true})
 		}
 	}
-	seats, _ = whole(seats, func(proxmox.PCIAddress) string { return "" })
+	seats, _ = wholeGroups(seats, func(proxmox.PCIAddress) string { return "" })
 	if cards := allot(seats, n.GPUs.Count, len(b.ledger.Cards)); cards != nil && len(seats) > n.GPUs.Count {
 		return cards
 	}
@@ -178,15 +178,15 @@ func (b *book) fewer(n spec.Node, kept []pci.GPU) []pci.GPU {
 
 // pick selects count of the free cards for a node. The node keeps the cards that it has, and gets
 // free neighbours of those if there are any.
-func pick(free []seat, count, all int) []pci.GPU {
-	mine := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return !s.mine })
+func pick(free []freeCard, count, all int) []pci.GPU {
+	mine := slices.DeleteFunc(slices.Clone(free), func(s freeCard) bool { return !s.mine })
 	switch {
 	case len(mine) == 0:
-		mine = together(free, count, all)
+		mine = closestTogether(free, count, all)
 	case len(mine) > count:
-		mine = together(mine, count, all)
+		mine = closestTogether(mine, count, all)
 	default:
-		mine = beside(mine, free, count, all)
+		mine = nearestTo(mine, free, count, all)
 	}
 	out := make([]pci.GPU, len(mine))
 	for i, s := range mine {
@@ -195,12 +195,12 @@ func pick(free []seat, count, all int) []pci.GPU {
 	return out
 }
 
-// beside adds free cards to those that a node has. Each is the card nearest to one of them,
-// preferably on the same side of the middle, and in the same run (see [together]). Among equals it
+// nearestTo adds free cards to those that a node has. Each is the card nearest to one of them,
+// preferably on the same side of the middle, and in the same run (see [closestTogether]). Among equals it
 // takes the first.
-func beside(mine, free []seat, count, all int) []seat {
+func nearestTo(mine, free []freeCard, count, all int) []freeCard {
 	type score struct{ across, apart, askew, first int }
-	far := func(s seat) score {
+	far := func(s freeCard) score {
 		out := score{across: 1, apart: all, askew: 1, first: s.index}
 		for _, m := range mine {
 			out.apart = min(out.apart, max(s.index-m.index, m.index-s.index))
@@ -214,31 +214,31 @@ func beside(mine, free []seat, count, all int) []seat {
 		return out
 	}
 	for len(mine) < count {
-		left := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return seated(mine, s) })
-		mine = append(mine, slices.MinFunc(left, func(x, y seat) int {
+		left := slices.DeleteFunc(slices.Clone(free), func(s freeCard) bool { return seated(mine, s) })
+		mine = append(mine, slices.MinFunc(left, func(x, y freeCard) int {
 			a, b := far(x), far(y)
 			return cmp.Or(cmp.Compare(a.across, b.across), cmp.Compare(a.apart, b.apart), cmp.Compare(a.askew, b.askew), cmp.Compare(a.first, b.first))
 		}))
 	}
-	slices.SortFunc(mine, func(x, y seat) int { return cmp.Compare(x.index, y.index) })
+	slices.SortFunc(mine, func(x, y freeCard) int { return cmp.Compare(x.index, y.index) })
 	return mine
 }
 
-func seated(seats []seat, s seat) bool {
-	return slices.ContainsFunc(seats, func(other seat) bool { return other.index == s.index })
+func seated(seats []freeCard, s freeCard) bool {
+	return slices.ContainsFunc(seats, func(other freeCard) bool { return other.index == s.index })
 }
 
-// together picks count cards that are as close as possible. Proxmox's API does not show the
+// closestTogether picks count cards that are as close as possible. Proxmox's API does not show the
 // NUMA node of a card, so this uses the order on the bus: boards give each socket a run of
 // buses, the cards of a run are neighbours, and sockets have equally many. So: cards without
 // others between them, not on both sides of the middle, and beginning where runs of that
 // length begin, so that what is left over fits the next node as well. Among equals the first.
-func together(free []seat, count, all int) []seat {
-	var runs [][]seat
+func closestTogether(free []freeCard, count, all int) []freeCard {
+	var runs [][]freeCard
 	for i := range len(free) - count + 1 {
 		runs = append(runs, free[i:i+count])
 	}
-	score := func(run []seat) []int {
+	score := func(run []freeCard) []int {
 		first, last := run[0].index, run[count-1].index
 		out := []int{last - first, 0, 0} // from end to end, over the middle, askew
 		if all%2 == 0 && first < all/2 && last >= all/2 {
@@ -249,12 +249,12 @@ func together(free []seat, count, all int) []seat {
 		}
 		return out
 	}
-	return slices.MinFunc(runs, func(a, b []seat) int { return slices.Compare(score(a), score(b)) })
+	return slices.MinFunc(runs, func(a, b []freeCard) int { return slices.Compare(score(a), score(b)) })
 }
 
-// tell names the cards that a node has or gets, and why:
+// describe names the cards that a node has or gets, and why:
 // "0000:01:00, 0000:25:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 21, 23 of their own".
-func (b *book) tell(n spec.Node, cards []pci.GPU) string {
+func (b *book) describe(n spec.Node, cards []pci.GPU) string {
 	var at, models, groups []string
 	for _, g := range cards {
 		at = append(at, g.Address.Whole().String())

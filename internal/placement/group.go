@@ -15,9 +15,9 @@ import (
 // cureOfGroup is what helps when cards of one group should go to several VMs.
 const cureOfGroup = "give one node all cards of the group, or put one card into another slot, or switch on ACS in the firmware"
 
-// whole returns the seats whose groups are complete among them, and a remark for each other one.
+// wholeGroups returns the seats whose groups are complete among them, and a remark for each other one.
 // belongs says who has a card that is not among them.
-func whole(free []seat, belongs func(proxmox.PCIAddress) string) (out []seat, why []string) {
+func wholeGroups(free []freeCard, belongs func(proxmox.PCIAddress) string) (out []freeCard, why []string) {
 	at := map[proxmox.PCIAddress]bool{}
 	for _, s := range free {
 		at[s.Address] = true
@@ -36,15 +36,15 @@ func whole(free []seat, belongs func(proxmox.PCIAddress) string) (out []seat, wh
 
 // allot picks count of the seats, groups undivided: none if that cannot be. It takes cards without
 // a group of several first, unless the node has others.
-func allot(free []seat, count, all int) []pci.GPU {
-	single := slices.DeleteFunc(slices.Clone(free), func(s seat) bool { return len(s.GroupMembers) > 0 })
-	var groups [][]seat
+func allot(free []freeCard, count, all int) []pci.GPU {
+	single := slices.DeleteFunc(slices.Clone(free), func(s freeCard) bool { return len(s.GroupMembers) > 0 })
+	var groups [][]freeCard
 	for _, s := range free {
-		i := slices.IndexFunc(groups, func(g []seat) bool { return g[0].IOMMUGroup == s.IOMMUGroup })
+		i := slices.IndexFunc(groups, func(g []freeCard) bool { return g[0].IOMMUGroup == s.IOMMUGroup })
 		switch {
 		case len(s.GroupMembers) == 0:
 		case i < 0:
-			groups = append(groups, []seat{s})
+			groups = append(groups, []freeCard{s})
 		default:
 			groups[i] = append(groups[i], s)
 		}
@@ -52,7 +52,7 @@ func allot(free []seat, count, all int) []pci.GPU {
 	groups = groups[:min(len(groups), maxGroups)]
 	best, bestOf := -1, [2]int{}
 	for set := range 1 << len(groups) {
-		size, mine := chosen(groups, set)
+		size, mine := countGroups(groups, set)
 		if size > count || count-size > len(single) {
 			continue
 		}
@@ -81,8 +81,8 @@ func allot(free []seat, count, all int) []pci.GPU {
 // maxGroups bounds the sets of groups that are tried; a VM takes 16 devices.
 const maxGroups = 16
 
-// chosen counts the cards of a set of groups, and those that the node has.
-func chosen(groups [][]seat, set int) (size, mine int) {
+// countGroups counts the cards of a set of groups, and those that the node has.
+func countGroups(groups [][]freeCard, set int) (size, mine int) {
 	for ; set != 0; set &= set - 1 {
 		g := groups[bits.TrailingZeros(uint(set))]
 		size += len(g)
@@ -95,8 +95,8 @@ func chosen(groups [][]seat, set int) (size, mine int) {
 	return size, mine
 }
 
-// undivided names the cards that only go together, by their groups.
-func undivided(free []seat) string {
+// groupsText names the cards that only go together, by their groups.
+func groupsText(free []freeCard) string {
 	var out []string
 	seen := map[int]bool{}
 	for _, s := range free {

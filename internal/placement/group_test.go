@@ -32,11 +32,11 @@ func grouped(groups ...int) []pci.GPU {
 // Cards of one group go together or not at all; single ones are taken first.
 func TestGroupsAreNotDivided(t *testing.T) {
 	free := func(cards []pci.GPU, count int) []pci.GPU {
-		var seats []seat
+		var seats []freeCard
 		for i, g := range cards {
-			seats = append(seats, seat{GPU: g, index: i})
+			seats = append(seats, freeCard{GPU: g, index: i})
 		}
-		seats, _ = whole(seats, func(proxmox.PCIAddress) string { return "" })
+		seats, _ = wholeGroups(seats, func(proxmox.PCIAddress) string { return "" })
 		return allot(seats, count, len(cards))
 	}
 	buses := func(cards []pci.GPU) (out []int) {
@@ -78,14 +78,14 @@ func TestGroupsAreNotDivided(t *testing.T) {
 	}
 	assert.Nil(t, free(grouped(7, 7)[:1], 1), "the other one is not free")
 	// A node keeps the group that it has, though single cards are free.
-	seats := []seat{}
+	seats := []freeCard{}
 	for i, g := range grouped(7, 7, 8, 9) {
-		seats = append(seats, seat{GPU: g, index: i, mine: i < 2})
+		seats = append(seats, freeCard{GPU: g, index: i, mine: i < 2})
 	}
 	assert.Equal(t, []int{1, 2}, buses(allot(seats, 2, 4)))
-	_, why := whole(seats[1:2], func(proxmox.PCIAddress) string { return "belongs to VM 104" })
+	_, why := wholeGroups(seats[1:2], func(proxmox.PCIAddress) string { return "belongs to VM 104" })
 	assert.Equal(t, []string{"0000:02:00.0 shares IOMMU group 7 with 0000:01:00.0, which belongs to VM 104"}, why)
-	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", undivided(seats))
+	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", groupsText(seats))
 	slices.Reverse(seats)
-	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", undivided(seats), "single ones before it are not named")
+	assert.Equal(t, "0000:01:00, 0000:02:00 share IOMMU group 7", groupsText(seats), "single ones before it are not named")
 }

@@ -34,20 +34,20 @@ func Place(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spe
 	rule := converge.WaitRule{What: "choosing hosts", Limit: lookTime * time.Duration(max(want.Patience, 1)), Strict: true,
 		TimeoutText: "no complete answer"}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (_ string, err error) {
-		out, err = Once(ctx, want, pve)
+		out, err = PlaceOnce(ctx, want, pve)
 		return "", err
 	})
 	return out, err
 }
 
-// Once is [Place] without a retry if a host does not answer. It reads the hosts even if no node
+// PlaceOnce is [Place] without a retry if a host does not answer. It reads the hosts even if no node
 // leaves its host open.
-func Once(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
+func PlaceOnce(ctx context.Context, want *spec.Spec, pve *proxmox.Client) (*spec.Spec, error) {
 	out := *want
 	out.Nodes, out.Placed = slices.Clone(want.Nodes), map[string]string{}
 	out.Proxmox.Hosts = slices.Clone(want.Proxmox.Hosts)
 	p := &placing{spec: &out}
-	if err := p.look(ctx, pve); err != nil {
+	if err := p.observe(ctx, pve); err != nil {
 		return nil, fmt.Errorf("choosing hosts: %w", err)
 	}
 	for _, gpus := range []bool{true, false} {
@@ -84,9 +84,9 @@ type room struct {
 	cards    *Allotment // of the nodes that are on it so far
 }
 
-// look reads the hosts, and assigns the nodes that already have a host to it.
-func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
-	pve.VMs.RegisterNames(names.Tag(p.spec), func(name string) bool { return names.MayHave(p.spec, name) })
+// observe reads the hosts, and assigns the nodes that already have a host to it.
+func (p *placing) observe(ctx context.Context, pve *proxmox.Client) error {
+	pve.VMs.RegisterNames(names.Tag(p.spec), func(name string) bool { return names.MayBeName(p.spec, name) })
 	vms, err := pve.VMs.List(ctx, names.Tag(p.spec))
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (p *placing) look(ctx context.Context, pve *proxmox.Client) error {
 	}
 	for _, n := range p.spec.Machines() {
 		if r := p.room(n.Host); r != nil && !n.External {
-			r.take(n)
+			r.allocate(n)
 		}
 	}
 	return nil
@@ -194,7 +194,7 @@ func (p *placing) room(host string) *room {
 	return nil
 }
 
-func (r *room) take(n spec.Node) {
+func (r *room) allocate(n spec.Node) {
 	r.memory -= n.Memory
 	if n.Role == spec.Server {
 		r.servers++
@@ -212,7 +212,7 @@ func (p *placing) choose(n *spec.Node) error {
 	var why []string
 	for _, r := range p.rooms {
 		with, reason := p.cardsWith(r, n)
-		if reason = cmp.Or(reason, r.lacks(*n)); reason != "" {
+		if reason = cmp.Or(reason, r.missing(*n)); reason != "" {
 			why = append(why, r.host+" "+reason)
 			continue
 		}
@@ -233,7 +233,7 @@ func (p *placing) choose(n *spec.Node) error {
 	})
 	p.spec.Placed[n.Name] = best.reason(best.free, why)
 	n.Host, best.room.cards = best.host, best.cards
-	best.take(*n)
+	best.allocate(*n)
 	return nil
 }
 
@@ -263,15 +263,15 @@ func (p *placing) cardsWith(r *room, n *spec.Node) (*Allotment, string) {
 // matching counts the cards that an allotment leaves for a node.
 func matching(a *Allotment, n spec.Node) (cards int) {
 	for _, g := range a.left {
-		if n.HasGPUs() && Candidate(n, g) && unsuited(n, g) == "" {
+		if n.HasGPUs() && Candidate(n, g) && unsuitedReason(n, g) == "" {
 			cards++
 		}
 	}
 	return cards
 }
 
-// lacks says what of a node's wishes, but its cards, a host does not have, or returns "".
-func (r *room) lacks(n spec.Node) string {
+// missing says what of a node's wishes, but its cards, a host does not have, or returns "".
+func (r *room) missing(n spec.Node) string {
 	disks := []string{n.OSDisk.Storage}
 	for _, d := range n.Disks {
 		disks = append(disks, d.Storage)

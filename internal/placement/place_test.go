@@ -169,7 +169,7 @@ func hostsOf(s *spec.Spec) (out []string) {
 // Templates go beside the disks of a host's first node.
 func TestTemplatesGoToWhereNodesArePlaced(t *testing.T) {
 	on(t, nil, func(t *testing.T, h *hosts, pve *proxmox.Client) {
-		got, err := placement.Once(t.Context(), h.want, pve)
+		got, err := placement.PlaceOnce(t.Context(), h.want, pve)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"cp1:pve2", "wk1:pve2", "gpu1:pve2", "pve1:", "pve2:vmdata"}, hostsOf(got))
 	})
@@ -180,7 +180,7 @@ func TestPlaceWithoutAnAnswer(t *testing.T) {
 	for _, path := range []string{"/cluster/resources", "/nodes/pve2/storage", "/nodes/pve2/hardware/pci", "/cluster/mapping/pci", "/nodes"} {
 		on(t, nil, func(t *testing.T, h *hosts, pve *proxmox.Client) {
 			h.sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "^" + path + "$", Times: -1, Status: 500, Message: "broken " + path})
-			_, err := placement.Once(t.Context(), h.want, pve)
+			_, err := placement.PlaceOnce(t.Context(), h.want, pve)
 			require.ErrorContains(t, err, "choosing hosts: ")
 			assert.ErrorContains(t, err, "broken "+path)
 		})
@@ -188,7 +188,7 @@ func TestPlaceWithoutAnAnswer(t *testing.T) {
 	on(t, nil, func(t *testing.T, h *hosts, pve *proxmox.Client) { // the second look at the VMs
 		h.sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "^/nodes$", Delay: 10 * time.Second})
 		h.sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "^/cluster/resources$", Skip: 1, Times: -1, Status: 500, Message: "broken"})
-		_, err := placement.Once(t.Context(), h.want, pve)
+		_, err := placement.PlaceOnce(t.Context(), h.want, pve)
 		assert.ErrorContains(t, err, "broken")
 	})
 	on(t, nil, func(t *testing.T, h *hosts, pve *proxmox.Client) {

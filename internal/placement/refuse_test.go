@@ -193,24 +193,24 @@ func TestWhoWaitsForWhom(t *testing.T) {
 	assert.Equal(t, map[string][]int{"wk1": {2}, "wk2": {3}, "wk3": {1}, "wk4": {4}}, buses(turn))
 	assert.Equal(t, []string{"wk2", "wk3"}, turn.Holders("wk1"), "round in a circle, each once")
 	assert.Empty(t, turn.Holders("wk4"))
-	assert.Equal(t, []string{"wk1", "wk2", "wk3"}, turn.Circle("wk2"))
-	assert.Empty(t, turn.Circle("wk4"), "it gets a new one")
+	assert.Equal(t, []string{"wk1", "wk2", "wk3"}, turn.ExchangeCycle("wk2"))
+	assert.Empty(t, turn.ExchangeCycle("wk4"), "it gets a new one")
 
 	s = siteOf([]string{a100, a100, a100}).mapping("lab_wk1", ours, 1, 2).mapping("lab_wk2", ours, 3)
 	back := Allot(lab(wanting(1, ""), naming(2)), "pve1", s.ledger())
 	assert.Equal(t, map[string][]int{"wk1": {1}, "wk2": {2}}, buses(back))
-	assert.Empty(t, back.Circle("wk1"))
-	assert.Empty(t, back.Circle("wk2"))
+	assert.Empty(t, back.ExchangeCycle("wk1"))
+	assert.Empty(t, back.ExchangeCycle("wk2"))
 	assert.Equal(t, []string{"wk1"}, back.Holders("wk2"))
 
 	// A node that gets no cards any more may still have them until its machine restarts.
 	s = siteOf([]string{a100, a100}).mapping("lab_wk1", ours, 1).mapping("lab_wk2", ours, 2)
 	gone := Allot(lab(wanting(0, ""), naming(1)), "pve1", s.ledger())
 	assert.Empty(t, gone.Holders("wk2"))
-	gone.Hold("wk1", []string{bus(1).Whole().String(), bus(2).Whole().String()})
+	gone.AddHeld("wk1", []string{bus(1).Whole().String(), bus(2).Whole().String()})
 	assert.Equal(t, []string{"wk1"}, gone.Holders("wk2"))
-	assert.Empty(t, gone.Circle("wk2"))
-	gone.Hold("wk3", []string{bus(1).Whole().String()})
+	assert.Empty(t, gone.ExchangeCycle("wk2"))
+	gone.AddHeld("wk3", []string{bus(1).Whole().String()})
 	assert.Equal(t, []string{"wk1"}, gone.Holders("wk2"), "who has it first")
 
 	// What another node has yet to return is taken only where nothing else is free.

@@ -43,7 +43,7 @@ func TestRoomOnAHost(t *testing.T) {
 		r.cards = Allot(ask, r.host, r.ledger)
 		change(r, &ask.Nodes[0])
 		with, why := (&placing{spec: ask}).cardsWith(r, &ask.Nodes[0])
-		assert.Equal(t, lack, cmp.Or(why, r.lacks(ask.Nodes[0])))
+		assert.Equal(t, lack, cmp.Or(why, r.missing(ask.Nodes[0])))
 		assert.Equal(t, why == "", with != nil)
 		assert.Equal(t, spec.AnyHost, ask.Nodes[0].Host, "it is only tried")
 	}

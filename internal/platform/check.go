@@ -31,7 +31,7 @@ func Check(s *spec.Spec, r spec.Report) {
 	c.labImages()
 	c.operatorValues()
 	c.versionsFit()
-	c.viaFleet()
+	c.checkFleetParts()
 	if s.Platform.Hub != nil && len(s.Nodes) > 0 {
 		c.profilesFit()
 	}
@@ -46,8 +46,8 @@ type checker struct {
 	parts map[string]addon.Info // by name
 }
 
-// on lists the parts with a chart that the file turns on.
-func (c checker) on() []string {
+// enabledParts lists the parts with a chart that the file turns on.
+func (c checker) enabledParts() []string {
 	var out []string
 	for _, part := range Parts(c.spec) {
 		if info := part.Info(); info.Chart.Chart != "" && info.On {
@@ -76,14 +76,14 @@ func (c checker) operatorValues() {
 	for _, f := range addon.CheckGPUOperatorValues(raw.Values) {
 		cure := f.Cure
 		if cure == "" {
-			cure = insteadOf(f)
+			cure = replacementText(f)
 		}
 		c.Wrong(c.Entry(&raw.Values, f.Path), f.What, cure)
 	}
 }
 
-// insteadOf says what to write instead of a key that the chart does not have.
-func insteadOf(f addon.ValueFault) string {
+// replacementText says what to write instead of a key that the chart does not have.
+func replacementText(f addon.ValueFault) string {
 	switch key := f.Path[strings.LastIndexByte(f.Path, '.')+1:]; {
 	case suggest.Nearest(key, f.Known) != "":
 		return "did you mean " + suggest.Nearest(key, f.Known) + "?"
@@ -99,7 +99,7 @@ func insteadOf(f addon.ValueFault) string {
 func (c checker) versionsFit() {
 	p := &c.spec.Platform
 	versions, own := map[string]string{}, map[string]*string{}
-	for _, name := range c.on() {
+	for _, name := range c.enabledParts() {
 		versions[name] = p.Charts.Versions[name]
 	}
 	if p.Rancher != nil {
@@ -123,7 +123,7 @@ func (c checker) versionsFit() {
 			c.Warn(at, found.Problem, found.Cure)
 			continue
 		}
-		if at == any(&c.spec.K3s.Version) && len(chart.Refused(pins.Check(k3s.DefaultVersion, versions))) == 0 {
+		if at == any(&c.spec.K3s.Version) && len(chart.Incompatible(pins.Check(k3s.DefaultVersion, versions))) == 0 {
 			found.Cure += "; write version: " + k3s.DefaultVersion
 		}
 		c.Wrong(at, found.Problem, found.Cure)
@@ -163,9 +163,9 @@ func (c checker) section(part string) any {
 	return nil
 }
 
-// viaFleet checks which parts go through Git.
-func (c checker) viaFleet() {
-	p, raw, on := &c.spec.Platform, &c.spec.Platform.Charts, c.on()
+// checkFleetParts checks which parts go through Git.
+func (c checker) checkFleetParts() {
+	p, raw, on := &c.spec.Platform, &c.spec.Platform.Charts, c.enabledParts()
 	off := func(name string) bool { return c.parts[name].Chart.Chart != "" && !slices.Contains(on, name) }
 	for _, name := range slices.Sorted(maps.Keys(raw.Via)) {
 		at, why := c.Entry(&raw.Via, name), c.parts[name].NeverInFleet
@@ -243,7 +243,8 @@ func namespaces(s *spec.Spec) []string {
 func (c checker) replacedValues() {
 	all := replaced(c.spec)
 	for _, part := range slices.Sorted(maps.Keys(all)) {
-		c.Warn(c.Entry(&c.spec.Platform.Charts.Values, part), fmt.Sprintf("charts.values.%s replaces what the other keys of this file set: %s", part, suggest.Few(all[part])),
+		c.Warn(c.Entry(&c.spec.Platform.Charts.Values, part),
+			fmt.Sprintf("charts.values.%s replaces what the other keys of this file set: %s", part, suggest.FirstOf(all[part])),
 			"remove it, unless that is what you want")
 	}
 }
@@ -257,7 +258,7 @@ func (c checker) partsRender() {
 		return // otherwise the same mistakes would be reported twice
 	}
 	_, err := Pieces(c.spec, false)
-	for _, err := range apart(err) {
+	for _, err := range splitJoined(err) {
 		var hub jupyterhub.Problems
 		if !errors.As(err, &hub) {
 			what, _, _ := strings.Cut(err.Error(), "\n")
@@ -271,8 +272,8 @@ func (c checker) partsRender() {
 	}
 }
 
-// apart splits what errors.Join has joined.
-func apart(err error) []error {
+// splitJoined splits what errors.Join has joined.
+func splitJoined(err error) []error {
 	if err == nil {
 		return nil
 	}

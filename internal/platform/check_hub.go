@@ -24,8 +24,8 @@ func (c checker) profilesFit() {
 		if row.Total > 0 || p.Pool != "" && !c.spec.HasPool(p.Pool) || p.MIG != "" && !there { // which is said
 			continue
 		}
-		what, cure := never(row, fit.Pools)
-		c.Wrong(c.tooMuch(p, what), fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
+		what, cure := neverFits(row, fit.Pools)
+		c.Wrong(c.oversizedKey(p, what), fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
 	}
 	c.homesPin(fit)
 }
@@ -45,8 +45,8 @@ func (c checker) homesPin(fit jupyterhub.Report) {
 		"write storage: {nfs: {vm: {address: ADDRESS, size: 500GiB}}} for homes that every node reaches, or give the profiles one pool of a single node")
 }
 
-// tooMuch is the key of a profile that requests more than any node has.
-func (c checker) tooMuch(raw *spec.HubProfile, why string) any {
+// oversizedKey is the key of a profile that requests more than any node has.
+func (c checker) oversizedKey(raw *spec.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
@@ -61,21 +61,21 @@ func (c checker) tooMuch(raw *spec.HubProfile, why string) any {
 	return c.spec.Platform.Hub
 }
 
-// never says why a profile fits nowhere, and the largest that would fit.
-func never(row jupyterhub.Row, pools []string) (what, cure string) {
+// neverFits says why a profile fits nowhere, and the largest that would fit.
+func neverFits(row jupyterhub.Row, pools []string) (what, cure string) {
 	if row.Limit != "" {
 		return "one is more than " + row.Limit, "ask for less, or write a larger quota"
 	}
 	var why, largest, elsewhere, without []string
 	for i, cell := range row.Cells {
 		switch {
-		case strings.HasPrefix(cell.Why, "a node has 0 GPUs"):
+		case strings.HasPrefix(cell.Reason, "a node has 0 GPUs"):
 			without = append(without, pools[i])
 		case cell.Largest != "":
-			why = append(why, fmt.Sprintf("on %s %s", pools[i], cell.Why))
+			why = append(why, fmt.Sprintf("on %s %s", pools[i], cell.Reason))
 			largest = append(largest, fmt.Sprintf("%s on %s", cell.Largest, pools[i]))
 		default:
-			elsewhere = append(elsewhere, fmt.Sprintf("%s is out of the question (%s)", pools[i], cell.Why))
+			elsewhere = append(elsewhere, fmt.Sprintf("%s is out of the question (%s)", pools[i], cell.Reason))
 		}
 	}
 	switch {
@@ -99,7 +99,7 @@ func (c checker) chartValues() {
 	for _, f := range jupyterhub.CheckChartValues(c.spec.Platform.Charts.Values["jupyterhub"]) {
 		say(c.Entry(&c.spec.Platform.Charts.Values, "jupyterhub."+f.Path), f.What, f.Cure)
 	}
-	for _, what := range Hub(c.spec).Broken() {
+	for _, what := range Hub(c.spec).RemovedSettings() {
 		c.Warn(at, "charts.values.jupyterhub sets "+what, "remove it, unless that is what you want")
 	}
 }

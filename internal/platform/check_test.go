@@ -20,9 +20,9 @@ func TestWhereTheHubSaysIt(t *testing.T) {
 	}
 	h.Scratch = nil
 	assert.Same(t, h, hubField(h, "Scratch"))
-	assert.Nil(t, apart(nil))
-	assert.Len(t, apart(fmt.Errorf("x")), 1)
-	assert.True(t, slices.Equal([]error{spec.ErrSOPS, spec.ErrInlineSecret}, apart(several{spec.ErrSOPS, spec.ErrInlineSecret})))
+	assert.Nil(t, splitJoined(nil))
+	assert.Len(t, splitJoined(fmt.Errorf("x")), 1)
+	assert.True(t, slices.Equal([]error{spec.ErrSOPS, spec.ErrInlineSecret}, splitJoined(several{spec.ErrSOPS, spec.ErrInlineSecret})))
 }
 
 type several []error

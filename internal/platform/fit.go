@@ -38,7 +38,7 @@ func hubPools(s *spec.Spec) []jupyterhub.Pool {
 	index := map[string]int{}
 	for _, n := range s.Nodes {
 		// A program computes on one instance of a GPU, as on one share.
-		shared := n.HasGPUs() && n.GPUs.Sharing.Shared() || offer.Of(n).MIG == nvidia.MIGSingle
+		shared := n.HasGPUs() && n.GPUs.Sharing.Shared() || offer.GPUsOf(n).MIG == nvidia.MIGSingle
 		share := offer.Share(n)
 		key := fmt.Sprint(n.PoolName(), n.Pool != "", n.Taints, shared, share)
 		i, ok := index[key]
@@ -59,11 +59,11 @@ func hubPools(s *spec.Spec) []jupyterhub.Pool {
 // fitNode is what notebooks can have of a node: all that it has, less what its kernel needs, what the
 // kubelet keeps, and what pods that always run there request.
 func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
-	offers := offer.Of(n)
+	offers := offer.GPUsOf(n)
 	if s.NVIDIA.Stack == spec.StackNone {
 		offers.Resources = nil // no node offers them
 	}
-	kept := offer.KeptBy(s, n)
+	kept := offer.ReservedBy(s, n)
 	cpu, memory := float64(n.Cores)-kept.CPU-daemonCPU, offer.Memory(n)-kept.Memory-daemonMemory
 	if n.Role == spec.Server {
 		cpu, memory = cpu-serverCPU, memory-serverMemory

@@ -25,15 +25,15 @@ func (g gitOps) Info() addon.Info {
 	return i
 }
 
-func (g gitOps) Make(s *addon.Site) (addon.Piece, error) {
+func (g gitOps) Make(s *addon.Site) (addon.Recipe, error) {
 	paths := g.Extra
-	if slices.ContainsFunc(s.Made, func(o addon.Piece) bool { return o.Via == spec.ViaFleet }) {
+	if slices.ContainsFunc(s.Made, func(o addon.Recipe) bool { return o.Via == spec.ViaFleet }) {
 		paths = append([]string{g.Path}, paths...)
 	}
 	if len(paths) == 0 { // an empty path is an error for Fleet
-		return addon.Piece{}, nil
+		return addon.Recipe{}, nil
 	}
-	p := addon.Piece{Part: chart.Part{Name: GitOps}}
+	p := addon.Recipe{Part: chart.Part{Name: GitOps}}
 	for _, o := range s.Made {
 		if o.Fleet {
 			p.Needs = append(p.Needs, o.Name)

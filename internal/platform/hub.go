@@ -30,19 +30,20 @@ func (h hub) Info() addon.Info {
 	return i
 }
 
-func (h hub) Make(s *addon.Site) (addon.Piece, error) {
+func (h hub) Make(s *addon.Site) (addon.Recipe, error) {
 	p := &h.spec.Platform
 	its, err := hubOf(h.spec, s)
 	if err != nil {
-		return addon.Piece{}, err
+		return addon.Recipe{}, err
 	}
 	part, err := its.Part()
 	if err != nil {
-		return addon.Piece{}, fmt.Errorf("jupyterhub: %w", err)
+		return addon.Recipe{}, fmt.Errorf("jupyterhub: %w", err)
 	}
 	part.Needs = hubNeeds(p, s)
-	out := addon.Piece{Part: part, Late: hubLate(p, its, part.Needs), Assumes: assumedOfHub(p, its), Web: &addon.Web{Title: "notebooks", URL: its.URL()}}
-	for _, n := range its.Notes() {
+	out := addon.Recipe{Part: part, Late: hubFromCluster(p, its, part.Needs), Assumes: assumedOfHub(p, its),
+		Web: &addon.Web{Title: "notebooks", URL: its.URL()}}
+	for _, n := range its.GeneratedSecrets() {
 		out.Passwords = append(out.Passwords, addon.Password(n))
 	}
 	return out, nil
@@ -50,7 +51,7 @@ func (h hub) Make(s *addon.Site) (addon.Piece, error) {
 
 // asksIssuer reports whether the provider's addresses come from what it publishes.
 func asksIssuer(p *spec.Platform, h jupyterhub.Hub) bool {
-	return h.Auth.Kind == jupyterhub.OIDC && p.Hub.Auth.OIDC != nil && h.Auth.Endpoints != given(p.Hub.Auth.OIDC)
+	return h.Auth.Kind == jupyterhub.OIDC && p.Hub.Auth.OIDC != nil && h.Auth.Endpoints != endpointsOfFile(p.Hub.Auth.OIDC)
 }
 
 // assumedOfHub are assumptions about the hub that do not follow from the file.
@@ -101,9 +102,9 @@ func hubQueue(p *spec.Platform) string {
 	return ""
 }
 
-// hubLate adds what the file does not say: the addresses that an identity provider publishes, and a
+// hubFromCluster adds what the file does not say: the addresses that an identity provider publishes, and a
 // CA that the cluster has made itself.
-func hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
+func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
 	asks := asksIssuer(p, h)
 	ownCA := p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned
 	borrows := p.TLS != nil && p.TLS.Source == spec.TLSSecret && p.TLS.Secret != h.Namespace+"/"+hubTLS
@@ -122,7 +123,7 @@ func hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Co
 			if err != nil {
 				return chart.Part{}, err
 			}
-			h.Auth.Endpoints = merged(given(p.Hub.Auth.OIDC), endpoints)
+			h.Auth.Endpoints = merged(endpointsOfFile(p.Hub.Auth.OIDC), endpoints)
 		}
 		if ownCA {
 			ca, err := addon.IssuerCA(ctx, client, p.TLS.Issuer)
@@ -144,8 +145,8 @@ func hubLate(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Co
 	}
 }
 
-// given returns the addresses of an identity provider that are in the file.
-func given(o *spec.OIDCAuth) jupyterhub.Endpoints {
+// endpointsOfFile returns the addresses of an identity provider that are in the file.
+func endpointsOfFile(o *spec.OIDCAuth) jupyterhub.Endpoints {
 	return jupyterhub.Endpoints{Authorize: o.AuthorizeURL, Token: o.TokenURL, Userinfo: o.UserdataURL}
 }
 
@@ -288,7 +289,8 @@ func hubAuth(p *spec.Platform, s *addon.Site) (jupyterhub.Auth, error) {
 		out.UsernameClaim, out.GroupsClaim, out.AllowedGroups, out.AdminGroups = o.UsernameClaim, o.GroupsClaim, o.AllowedGroups, o.AdminGroups
 		out.Scopes, out.LoginService = o.Scopes, o.Button
 		// The issuer is asked for its addresses when they are needed.
-		out.Endpoints = merged(given(o), jupyterhub.Endpoints{Authorize: o.Issuer + "/authorize", Token: o.Issuer + "/token", Userinfo: o.Issuer + "/userinfo"})
+		out.Endpoints = merged(endpointsOfFile(o),
+			jupyterhub.Endpoints{Authorize: o.Issuer + "/authorize", Token: o.Issuer + "/token", Userinfo: o.Issuer + "/userinfo"})
 	}
 	return out, errors.Join(errs...)
 }

@@ -89,7 +89,7 @@ func hosts(p *spec.Platform) []string {
 
 // Pieces returns the parts that the file asks for, each after those that it needs. Secrets are read
 // only if withSecrets is set; otherwise stand-ins take their place.
-func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Piece, error) {
+func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Recipe, error) {
 	site := siteOf(s, withSecrets)
 	var errs []error
 	for _, part := range Parts(s) {
@@ -118,7 +118,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Piece, error) {
 	for i, p := range site.Made { // what Fleet depends on cannot wait for it, only be ready a little later
 		if p.Direct != "" {
 			site.Made[i].Needs = slices.DeleteFunc(slices.Clone(p.Needs), func(name string) bool {
-				return slices.ContainsFunc(site.Made, func(o addon.Piece) bool { return o.Name == name && o.Via == spec.ViaFleet })
+				return slices.ContainsFunc(site.Made, func(o addon.Recipe) bool { return o.Name == name && o.Via == spec.ViaFleet })
 			})
 		}
 	}
@@ -126,7 +126,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Piece, error) {
 }
 
 // viaOf says how a part is installed in the cluster.
-func viaOf(p *spec.Platform, x addon.Piece) string {
+func viaOf(p *spec.Platform, x addon.Recipe) string {
 	if x.Direct != "" || p.Fleet == nil || p.Fleet.Repo == "" {
 		return spec.ViaDirect
 	}
@@ -156,12 +156,12 @@ func HasPlatform(s *spec.Spec) bool {
 }
 
 // inOrder sorts parts so that each comes after those that it needs. Otherwise it keeps their order.
-func inOrder(all []addon.Piece) ([]addon.Piece, error) {
+func inOrder(all []addon.Recipe) ([]addon.Recipe, error) {
 	names := map[string]bool{}
 	for _, p := range all {
 		names[p.Name] = true
 	}
-	var out []addon.Piece
+	var out []addon.Recipe
 	placed := map[string]bool{}
 	for len(out) < len(all) {
 		before := len(out)
@@ -186,7 +186,7 @@ func inOrder(all []addon.Piece) ([]addon.Piece, error) {
 
 // Split divides the parts that we install ourselves into those that Fleet may wait for, and those
 // that wait for a part that Fleet installs.
-func Split(pieces []addon.Piece) (before, after []addon.Piece) {
+func Split(pieces []addon.Recipe) (before, after []addon.Recipe) {
 	late := map[string]bool{}
 	for _, p := range pieces {
 		waits := slices.ContainsFunc(p.Needs, func(name string) bool { return late[name] })

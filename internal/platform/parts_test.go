@@ -20,16 +20,16 @@ import (
 // Parts come after those that they need, and else in their order; those that need each
 // other are named.
 func TestOrderOfParts(t *testing.T) {
-	part := func(name string, needs ...string) addon.Piece {
-		return addon.Piece{Part: chart.Part{Name: name, Needs: needs}}
+	part := func(name string, needs ...string) addon.Recipe {
+		return addon.Recipe{Part: chart.Part{Name: name, Needs: needs}}
 	}
 	for _, c := range []struct {
-		all  []addon.Piece
+		all  []addon.Recipe
 		want string
 	}{
-		{nil, ""}, {[]addon.Piece{part("b"), part("a")}, "b a"}, {[]addon.Piece{part("b", "a"), part("a")}, "a b"}, {[]addon.Piece{part("c", "b"), part("b", "a"), part("a"), part("d")}, "a d b c"},
-		{[]addon.Piece{part("b", "nobody"), part("a")}, "b a"}, {[]addon.Piece{part("c", "a", "b"), part("a"), part("b")}, "a b c"},
-		{[]addon.Piece{part("a", "b"), part("c"), part("b", "a")}, "parts wait for each other: a, b"}, {[]addon.Piece{part("a", "a")}, "parts wait for each other: a"},
+		{nil, ""}, {[]addon.Recipe{part("b"), part("a")}, "b a"}, {[]addon.Recipe{part("b", "a"), part("a")}, "a b"}, {[]addon.Recipe{part("c", "b"), part("b", "a"), part("a"), part("d")}, "a d b c"},
+		{[]addon.Recipe{part("b", "nobody"), part("a")}, "b a"}, {[]addon.Recipe{part("c", "a", "b"), part("a"), part("b")}, "a b c"},
+		{[]addon.Recipe{part("a", "b"), part("c"), part("b", "a")}, "parts wait for each other: a, b"}, {[]addon.Recipe{part("a", "a")}, "parts wait for each other: a"},
 	} {
 		out, err := inOrder(c.all)
 		if err != nil {

@@ -82,7 +82,7 @@ func TestKnownBadPairs(t *testing.T) {
 		{"no Kubernetes version", "stable", nil, "is not a version of Kubernetes", "v1.36.5+k3s1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			refused := chart.Refused(platform.Pins().Check(c.kubernetes, c.parts))
+			refused := chart.Incompatible(platform.Pins().Check(c.kubernetes, c.parts))
 			require.NotEmpty(t, refused)
 			all := fmt.Sprint(refused)
 			assert.Contains(t, all, c.problem)
@@ -104,7 +104,7 @@ func TestUnknownIsAWarning(t *testing.T) {
 		found := platform.Pins().Check(k3s, map[string]string{c.part: c.version})
 		require.NotEmpty(t, found, c.part)
 		assert.Contains(t, fmt.Sprint(found), c.says)
-		assert.Empty(t, chart.Refused(found), c.part)
+		assert.Empty(t, chart.Incompatible(found), c.part)
 	}
 	// Another patch of a known line is not news.
 	assert.Empty(t, platform.Pins().Check(k3s, map[string]string{"rancher": "2.15.3"}))

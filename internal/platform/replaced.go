@@ -9,7 +9,7 @@ import (
 )
 
 // replaced lists the values of charts, by part and dotted, to which charts.values of the file gives
-// another value than its other keys. The hub's are left out: see jupyterhub.Hub.Broken.
+// another value than its other keys. The hub's are left out: see jupyterhub.Hub.RemovedSettings.
 func replaced(s *spec.Spec) map[string][]string {
 	if len(s.Platform.Charts.Values) == 0 {
 		return nil

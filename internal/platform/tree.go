@@ -36,7 +36,7 @@ func Tree(s *spec.Spec, parts []chart.Part) (fleet.Tree, error) {
 	if s.Platform.Fleet == nil {
 		return nil, errors.New("the file has no fleet: write fleet: {repo: URL}, and charts.via says what goes through it")
 	}
-	bundles, err := fleet.FromParts(parts...)
+	bundles, err := fleet.BundlesOfAll(parts...)
 	if err != nil {
 		return nil, err
 	}

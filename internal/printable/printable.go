@@ -65,9 +65,9 @@ func Word(s any) string {
 // plain are characters that mean nothing to a shell.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_…"
 
-// Brief leaves out the middle of a text that fills more than a few lines: its end says what is
+// Shorten leaves out the middle of a text that fills more than a few lines: its end says what is
 // wrong with what it begins with.
-func Brief(s string) string {
+func Shorten(s string) string {
 	const most, begin, end = 600, 300, 200
 	runes := []rune(s)
 	if len(runes) <= most {

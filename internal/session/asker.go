@@ -88,14 +88,14 @@ func (a *asker) text(ctx context.Context, what, given, proposed string, check fu
 			if err := check(answer); err == nil {
 				return answer, nil
 			} else {
-				a.Say("  %s", err)
+				a.Printf("  %s", err)
 			}
 		}
 	}
 }
 
-// hidden asks for one line without an echo.
-func (a *asker) hidden(ctx context.Context, question string) (string, error) {
+// askHidden asks for one line without an echo.
+func (a *asker) askHidden(ctx context.Context, question string) (string, error) {
 	for {
 		a.Prompt(question)
 		answer, err := a.read(ctx, a.secret)
@@ -106,8 +106,8 @@ func (a *asker) hidden(ctx context.Context, question string) (string, error) {
 	}
 }
 
-// yes continues only if the user types the word.
-func (a *asker) yes(ctx context.Context, question string) error {
+// confirm continues only if the user types the word.
+func (a *asker) confirm(ctx context.Context, question string) error {
 	a.Prompt(question)
 	answer, err := a.read(ctx, a.line)
 	if err != nil {

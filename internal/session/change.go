@@ -21,17 +21,17 @@ type Change struct {
 // Change shows what a graph would do, asks about its costs, and does it. build is called again
 // once nobody else changes the cluster.
 func (s *Session) Change(ctx context.Context, build func(context.Context) (*converge.Graph, error), c Change) error {
-	defer s.keep()
+	defer s.saveHostKeys()
 	return verbError(s.confirmed(ctx, build, c))
 }
 
 // Pending says that something has to be done.
 func Pending(err error) error { return failed(pending, err) }
 
-// Agreed asks a question of yes or no, for a package that has a command of its own. It returns
+// Confirm asks a question of yes or no, for a package that has a command of its own. It returns
 // nil for yes.
-func (s *Session) Agreed(ctx context.Context, question string) error {
-	if !s.person() {
+func (s *Session) Confirm(ctx context.Context, question string) error {
+	if !s.isInteractive() {
 		return failedf(refused, "nothing was changed: there is no terminal to ask on: add -yes")
 	}
 	return s.ask(ctx, question, "y", "yes")
@@ -40,5 +40,5 @@ func (s *Session) Agreed(ctx context.Context, question string) error {
 // Invalid is an error in a file or a flag, after which nothing was tried.
 func Invalid(format string, args ...any) error { return failedf(invalid, format, args...) }
 
-// Refused says that nothing was done, because nobody has agreed to it.
-func Refused(format string, args ...any) error { return failedf(refused, format, args...) }
+// RefusedError says that nothing was done, because nobody has agreed to it.
+func RefusedError(format string, args ...any) error { return failedf(refused, format, args...) }

@@ -26,17 +26,18 @@ func Validate(s *Session, ctx context.Context) error {
 	servers, agents, gpus := len(s.Spec.Servers()), len(s.Spec.Agents()), s.Spec.GPUCount()
 	if ref := s.Spec.Proxmox.TokenSecret; !ref.IsZero() {
 		if _, err := ref.Resolve(); err != nil {
-			s.Say("warning: %s", s.at("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
+			s.Printf("warning: %s", s.errorAt("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
 		}
 	}
-	s.Say("%s is valid: %s, %s, %s.", s.Spec.Name, printable.Count(servers, "server"), printable.Count(agents, "agent"), printable.Count(gpus, "GPU"))
+	s.Printf("%s is valid: %s, %s, %s.", s.Spec.Name, printable.Count(servers, "server"), printable.Count(agents, "agent"),
+		printable.Count(gpus, "GPU"))
 	return nil
 }
 
 // Plan prints what Up would do. Its exit code is 0 for nothing and 2 for something.
 func Plan(s *Session, ctx context.Context) error {
 	s.Warn()
-	plan, err := s.look(ctx, s.Cluster.Up())
+	plan, err := s.plan(ctx, s.Cluster.Up())
 	if err != nil {
 		return err
 	}
@@ -71,21 +72,22 @@ func Up(s *Session, ctx context.Context, f UpFlags) error {
 	} else if report, err = s.run(ctx, up, agreed, plan != nil && plan.Err() == nil, f.NoWait); report != nil && report.Count(converge.Changed) == 0 {
 		looked = len(report.Steps)
 	}
-	s.keep()
+	s.saveHostKeys()
 	warnOfHosts(s)
 	s.warnOfHub()
 	if name, server := s.Cluster.UpgradeSnapshot(); name != "" && err == nil { // an error says it itself
-		s.Say("etcd as it was before the upgrade: snapshot %s on %s", name, server)
+		s.Printf("etcd as it was before the upgrade: snapshot %s on %s", name, server)
 	}
 	if err != nil {
 		return err
 	}
 	if looked > 0 {
-		s.Say("Nothing to change: all %d steps are up to date (%s).", looked, since(start))
+		s.Printf("Nothing to change: all %d steps are up to date (%s).", looked, since(start))
 		return nil
 	}
-	s.Say("Done in %s: %s changed something, %d found nothing to do.", since(start), printable.Count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
-	sayNext(s)
+	s.Printf("Done in %s: %s changed something, %d found nothing to do.", since(start),
+		printable.Count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
+	printNext(s)
 	return nil
 }
 
@@ -93,30 +95,30 @@ func Up(s *Session, ctx context.Context, f UpFlags) error {
 func warnOfHosts(s *Session) {
 	warnings, notes := s.Cluster.HostWarnings()
 	for _, note := range notes {
-		s.Say("note: %s", note)
+		s.Printf("note: %s", note)
 	}
 	for _, w := range warnings {
-		s.Say("warning: %s", w)
+		s.Printf("warning: %s", w)
 	}
 }
 
-// keep writes the host keys that were read. This is a cache: without it the next command reads
+// saveHostKeys writes the host keys that were read. This is a cache: without it the next command reads
 // them again.
-func (s *Session) keep() {
-	if err := s.Cluster.Keep(); err != nil {
-		s.Say("warning: %s", err)
+func (s *Session) saveHostKeys() {
+	if err := s.Cluster.SaveHostKeys(); err != nil {
+		s.Printf("warning: %s", err)
 	}
 }
 
 // next says what to do next.
-func sayNext(s *Session) {
-	step := func(do, why string) { s.Say("  %-32s %s", s.Commands(do), why) }
-	s.Say("\nNext:")
+func printNext(s *Session) {
+	step := func(do, why string) { s.Printf("  %-32s %s", s.Commands(do), why) }
+	s.Printf("\nNext:")
 	if len(s.Spec.GPUNodes()) > 0 {
 		step("homelab gpu:verify", "run a CUDA job on every GPU")
 	}
-	s.Say("  kubectl --kubeconfig=%s get nodes", printable.Word(s.Cluster.KubeconfigPath()))
-	places := s.Cluster.Entrances()
+	s.Printf("  kubectl --kubeconfig=%s get nodes", printable.Word(s.Cluster.KubeconfigPath()))
+	places := s.Cluster.Endpoints()
 	for _, p := range places {
 		if p.Part == "jupyterhub" {
 			step("homelab hub:verify", "compute in a server of each profile")
@@ -129,10 +131,10 @@ func sayNext(s *Session) {
 		step("homelab platform:passwords", "generated first passwords")
 	}
 	if len(places) > 0 && s.Spec.IsLab() {
-		s.Say("The lab's names and addresses do not exist on this machine: hub:open uses the lab's jump host.")
+		s.Printf("The lab's names and addresses do not exist on this machine: hub:open uses the lab's jump host.")
 	}
 	if hint := gpuHint(s.Spec); hint != "" {
-		s.Say("%s", hint)
+		s.Printf("%s", hint)
 	}
 }
 
@@ -143,16 +145,16 @@ func (s *Session) run(ctx context.Context, g *converge.Graph, agreed *converge.A
 	held, right := s.hold(ctx, noWait)
 	defer right.release(held)
 	if todo {
-		if err := right.first(ctx, held); err != nil {
+		if err := right.acquireFirst(ctx, held); err != nil {
 			return nil, err
 		}
 	}
-	right.over(held, g)
-	return s.ran(s.runAgreed(held, g, agreed, Change{Question: "Go on?", narrow: true}))
+	right.guard(held, g)
+	return s.recordRun(s.runAgreed(held, g, agreed, Change{Question: "Go on?", narrow: true}))
 }
 
-// ran remembers what a run said that failed, for cluster:doctor. Without it only less is known.
-func (s *Session) ran(report *converge.Report, err error) (*converge.Report, error) {
+// recordRun remembers what a run said that failed, for cluster:doctor. Without it only less is known.
+func (s *Session) recordRun(report *converge.Report, err error) (*converge.Report, error) {
 	if report == nil {
 		return report, err
 	}
@@ -162,8 +164,8 @@ func (s *Session) ran(report *converge.Report, err error) (*converge.Report, err
 			last.Failed = append(last.Failed, history.Step{Name: step.Step, Error: s.Redact.Redact(step.Err.Error())})
 		}
 	}
-	if why := history.KeepRun(s.LastRunFile(), last); why != nil {
-		s.Say("warning: what failed could not be kept for cluster:doctor: %s", why)
+	if why := history.SaveRun(s.LastRunFile(), last); why != nil {
+		s.Printf("warning: what failed could not be kept for cluster:doctor: %s", why)
 	}
 	return report, err
 }
@@ -177,17 +179,17 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w Change) (
 	report, no, err := attempt(ctx, g, display, display.Listen)
 	display.Close()
 	if c.Recorder != nil && report != nil {
-		c.Recorder.Ran(report)
+		c.Recorder.RecordRun(report)
 	}
 	switch {
 	case report == nil:
 		return nil, err
 	case errors.Is(context.Cause(ctx), converge.ErrLeaseLost):
-		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), wrong(report, nil))
+		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), failuresText(report, nil))
 	case ctx.Err() != nil:
-		return report, over(ctx, err, wrong(report, err))
+		return report, interruptionError(ctx, err, failuresText(report, err))
 	case no != nil: // steps that were still retrying failed with it
-		return report, notStarted(no, wrong(report, nil))
+		return report, notStartedError(no, failuresText(report, nil))
 	case err == nil:
 		return report, nil
 	}
@@ -212,7 +214,7 @@ func attempt(ctx context.Context, g *converge.Graph, d console.Display, listen f
 	})
 	if late.Swap(false) && ctx.Err() == nil {
 		no = nil
-		d.Again()
+		d.Reset()
 		report, err = g.Run(ctx, listen)
 	}
 	return report, no, err
@@ -227,14 +229,14 @@ func failures(c *console.Console, report *converge.Report, w Change) error {
 		}
 		names = append(names, step.Step)
 		if c.JSON { // another program reads the events
-			c.Say("✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
+			c.Printf("✗ %s\n  %s", step.Step, strings.ReplaceAll(step.Err.Error(), "\n", "\n  "))
 		}
 	}
 	unstarted := ""
 	if n := report.Count(converge.Skipped); n > 0 {
 		unstarted = fmt.Sprintf(", %d of %d steps could not start", n, len(report.Steps))
 	}
-	if costs, alone := notAgreed(report); alone {
+	if costs, alone := refusedCosts(report); alone {
 		rest := ". Everything else is done; run it again, and it asks"
 		if !w.narrow || unstarted != "" {
 			rest = unstarted + "; what is done stays done: run it again, and it asks"
@@ -245,9 +247,9 @@ func failures(c *console.Console, report *converge.Report, w Change) error {
 	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), unstarted)
 }
 
-// notStarted is the error of a run that was refused before its first change; wrong has further
+// notStartedError is the error of a run that was refused before its first change; wrong has further
 // failures.
-func notStarted(err error, wrong string) error {
+func notStartedError(err error, wrong string) error {
 	code := 1
 	if errors.As(err, new(*converge.LeaseHeldError)) {
 		code = refused
@@ -255,9 +257,9 @@ func notStarted(err error, wrong string) error {
 	return failedf(code, "nothing was changed: %w%s", err, wrong)
 }
 
-// over is the error of a command that was interrupted or timed out, and err otherwise; wrong
+// interruptionError is the error of a command that was interrupted or timed out, and err otherwise; wrong
 // has further failures.
-func over(ctx context.Context, err error, wrong string) error {
+func interruptionError(ctx context.Context, err error, wrong string) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return failedf(1, "timed out (-timeout); run it again and it continues from here%s", wrong)
@@ -267,9 +269,9 @@ func over(ctx context.Context, err error, wrong string) error {
 	return err
 }
 
-// wrong lists the failures of an interrupted run, one line per step, and the run that it
+// failuresText lists the failures of an interrupted run, one line per step, and the run that it
 // waited for.
-func wrong(r *converge.Report, err error) string {
+func failuresText(r *converge.Report, err error) string {
 	var b strings.Builder
 	var held *converge.LeaseHeldError
 	if errors.As(err, &held) {
@@ -285,7 +287,7 @@ func wrong(r *converge.Report, err error) string {
 
 // Status prints a line for each node and what is wrong.
 func Status(s *Session, ctx context.Context) error {
-	plan, err := s.look(ctx, s.Cluster.Up())
+	plan, err := s.plan(ctx, s.Cluster.Up())
 	if err != nil {
 		return err
 	}
@@ -295,7 +297,7 @@ func Status(s *Session, ctx context.Context) error {
 	inv := s.Inventory(ctx, plan)
 	wrong := s.Console.Status(plan, Machines(inv), platformParts(s)...)
 	if err := inv.Err(); err != nil {
-		s.Say("warning: not everything about the machines is known: %s", err)
+		s.Printf("warning: not everything about the machines is known: %s", err)
 	}
 	warnOfHosts(s)
 	if wrong {
@@ -304,13 +306,13 @@ func Status(s *Session, ctx context.Context) error {
 	return nil
 }
 
-// look plans, and shows progress if that takes a while.
-func (s *Session) look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
-	looking := s.Console.Looking(len(g.Names()))
+// plan plans, and shows progress if that takes a while.
+func (s *Session) plan(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
+	looking := s.Console.CheckProgress(len(g.Names()))
 	defer looking.Close()
 	plan, err := g.PlanWithEvents(ctx, looking.Listen)
 	if s.Recorder != nil && plan != nil {
-		s.Recorder.Looked(plan)
+		s.Recorder.RecordPlan(plan)
 	}
 	return plan, err
 }
@@ -330,7 +332,7 @@ func Down(s *Session, ctx context.Context, f DownFlags) error {
 	if f.Also != "" {
 		also = append(also, f.Also)
 	}
-	keeps, err := s.Cluster.Keeps(ctx)
+	keeps, err := s.Cluster.KeptMachines(ctx)
 	if err != nil {
 		return err
 	}
@@ -339,11 +341,11 @@ func Down(s *Session, ctx context.Context, f DownFlags) error {
 		return err
 	}
 	for _, stray := range strays {
-		s.Say("warning: %s", stray)
+		s.Printf("warning: %s", stray)
 	}
 	for _, vm := range keeps {
 		if vm.Name != f.Also {
-			s.Say("This keeps the NFS server %s (VM %d on %s) with its data. -also=%s destroys it too.", vm.Name, vm.VMID, vm.Host, vm.Name)
+			s.Printf("This keeps the NFS server %s (VM %d on %s) with its data. -also=%s destroys it too.", vm.Name, vm.VMID, vm.Host, vm.Name)
 		}
 	}
 	build := func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.Down(ctx, also...) }

@@ -20,38 +20,38 @@ func (s *Session) confirmed(ctx context.Context, build builder, say Change) erro
 	}
 	_, plan, err := s.planned(ctx, build)
 	if err != nil {
-		return over(ctx, err, "")
+		return interruptionError(ctx, err, "")
 	}
 	if !plan.Changes() {
-		s.Say("%s", say.Nothing)
+		s.Printf("%s", say.Nothing)
 		return nil
 	}
 	agreed := &converge.Agreement{Everything: say.Yes}
-	asks := len(agreed.Lacking(plan)) > 0
+	asks := len(agreed.NotAgreed(plan)) > 0
 	say.show = true
-	if err := s.askFor(ctx, plan, agreed, say); err != nil {
+	if err := s.askAboutCosts(ctx, plan, agreed, say); err != nil {
 		return err
 	}
 	held, right := s.hold(ctx, say.NoWait)
 	defer right.release(held)
-	if err := right.first(ctx, held); err != nil {
+	if err := right.acquireFirst(ctx, held); err != nil {
 		return err
 	}
-	graph, err := s.again(held, build, plan, agreed, asks, say)
+	graph, err := s.rebuild(held, build, plan, agreed, asks, say)
 	switch {
 	case ctx.Err() != nil && err != nil:
-		return over(ctx, err, "")
+		return interruptionError(ctx, err, "")
 	case err != nil && errors.Is(context.Cause(held), converge.ErrLeaseLost):
-		return notStarted(context.Cause(held), "")
+		return notStartedError(context.Cause(held), "")
 	case err != nil:
 		return err
 	}
 	graph.Approve = agreed.Approve
-	right.over(held, graph)
-	if _, err := s.ran(s.runAgreed(held, graph, agreed, say)); err != nil || say.Done == "" {
+	right.guard(held, graph)
+	if _, err := s.recordRun(s.runAgreed(held, graph, agreed, say)); err != nil || say.Done == "" {
 		return err
 	}
-	s.Say("%s", say.Done)
+	s.Printf("%s", say.Done)
 	return nil
 }
 
@@ -72,16 +72,17 @@ func (s *Session) planned(ctx context.Context, build builder) (*converge.Graph, 
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := s.look(ctx, graph)
+	plan, err := s.plan(ctx, graph)
 	if err != nil {
 		return nil, nil, err
 	}
 	return graph, plan, plan.Err()
 }
 
-// again builds the graph again. If somebody was asked, it also plans again: more than was agreed
+// rebuild builds the graph again. If somebody was asked, it also plans again: more than was agreed
 // to needs another answer, or is refused if there is nobody to ask.
-func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan, agreed *converge.Agreement, asked bool, w Change) (*converge.Graph, error) {
+func (s *Session) rebuild(ctx context.Context, build builder, shown *converge.Plan, agreed *converge.Agreement, asked bool,
+	w Change) (*converge.Graph, error) {
 	if !asked {
 		return build(ctx)
 	}
@@ -90,16 +91,16 @@ func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan
 		if err != nil {
 			return nil, err
 		}
-		lacking := agreed.Lacking(now)
-		more := append(notShown(now, shown), converge.DescribeCosts(lacking...)...)
+		lacking := agreed.NotAgreed(now)
+		more := append(newChanges(now, shown), converge.DescribeCosts(lacking...)...)
 		if len(more) == 0 {
 			return graph, nil
 		}
 		list := "the cluster has changed since you were asked, and this would be done too:\n  " + strings.Join(more, "\n  ")
-		if !s.person() {
+		if !s.isInteractive() {
 			return nil, failedf(refused, "nothing was changed: %s\nrun it again", list)
 		}
-		s.Say("%s", capital(list))
+		s.Printf("%s", capital(list))
 		question, answers := s.questionFor(lacking, w)
 		if err := s.ask(ctx, question, answers...); err != nil {
 			return nil, err
@@ -109,9 +110,9 @@ func (s *Session) again(ctx context.Context, build builder, shown *converge.Plan
 	}
 }
 
-// notShown lists the changes of a plan that an earlier one did not show. Steps that could not be
+// newChanges lists the changes of a plan that an earlier one did not show. Steps that could not be
 // checked then follow from those that could. What they cost, [converge.Agreement] compares.
-func notShown(now, shown *converge.Plan) []string {
+func newChanges(now, shown *converge.Plan) []string {
 	var out []string
 	for _, it := range now.Items {
 		i := slices.IndexFunc(shown.Items, func(was converge.Item) bool { return was.Step == it.Step })
@@ -119,7 +120,7 @@ func notShown(now, shown *converge.Plan) []string {
 			continue
 		}
 		for _, f := range it.Diff {
-			if i < 0 || !slices.ContainsFunc(shown.Items[i].Diff, func(was converge.Field) bool { return sameAct(was, f) }) {
+			if i < 0 || !slices.ContainsFunc(shown.Items[i].Diff, func(was converge.Field) bool { return sameChange(was, f) }) {
 				f.Note = ""
 				out = append(out, it.Step+": "+converge.Diff{f}.String())
 			}
@@ -128,8 +129,8 @@ func notShown(now, shown *converge.Plan) []string {
 	return out
 }
 
-// sameAct reports whether two fields want the same change. The observed value may change by
+// sameChange reports whether two fields want the same change. The observed value may change by
 // itself, such as a count of pods; the agreement is about the wanted value.
-func sameAct(a, b converge.Field) bool {
+func sameChange(a, b converge.Field) bool {
 	return a.Path == b.Path && a.Want == b.Want && a.Effect == b.Effect && (a.Want != "" || a.Have == b.Have)
 }

@@ -52,16 +52,16 @@ func (s *Session) agree(ctx context.Context, g *converge.Graph, f UpFlags, w Cha
 		g.NoCosts = true
 		return nil, agreed, nil
 	}
-	plan, err := s.look(ctx, g)
+	plan, err := s.plan(ctx, g)
 	if err != nil {
-		return nil, nil, over(ctx, err, "")
+		return nil, nil, interruptionError(ctx, err, "")
 	}
-	return plan, agreed, s.askFor(ctx, plan, agreed, w)
+	return plan, agreed, s.askAboutCosts(ctx, plan, agreed, w)
 }
 
-// askFor asks about the costs of a plan that were not agreed to.
-func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *converge.Agreement, w Change) error {
-	lacking := agreed.Lacking(plan)
+// askAboutCosts asks about the costs of a plan that were not agreed to.
+func (s *Session) askAboutCosts(ctx context.Context, plan *converge.Plan, agreed *converge.Agreement, w Change) error {
+	lacking := agreed.NotAgreed(plan)
 	if len(lacking) == 0 {
 		return nil
 	}
@@ -73,9 +73,10 @@ func (s *Session) askFor(ctx context.Context, plan *converge.Plan, agreed *conve
 		s.Costs(lacking)
 	}
 	for _, name := range agreed.Ambiguous() {
-		s.Say("warning: -destroy=%s agrees to nothing: things of several kinds have that name; write which one is meant: %s", name, costFlags(agreed, lacking))
+		s.Printf("warning: -destroy=%s agrees to nothing: things of several kinds have that name; write which one is meant: %s", name,
+			costFlags(agreed, lacking))
 	}
-	if !s.person() {
+	if !s.isInteractive() {
 		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(agreed, lacking...), ","))
 	}
 	question, answers := s.questionFor(lacking, w)
@@ -100,11 +101,11 @@ func (s *Session) runAgreed(ctx context.Context, g *converge.Graph, agreed *conv
 				report.Steps[i].Kind = converge.Changed
 			}
 		}
-		costs, alone := notAgreed(report)
-		if !alone || ctx.Err() != nil || !s.person() {
+		costs, alone := refusedCosts(report)
+		if !alone || ctx.Err() != nil || !s.isInteractive() {
 			return report, err
 		}
-		s.Say("\nThis was not shown before, and is not done yet:")
+		s.Printf("\nThis was not shown before, and is not done yet:")
 		s.Costs(costs)
 		question, answers := s.questionFor(costs, w)
 		if s.ask(ctx, question, answers...) != nil {
@@ -136,9 +137,9 @@ func (s *Session) questionFor(lacking []converge.Cost, w Change) (question strin
 	return fmt.Sprintf("%s Type %s: ", w.Question, name), []string{name}
 }
 
-// notAgreed returns the costs because of which steps were refused, and whether nothing else
+// refusedCosts returns the costs because of which steps were refused, and whether nothing else
 // failed.
-func notAgreed(r *converge.Report) (costs []converge.Cost, alone bool) {
+func refusedCosts(r *converge.Report) (costs []converge.Cost, alone bool) {
 	alone = true
 	for _, step := range r.Steps {
 		var no *converge.RefusedError
@@ -158,13 +159,13 @@ func splitNames(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// person reports whether there is somebody to ask.
-func (s *Session) person() bool { return s.keys != nil || term.IsTerminal(int(os.Stdin.Fd())) }
+// isInteractive reports whether there is somebody to ask.
+func (s *Session) isInteractive() bool { return s.keys != nil || term.IsTerminal(int(os.Stdin.Fd())) }
 
 // ask returns nil if the answer is one of these.
 func (s *Session) ask(ctx context.Context, question string, answers ...string) error {
 	if s.keys != nil {
-		return askOf(ctx, s.Console, s.keys, question, answers...)
+		return askWithKeys(ctx, s.Console, s.keys, question, answers...)
 	}
 	return ask(ctx, s.Console, question, answers...)
 }
@@ -174,10 +175,10 @@ func ask(ctx context.Context, c *console.Console, question string, answers ...st
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return failedf(refused, "there is no terminal to ask on: add -yes")
 	}
-	return askOf(ctx, c, os.Stdin, question, answers...)
+	return askWithKeys(ctx, c, os.Stdin, question, answers...)
 }
 
-func askOf(ctx context.Context, c *console.Console, keys io.Reader, question string, answers ...string) error {
+func askWithKeys(ctx context.Context, c *console.Console, keys io.Reader, question string, answers ...string) error {
 	c.Prompt(question)
 	got, err := typed(ctx, func() (string, error) { return bufio.NewReader(keys).ReadString('\n') })
 	switch {

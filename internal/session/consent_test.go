@@ -208,7 +208,7 @@ func TestAnswers(t *testing.T) {
 			if name == "" {
 				answers = []string{"y", "yes"}
 			}
-			err := askOf(t.Context(), &console.Console{Talk: io.Discard}, strings.NewReader(typed), "? ", answers...)
+			err := askWithKeys(t.Context(), &console.Console{Talk: io.Discard}, strings.NewReader(typed), "? ", answers...)
 			assert.Equal(t, fine, err == nil, "%q: %v", typed, err)
 		}
 	}
@@ -217,12 +217,12 @@ func TestAnswers(t *testing.T) {
 		defer end.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := askOf(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")
+		err := askWithKeys(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")
 		assert.Equal(t, 1, code(err))
 		require.EqualError(t, err, "timed out (-timeout) waiting for an answer; nothing was changed")
 		ctx, interrupt := context.WithCancel(t.Context())
 		interrupt()
-		assert.Equal(t, 130, code(askOf(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")))
+		assert.Equal(t, 130, code(askWithKeys(ctx, &console.Console{Talk: io.Discard}, nobody, "? ", "y", "yes")))
 	})
 }
 

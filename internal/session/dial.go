@@ -14,7 +14,7 @@ import (
 func (s *Session) token() (secret.Value, error) {
 	token, err := s.Spec.Proxmox.TokenSecret.Resolve()
 	if err != nil {
-		return token, failed(invalid, s.at("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
+		return token, failed(invalid, s.errorAt("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
 	}
 	s.Redact.Add(token)
 	return token, nil
@@ -28,29 +28,29 @@ func (s *Session) dial(ctx context.Context) (*proxmox.Client, error) {
 		return nil, err
 	}
 	if p.Insecure {
-		s.Say("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
+		s.Printf("warning: the certificate of %s is not checked (proxmox.insecure)", p.Endpoint)
 	}
-	c, err := proxmox.Dial(ctx, s.by(proxmox.Config{
+	c, err := proxmox.Dial(ctx, s.withClient(proxmox.Config{
 		Endpoint: p.Endpoint, TokenID: p.TokenID, TokenSecret: token,
 		CAFile: p.CAFile, Fingerprint: p.Fingerprint, Insecure: p.Insecure, RootUser: p.User, RootPassword: s.rootPassword(), Wrap: s.wrap,
 	}))
-	key := refusedValue(err)
+	key := keyOfError(err)
 	if token.IsZero() || strings.ContainsAny(token.Reveal(), " \t\r\n") { // it was not sent
 		key = "proxmox.secret"
 	}
-	return c, s.at(key, err)
+	return c, s.errorAt(key, err)
 }
 
-// at says where in the file the value is that led to an error.
-func (s *Session) at(key string, err error) error {
+// errorAt says where in the file the value is that led to an error.
+func (s *Session) errorAt(key string, err error) error {
 	if place := s.Spec.Places[key]; err != nil && place != "" {
 		return fmt.Errorf("%s: %w", place, err)
 	}
 	return err
 }
 
-// refusedValue returns the key of the value that a first request to Proxmox VE failed on.
-func refusedValue(err error) string {
+// keyOfError returns the key of the value that a first request to Proxmox VE failed on.
+func keyOfError(err error) string {
 	var certificate proxmox.CertificateError
 	want := ""
 	if errors.As(err, &certificate) {
@@ -65,8 +65,8 @@ func refusedValue(err error) string {
 	return "proxmox.endpoint"
 }
 
-// by has Proxmox reached by the session's own client, if it has one, which then checks certificates.
-func (s *Session) by(cfg proxmox.Config) proxmox.Config {
+// withClient has Proxmox reached by the session's own client, if it has one, which then checks certificates.
+func (s *Session) withClient(cfg proxmox.Config) proxmox.Config {
 	if s.web != nil {
 		cfg.HTTPClient, cfg.CAFile, cfg.Fingerprint, cfg.Insecure = s.web, "", "", false
 	}

@@ -20,12 +20,12 @@ func TestRefusedValuesHaveAPlace(t *testing.T) {
 		"cluster.yaml:6:16: proxmox: the ce": certificateError{want: "AA"},
 		"cluster.yaml:3:13: proxmox: the ce": certificateError{},
 	} {
-		got := s.at(refusedValue(err), err)
+		got := s.errorAt(keyOfError(err), err)
 		assert.ErrorIs(t, got, err)
 		assert.Equal(t, want, got.Error()[:len(want)])
 	}
-	assert.NoError(t, s.at("proxmox.token", nil))
-	assert.EqualError(t, s.at("proxmox.ca", errors.New("x")), "x", "it is not in the file")
+	assert.NoError(t, s.errorAt("proxmox.token", nil))
+	assert.EqualError(t, s.errorAt("proxmox.ca", errors.New("x")), "x", "it is not in the file")
 }
 
 // errorAs is an error with a text of its own that wraps another.

@@ -40,8 +40,8 @@ func failedf(code int, format string, args ...any) error {
 	return failed(code, fmt.Errorf(format, args...))
 }
 
-// Interrupted says of a command that ended with nothing but its context why that ended.
-func Interrupted(ctx context.Context, err error) error {
+// InterruptionError says of a command that ended with nothing but its context why that ended.
+func InterruptionError(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.As(err, new(*Error)) {
 		return err
 	}

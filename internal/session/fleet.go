@@ -33,14 +33,14 @@ func fleetTree(s *Session, ctx context.Context) (fleet.Tree, error) {
 		assumed = nil
 	}
 	for _, what := range assumed {
-		s.Say("assumed: %s; fleet:push and fleet:render -live ask", what)
+		s.Printf("assumed: %s; fleet:push and fleet:render -live ask", what)
 	}
 	report, err := lint.Run(ctx, tree.FS(), lint.Options{})
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range report.At(lint.Warning).Findings {
-		s.Say("warning: %s", f)
+	for _, f := range report.AtLeast(lint.Warning).Findings {
+		s.Printf("warning: %s", f)
 	}
 	return tree, nil
 }
@@ -72,12 +72,12 @@ func fleetRender(s *Session, ctx context.Context, f FleetRenderFlags) error {
 	if err != nil {
 		return err
 	}
-	sayChanges(s, changes)
+	printChanges(s, changes)
 	if len(changes) == 0 {
-		s.Say("Nothing to change: %s matches %s.", dir, filepath.Base(s.Spec.File))
+		s.Printf("Nothing to change: %s matches %s.", dir, filepath.Base(s.Spec.File))
 		return nil
 	}
-	s.Say("%s in %s. git diff shows them; homelab fleet:push pushes them to the repository.", printable.Count(len(changes), "change"), dir)
+	s.Printf("%s in %s. git diff shows them; homelab fleet:push pushes them to the repository.", printable.Count(len(changes), "change"), dir)
 	return nil
 }
 
@@ -103,15 +103,16 @@ func FleetPush(s *Session, ctx context.Context, f FleetPushFlags) error {
 	}); err != nil || done.Commit == "" {
 		return err
 	}
-	sayChanges(s, done.Changes)
-	s.Say("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until Fleet has deployed it", printable.Count(len(done.Changes), "change"), done.Commit)
+	printChanges(s, done.Changes)
+	s.Printf("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until Fleet has deployed it",
+		printable.Count(len(done.Changes), "change"), done.Commit)
 	return nil
 }
 
-func sayChanges(s *Session, changes []fleet.Change) {
+func printChanges(s *Session, changes []fleet.Change) {
 	for _, c := range changes {
 		if c.Path != fleet.ListFile {
-			s.Say("  %-8s %s", c.What, c.Path)
+			s.Printf("  %-8s %s", c.What, c.Path)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func GPUList(s *Session, ctx context.Context, f HostFlags) error {
 		gpus = slices.DeleteFunc(gpus, func(g cluster.GPUInfo) bool { return g.Host != f.Host })
 	}
 	if f.SSH != "" {
-		if err := lookCloser(s, ctx, f, gpus); err != nil {
+		if err := observeOverSSH(s, ctx, f, gpus); err != nil {
 			return err
 		}
 	}
@@ -90,8 +90,8 @@ func mark(g cluster.GPUInfo) string {
 	return g.Problem
 }
 
-// lookCloser asks a host over SSH for the drivers and NUMA nodes of its cards.
-func lookCloser(s *Session, ctx context.Context, f HostFlags, gpus []cluster.GPUInfo) error {
+// observeOverSSH asks a host over SSH for the drivers and NUMA nodes of its cards.
+func observeOverSSH(s *Session, ctx context.Context, f HostFlags, gpus []cluster.GPUInfo) error {
 	hosts, err := s.hostsOf(f)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 	gpus := verification.Results()
 	found := results.New(string(level), s.Spec.IsLab(), gpus, verification.Checks())
 	if err := found.Remember(s.History()); err != nil {
-		s.Say("warning: these results cannot be compared with later ones: %s", err)
+		s.Printf("warning: these results cannot be compared with later ones: %s", err)
 	}
 	if err := found.Print(s.Console); err != nil {
 		return err
@@ -148,14 +148,14 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := verification.Clean(clean); err != nil {
-		s.Say("warning: the verification's jobs could not be removed: %s", err)
+		s.Printf("warning: the verification's jobs could not be removed: %s", err)
 	}
 	if runErr != nil {
 		return runErr
 	}
 	all, what := 0, "GPUs"
 	for _, n := range s.Spec.GPUNodes() {
-		offers := offer.Of(n)
+		offers := offer.GPUsOf(n)
 		if offers.MIG == "" {
 			all += offers.Cards // if GPUs are shared, one of them counts for its node
 			continue
@@ -165,10 +165,10 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 			all += count
 		}
 	}
-	if held := found.Held(); len(held) > 0 {
+	if held := found.UntestedNodes(); len(held) > 0 {
 		return failedf(pending, "%d of %d %s computed (%s); others are in use on %s", len(gpus), all, what, since(start), strings.Join(held, ", "))
 	}
-	s.Say("%d of %d %s computed (%s).", len(gpus), all, what, since(start))
+	s.Printf("%d of %d %s computed (%s).", len(gpus), all, what, since(start))
 	return nil
 }
 

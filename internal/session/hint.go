@@ -21,7 +21,7 @@ func gpuHint(want *spec.Spec) string {
 	for _, t := range all[0].Taints {
 		tolerations = append(tolerations, fmt.Sprintf("{key: %q, operator: Exists, effect: %s}", t.Key, t.Effect))
 	}
-	resource := slices.Min(slices.Collect(maps.Keys(offer.Of(all[0]).Resources))) // it has at least one
+	resource := slices.Min(slices.Collect(maps.Keys(offer.GPUsOf(all[0]).Resources))) // it has at least one
 	return fmt.Sprintf("A pod gets a GPU with these lines in its spec:\n  runtimeClassName: nvidia\n  tolerations: [%s]\n"+
 		"  containers:\n  - {name: main, image: ubuntu, command: [nvidia-smi],\n     resources: {limits: {%s: 1}}}", strings.Join(tolerations, ", "), resource)
 }

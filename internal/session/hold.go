@@ -18,45 +18,45 @@ import (
 // hold lets one run at a time change the cluster, across machines: before its first change the
 // run takes the cluster's lease, waits while another run holds it, and ends if another run
 // takes over. The returned context is the run's. With noWait it ends instead of waiting.
-func (s *Session) hold(ctx context.Context, noWait bool) (context.Context, *right) {
+func (s *Session) hold(ctx context.Context, noWait bool) (context.Context, *leaseHold) {
 	ctx, end := context.WithCancelCause(ctx)
-	r := &right{s: s, end: end, noWait: noWait}
+	r := &leaseHold{s: s, end: end, noWait: noWait}
 	if s.Cluster != nil {
-		r.of("cluster "+s.Spec.Name, s.Cluster.Lease())
+		r.add("cluster "+s.Spec.Name, s.Cluster.Lease())
 	}
 	return ctx, r
 }
 
-// right is a run's right to change the cluster, or hosts, once it has taken it.
-type right struct {
+// leaseHold is a run's right to change the cluster, or hosts, once it has taken it.
+type leaseHold struct {
 	s      *Session
 	end    context.CancelCauseFunc
-	noWait bool   // end instead of waiting
-	on     []turn // taken in this order; none: no exclusion
-	taken  bool   // all of them
-	late   bool   // another run held one
+	noWait bool        // end instead of waiting
+	on     []heldLease // taken in this order; none: no exclusion
+	taken  bool        // all of them
+	late   bool        // another run held one
 	done   func()
 }
 
-// turn is the right to change one thing.
-type turn struct {
+// heldLease is the right to change one thing.
+type heldLease struct {
 	what  string // what is changed
 	store converge.LeaseStore
 	lease *converge.Lease // nil: not taken
 }
 
-// of extends the right to this, too.
-func (r *right) of(what string, store converge.LeaseStore) {
-	r.on = append(r.on, turn{what: what, store: store})
+// add extends the right to this, too.
+func (r *leaseHold) add(what string, store converge.LeaseStore) {
+	r.on = append(r.on, heldLease{what: what, store: store})
 }
 
 // errMeanwhile ends a run before its first change: another run may have changed the world
 // since it checked. Run the graph again.
 var errMeanwhile = errors.New("another run has changed it in the meantime")
 
-// over makes a graph take the right before its first change, and check it before each. If it
+// guard makes a graph take the right before its first change, and check it before each. If it
 // had to wait, the graph's run ends with errMeanwhile. ctx is the run's.
-func (r *right) over(ctx context.Context, g *converge.Graph) {
+func (r *leaseHold) guard(ctx context.Context, g *converge.Graph) {
 	before, may := g.BeforeActing, g.Approve
 	g.BeforeActing = func(step context.Context) error { // which ends with that step, unlike the right
 		if before != nil {
@@ -65,7 +65,7 @@ func (r *right) over(ctx context.Context, g *converge.Graph) {
 			}
 		}
 		had := r.taken
-		if err := r.take(ctx); err != nil || had || !r.late {
+		if err := r.acquire(ctx); err != nil || had || !r.late {
 			return err
 		}
 		return errMeanwhile
@@ -78,35 +78,35 @@ func (r *right) over(ctx context.Context, g *converge.Graph) {
 	}
 }
 
-// take waits for the right, and takes it. ctx is the run's.
-func (r *right) take(ctx context.Context) error {
+// acquire waits for the right, and takes it. ctx is the run's.
+func (r *leaseHold) acquire(ctx context.Context) error {
 	if len(r.on) == 0 || r.taken {
 		return nil
 	}
 	for i := range r.on {
-		if err := r.takeTurn(ctx, &r.on[i]); err != nil {
+		if err := r.acquireLease(ctx, &r.on[i]); err != nil {
 			return err
 		}
 	}
 	r.taken = true
 	if c := r.s.Cluster; c != nil && c.Proxmox != nil { // if the right is lost, requests in progress change no host
-		r.done = c.Proxmox.Guard(r.still)
+		r.done = c.Proxmox.Guard(r.verify)
 	}
-	return r.s.placed(ctx)
+	return r.s.checkPlacement(ctx)
 }
 
-// first takes the right before anything is checked. Its error is that of a command that has
+// acquireFirst takes the right before anything is checked. Its error is that of a command that has
 // changed nothing; ctx is the command's, held the run's.
-func (r *right) first(ctx, held context.Context) error {
-	err := r.take(held)
+func (r *leaseHold) acquireFirst(ctx, held context.Context) error {
+	err := r.acquire(held)
 	if err == nil {
 		return nil
 	}
-	return over(ctx, notStarted(err, ""), wrong(&converge.Report{}, err))
+	return interruptionError(ctx, notStartedError(err, ""), failuresText(&converge.Report{}, err))
 }
 
-func (r *right) takeTurn(ctx context.Context, t *turn) error {
-	claim := converge.LeaseClaim{What: t.what, Holder: whoami(), Purpose: purpose(), Process: thisProcess(), Dead: ended}
+func (r *leaseHold) acquireLease(ctx context.Context, t *heldLease) error {
+	claim := converge.LeaseClaim{What: t.what, Holder: userAtMachine(), Purpose: purpose(), Process: processID(), Dead: hasEnded}
 	said := r.reportReasons(t)
 	defer said.end()
 	held, l, err := converge.AcquireLease(converge.WithProgress(ctx, said.listen), t.store, claim, func(h converge.LeaseHolder) error {
@@ -114,7 +114,7 @@ func (r *right) takeTurn(ctx context.Context, t *turn) error {
 			return &converge.LeaseHeldError{What: t.what, LeaseHolder: h}
 		}
 		r.late = true
-		r.s.Say("%s changes %s; waiting until that is over.", h, t.what)
+		r.s.Printf("%s changes %s; waiting until that is over.", h, t.what)
 		return nil
 	})
 	if err != nil {
@@ -125,8 +125,8 @@ func (r *right) takeTurn(ctx context.Context, t *turn) error {
 	return nil
 }
 
-// still returns an error if another run has taken over any part of it.
-func (r *right) still(ctx context.Context) error {
+// verify returns an error if another run has taken over any part of it.
+func (r *leaseHold) verify(ctx context.Context) error {
 	for _, t := range r.on {
 		if err := t.lease.Check(ctx); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (r *right) still(ctx context.Context) error {
 
 // placed checks that nodes with host: auto still belong on the hosts that were chosen at the
 // start: another run may have placed them elsewhere since.
-func (s *Session) placed(ctx context.Context) error {
+func (s *Session) checkPlacement(ctx context.Context) error {
 	if s.unplaced == nil {
 		return nil
 	}
@@ -154,17 +154,17 @@ func (s *Session) placed(ctx context.Context) error {
 }
 
 // check checks whether the run still has the right, and waits while that is unknown.
-func (r *right) check(ctx context.Context) error {
+func (r *leaseHold) check(ctx context.Context) error {
 	if !r.taken {
 		return nil
 	}
 	still := converge.WaitRule{What: "asking whether this run may still change the cluster", Limit: askingTime, Strict: true}
-	return converge.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.still(ctx) })
+	return converge.Until(ctx, still, func(ctx context.Context) (string, error) { return "", r.verify(ctx) })
 }
 
 // release releases the right, also after an interruption: the next run on this machine would see that
 // the process has ended, but others only after a while. Mage ends an interrupted command after 5 s.
-func (r *right) release(ctx context.Context) {
+func (r *leaseHold) release(ctx context.Context) {
 	limit := releaseLimit
 	if ctx.Err() != nil {
 		limit = interruptedLimit
@@ -182,7 +182,7 @@ func (r *right) release(ctx context.Context) {
 		}
 		all.Go(func() { // one that does not answer does not block the others
 			if err := t.lease.Release(ctx); err != nil {
-				r.s.Say("warning: %s", err)
+				r.s.Printf("warning: %s", err)
 			}
 		})
 	}
@@ -209,8 +209,8 @@ func purpose() string {
 	return "a run"
 }
 
-// whoami is user@machine.
-func whoami() string {
+// userAtMachine is user@machine.
+func userAtMachine() string {
 	name := "somebody"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
@@ -222,9 +222,9 @@ func whoami() string {
 	return name + "@" + host
 }
 
-// thisProcess identifies this process among all others: by its kernel's boot, its PID
+// processID identifies this process among all others: by its kernel's boot, its PID
 // namespace, its PID and its start time. Empty if the system does not provide them.
-func thisProcess() string { return processOf(os.Getpid()) }
+func processID() string { return processOf(os.Getpid()) }
 
 func processOf(pid int) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -235,12 +235,12 @@ func processOf(pid int) string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s %s %d %s", strings.TrimSpace(string(boot)), namespace, pid, began(pid))
+	return fmt.Sprintf("%s %s %d %s", strings.TrimSpace(string(boot)), namespace, pid, startTime(pid))
 }
 
-// began is the field starttime of /proc/PID/stat (proc_pid_stat(5)), in ticks since the boot;
+// startTime is the field starttime of /proc/PID/stat (proc_pid_stat(5)), in ticks since the boot;
 // the name before it may contain blanks and brackets. Empty: no such process.
-func began(pid int) string {
+func startTime(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return ""
@@ -253,22 +253,22 @@ func began(pid int) string {
 	return fields[19]
 }
 
-// ended reports whether another process of this machine has ended. It is unknown for processes
+// hasEnded reports whether another process of this machine has ended. It is unknown for processes
 // of other machines and containers, and for hidden ones.
-func ended(process string) bool {
+func hasEnded(process string) bool {
 	var boot, namespace, start string
 	var pid int
 	if _, err := fmt.Sscan(process, &boot, &namespace, &pid, &start); err != nil || pid <= 0 {
 		return false
 	}
-	mine := strings.Fields(thisProcess())
+	mine := strings.Fields(processID())
 	if len(mine) != 4 || mine[0] != boot || mine[1] != namespace {
 		return false
 	}
 	if p, err := os.FindProcess(pid); err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
 		return err == nil
 	}
-	now := began(pid)
+	now := startTime(pid)
 	return now != "" && now != start // its number is another's
 }
 

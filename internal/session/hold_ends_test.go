@@ -129,7 +129,7 @@ func TestAWaitSaysWhy(t *testing.T) {
 		s, talk := atDesk(t, sim)
 		_, right := s.hold(t.Context(), false)
 		right.on[0].store = &gone{LeaseStore: right.on[0].store}
-		require.NoError(t, right.take(t.Context()))
+		require.NoError(t, right.acquire(t.Context()))
 		right.release(t.Context())
 		assert.Equal(t, 2, strings.Count(talk.String(), "Waiting for the right to change cluster lab1: host pve"), talk.String())
 		assert.Contains(t, talk.String(), "port 9005 does not answer\n")
@@ -181,7 +181,7 @@ func TestAStoreThatHangsIsNamed(t *testing.T) {
 			first <- talk.String()
 		}()
 		taken := make(chan error)
-		go func() { taken <- right.take(t.Context()) }()
+		go func() { taken <- right.acquire(t.Context()) }()
 		assert.Contains(t, <-first, "Waiting for the right to change cluster lab1: VM 936906479 (homelab-lab1-lease) does not answer yet\n")
 		require.NoError(t, <-taken)
 		assert.Less(t, time.Since(began), 160*time.Second)

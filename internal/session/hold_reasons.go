@@ -28,8 +28,8 @@ type reasons struct {
 }
 
 // reportReasons prints why a run waits for a right, until end is called.
-func (r *right) reportReasons(t *turn) *reasons {
-	w := &reasons{say: r.s.Say, what: "the right to change " + t.what, told: map[string]bool{}, last: t.store.String() + " does not answer yet"}
+func (r *leaseHold) reportReasons(t *heldLease) *reasons {
+	w := &reasons{say: r.s.Printf, what: "the right to change " + t.what, told: map[string]bool{}, last: t.store.String() + " does not answer yet"}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next = time.AfterFunc(waitSilence, w.tell)

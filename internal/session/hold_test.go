@@ -266,7 +266,7 @@ func TestHostsAreChosenAgain(t *testing.T) {
 		s.Cluster, err = cluster.New(s.Spec, cluster.Backend{Dir: t.TempDir(), Proxmox: s.Cluster.Proxmox})
 		require.NoError(t, err)
 		defer s.Cluster.Close()
-		require.NoError(t, s.placed(t.Context()))
+		require.NoError(t, s.checkPlacement(t.Context()))
 		var done atomic.Bool
 		var inside atomic.Int32
 		at := s.Spec.Nodes[0].Host
@@ -304,7 +304,7 @@ func TestANodeThatIsGoneBelongsNowhere(t *testing.T) {
 			sim.AddVM(pvesim.VM{ID: 300 + i, Node: was.Host, Name: "greedy", Running: true, Config: map[string]string{"memory": "250000"}})
 		}
 		time.Sleep(time.Minute)
-		require.NoError(t, s.placed(t.Context()))
+		require.NoError(t, s.checkPlacement(t.Context()))
 	})
 }
 
@@ -324,8 +324,8 @@ func TestMoreThanWasShown(t *testing.T) {
 		item("vm/a", converge.Change, gone("VM 101", "")), item("rest", converge.Change, gone("two", ""), gone("three", "")),
 		item("later", converge.Change, gone("x", "")), item("clean", converge.Change, gone("y", "")), item("vm/b", converge.Change, gone("VM 102", "")),
 	}}
-	assert.Empty(t, notShown(shown, shown))
-	more := notShown(now, shown)
+	assert.Empty(t, newChanges(shown, shown))
+	more := newChanges(now, shown)
 	require.Len(t, more, 3)
 	for i, want := range []string{"rest: three", "clean: y", "vm/b: VM 102"} {
 		assert.Contains(t, more[i], want)
@@ -333,17 +333,17 @@ func TestMoreThanWasShown(t *testing.T) {
 }
 
 func TestProcesses(t *testing.T) {
-	mine := thisProcess()
+	mine := processID()
 	require.NotEmpty(t, mine)
-	assert.False(t, ended(mine), "this one lives")
+	assert.False(t, hasEnded(mine), "this one lives")
 	fields := strings.Fields(mine)
 	require.Len(t, fields, 4)
 	for change, want := range map[int]bool{0: false, 1: false, 3: true} { // another boot or container is not for us to judge
 		other := append([]string(nil), fields...)
 		other[change] = "1"
-		assert.Equal(t, want, ended(strings.Join(other, " ")), other)
+		assert.Equal(t, want, hasEnded(strings.Join(other, " ")), other)
 	}
-	assert.False(t, ended(""), "who does not say")
-	assert.False(t, ended("nonsense"))
+	assert.False(t, hasEnded(""), "who does not say")
+	assert.False(t, hasEnded("nonsense"))
 	assert.Equal(t, mine, processOf(os.Getpid()))
 }

@@ -17,17 +17,17 @@ func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Pr
 	held, right := s.hold(ctx, f.NoWait)
 	defer right.release(held)
 	for _, l := range prep.Leases() {
-		right.of("host "+l.Host, l.LeaseStore)
+		right.add("host "+l.Host, l.LeaseStore)
 	}
-	if err := right.first(ctx, held); err != nil {
+	if err := right.acquireFirst(ctx, held); err != nil {
 		return err
 	}
-	now, err := lookAtHosts(s, held, prep)
+	now, err := planHosts(s, held, prep)
 	if err != nil {
-		return over(ctx, notStarted(err, ""), "")
+		return interruptionError(ctx, notStartedError(err, ""), "")
 	}
-	if more := now.notIn(shown, prep.Reboot); len(more) > 0 {
-		if err := askMore(s, held, f, more); err != nil {
+	if more := now.newIn(shown, prep.Reboot); len(more) > 0 {
+		if err := askAboutNew(s, held, f, more); err != nil {
 			return err
 		}
 	}
@@ -37,27 +37,27 @@ func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Pr
 	}
 	g := prep.Graph()
 	g.Approve = agreed.Approve
-	right.over(held, g)
+	right.guard(held, g)
 	_, err = run(held, s.Console, g, Change{})
 	return err
 }
 
 // more asks about changes that were not shown before.
-func askMore(s *Session, ctx context.Context, f ChangeFlags, more []string) error {
+func askAboutNew(s *Session, ctx context.Context, f ChangeFlags, more []string) error {
 	list := "the hosts have changed since they were checked, and this would be done too:\n  " + strings.Join(more, "\n  ")
-	if !f.Yes && (s.JSON || !s.person()) {
+	if !f.Yes && (s.JSON || !s.isInteractive()) {
 		return failedf(refused, "nothing was changed: %s\nrun it again", list)
 	}
-	s.Say("%s", capital(list))
+	s.Printf("%s", capital(list))
 	if f.Yes {
 		return nil
 	}
 	return s.ask(ctx, "Do this too? Type yes: ", "yes")
 }
 
-// notIn lists changes that were not shown before: lines of files, commands, and reboots, with
+// newIn lists changes that were not shown before: lines of files, commands, and reboots, with
 // the host, the reason and what runs there.
-func (p *prepPlan) notIn(shown *prepPlan, reboot bool) []string {
+func (p *prepPlan) newIn(shown *prepPlan, reboot bool) []string {
 	was, is := shown.acts(reboot), p.acts(reboot)
 	return slices.DeleteFunc(is, func(act string) bool { return slices.Contains(was, act) })
 }

@@ -46,9 +46,9 @@ func hostCheck(s *Session, ctx context.Context, f HostFlags) error {
 	if f.Host != "" {
 		names = []string{hosts[0].Name}
 	}
-	shells := &shells{s: s, by: f}
+	shells := &hostShells{s: s, by: f}
 	defer shells.close()
-	report, err := s.Cluster.HostCheck(ctx, shells.way(), names...)
+	report, err := s.Cluster.HostCheck(ctx, shells.dialer(), names...)
 	if err != nil {
 		return failed(hopeless, err)
 	}
@@ -84,7 +84,7 @@ func printCheck(s *Session, r *preflight.Report) error {
 		}
 	}
 	s.Findings(problems)
-	s.Unseen(unseen)
+	s.PrintUnchecked(unseen)
 	for _, note := range r.Notes() {
 		s.Summary("note: %s", note)
 	}
@@ -109,17 +109,17 @@ func blindChecks(unseen []console.Finding) int {
 	return len(ids)
 }
 
-// shells are a command's logins to hosts.
-type shells struct {
+// hostShells are a command's logins to hosts.
+type hostShells struct {
 	s    *Session
 	by   HostFlags
 	mu   sync.Mutex // one at a time, because each may ask a question
 	ends []func()
 }
 
-// way says how to log in to hosts; nil if that was not requested: -ssh or the file requests
+// dialer says how to log in to hosts; nil if that was not requested: -ssh or the file requests
 // it; the lab's hosts always have one.
-func (sh *shells) way() func(context.Context, string) (remote.Runner, error) {
+func (sh *hostShells) dialer() func(context.Context, string) (remote.Runner, error) {
 	said := sh.by.SSH != "" || sh.s.hostWay != nil
 	for _, h := range sh.s.Spec.Proxmox.Hosts {
 		said = said || h.SSH != ""
@@ -130,7 +130,7 @@ func (sh *shells) way() func(context.Context, string) (remote.Runner, error) {
 	return sh.open
 }
 
-func (sh *shells) open(ctx context.Context, host string) (remote.Runner, error) {
+func (sh *hostShells) open(ctx context.Context, host string) (remote.Runner, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r, end, err := sh.s.HostRunner(ctx, sh.by, host)
@@ -141,7 +141,7 @@ func (sh *shells) open(ctx context.Context, host string) (remote.Runner, error) 
 	return r, nil
 }
 
-func (sh *shells) close() {
+func (sh *hostShells) close() {
 	for _, end := range sh.ends {
 		end()
 	}

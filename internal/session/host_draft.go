@@ -29,7 +29,7 @@ func hostPrepFirst(s *Session, ctx context.Context, f HostPrepFlags) error {
 		return err
 	}
 	defer done()
-	s.Say("No %s here: %s is prepared for all its NVIDIA cards. Run it again with the file, once there is one.", DefaultSpec, f.SSH)
+	s.Printf("No %s here: %s is prepared for all its NVIDIA cards. Run it again with the file, once there is one.", DefaultSpec, f.SSH)
 	if s.Spec, err = draftSpec(s, ctx, f, r); err != nil {
 		return err
 	}

@@ -54,15 +54,15 @@ func hostPrep(s *Session, ctx context.Context, f HostPrepFlags) error {
 	}
 	defer place.close()
 	if place.wanted {
-		prep.KeepToken = place.keep
+		prep.KeepToken = place.save
 	}
-	all, err := lookAtHosts(s, ctx, prep)
+	all, err := planHosts(s, ctx, prep)
 	if err != nil {
 		return err
 	}
 	prep.NewToken = place.wanted && f.Force && !place.known
 	if prep.NewToken {
-		if all.access, err = prep.LookAtAccess(ctx); err != nil {
+		if all.access, err = prep.PlanAccess(ctx); err != nil {
 			return err
 		}
 	}
@@ -71,10 +71,10 @@ func hostPrep(s *Session, ctx context.Context, f HostPrepFlags) error {
 		return err
 	}
 	if !all.changes() {
-		return afterPrep(s, ctx, f, prep, all)
+		return finishPrep(s, ctx, f, prep, all)
 	}
 	if len(all.access.Token) > 0 {
-		if err := place.ready(); err != nil {
+		if err := place.checkWritable(); err != nil {
 			return err
 		}
 	}
@@ -89,10 +89,10 @@ func hostPrep(s *Session, ctx context.Context, f HostPrepFlags) error {
 		return err
 	}
 	prep.NewToken = false
-	if all, err = lookAtHosts(s, ctx, prep); err != nil {
+	if all, err = planHosts(s, ctx, prep); err != nil {
 		return err
 	}
-	return afterPrep(s, ctx, f, prep, all)
+	return finishPrep(s, ctx, f, prep, all)
 }
 
 // openPrep opens a shell on every host of the command.
@@ -140,19 +140,19 @@ type prepPlan struct {
 	access *hostprep.AccessPlan
 }
 
-func lookAtHosts(s *Session, ctx context.Context, prep *hostprep.Prep) (*prepPlan, error) {
+func planHosts(s *Session, ctx context.Context, prep *hostprep.Prep) (*prepPlan, error) {
 	var all prepPlan
-	prep.Forget()
+	prep.Reset()
 	for _, name := range prep.Hosts {
 		s.Progress("looking at " + name)
-		plan, err := prep.LookAt(ctx, name)
+		plan, err := prep.PlanHost(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		all.hosts = append(all.hosts, plan)
 	}
 	var err error
-	all.access, err = prep.LookAtAccess(ctx)
+	all.access, err = prep.PlanAccess(ctx)
 	s.Progress("")
 	return &all, err
 }
@@ -162,8 +162,8 @@ func (p *prepPlan) changes() bool {
 		slices.ContainsFunc(p.hosts, func(h *hostprep.HostPlan) bool { return len(h.Changes) > 0 })
 }
 
-// waiting returns the hosts with changes that wait for a reboot.
-func (p *prepPlan) waiting() []*hostprep.HostPlan {
+// waitingForReboot returns the hosts with changes that wait for a reboot.
+func (p *prepPlan) waitingForReboot() []*hostprep.HostPlan {
 	return slices.DeleteFunc(slices.Clone(p.hosts), func(h *hostprep.HostPlan) bool { return len(h.Reboot) == 0 })
 }
 
@@ -195,14 +195,14 @@ func (p *prepPlan) unknownToken(prep *hostprep.Prep, place *tokenPlace) {
 	})
 }
 
-// afterPrep handles what follows when nothing is left to change: a reboot, or the end.
-func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep.Prep, all *prepPlan) error {
-	waiting := all.waiting()
+// finishPrep handles what follows when nothing is left to change: a reboot, or the end.
+func finishPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep.Prep, all *prepPlan) error {
+	waiting := all.waitingForReboot()
 	if len(waiting) == 0 {
 		if wrong := all.fatal(); len(wrong) > 0 {
 			return failedf(1, "The rest is prepared. Only you can fix this:\n  %s", strings.Join(wrong, "\n  "))
 		}
-		s.Say("Prepared: %s. Nothing waits for a reboot.\n\nNext:", strings.Join(prep.Hosts, ", "))
+		s.Printf("Prepared: %s. Nothing waits for a reboot.\n\nNext:", strings.Join(prep.Hosts, ", "))
 		_, err := fmt.Fprintf(s.Talk, "  %s\n", s.Commands(cmp.Or(s.prepNext, "homelab cluster:plan"))) // in one line, to be pasted
 		return err
 	}
@@ -211,7 +211,7 @@ func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep.
 		if len(h.State.Guests) > 0 {
 			runs = "a reboot stops what runs there: " + strings.Join(h.State.Guests, ", ")
 		}
-		s.Say("%s waits for a reboot: %s; %s.", h.Name, strings.Join(h.Reboot, "; "), runs)
+		s.Printf("%s waits for a reboot: %s; %s.", h.Name, strings.Join(h.Reboot, "; "), runs)
 	}
 	names := make([]string, len(waiting))
 	for i, h := range waiting {
@@ -219,7 +219,7 @@ func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep.
 	}
 	if !f.Reboot {
 		later := failedf(pending, "reboot %s, then run host:prep again (-reboot lets it do that)", strings.Join(names, ", "))
-		if f.Yes || s.JSON || !s.person() {
+		if f.Yes || s.JSON || !s.isInteractive() {
 			return later
 		}
 		if err := s.ask(ctx, fmt.Sprintf("Reboot now and wait? Type %s: ", strings.Join(names, " ")), strings.Join(names, " ")); err != nil {
@@ -231,11 +231,11 @@ func afterPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep.
 		return err
 	}
 	f.Reboot = false // enter it only once
-	again, err := lookAtHosts(s, ctx, prep)
+	again, err := planHosts(s, ctx, prep)
 	if err != nil {
 		return err
 	}
-	return afterPrep(s, ctx, f, prep, again)
+	return finishPrep(s, ctx, f, prep, again)
 }
 
 // showPrep prints the plan.

@@ -47,7 +47,7 @@ func hostRole(s *Session, ctx context.Context, f HostRoleFlags) error {
 	v := proxmox.Version{Version: f.PVE}
 	var err error
 	if f.PVE == "" {
-		if v, err = askRole(s, ctx, &id); err != nil {
+		if v, err = observeRole(s, ctx, &id); err != nil {
 			return err
 		}
 	}
@@ -58,36 +58,36 @@ func hostRole(s *Session, ctx context.Context, f HostRoleFlags) error {
 	return err
 }
 
-// askRole asks the host for its version, and for what the token lacks.
-func askRole(s *Session, ctx context.Context, id *string) (proxmox.Version, error) {
-	client, err := reach(s, ctx)
+// observeRole asks the host for its version, and for what the token lacks.
+func observeRole(s *Session, ctx context.Context, id *string) (proxmox.Version, error) {
+	client, err := connect(s, ctx)
 	if ctx.Err() != nil {
 		return proxmox.Version{}, ctx.Err()
 	}
 	if err != nil {
 		why, _, _ := strings.Cut(err.Error(), "\n")
-		s.Say("This is for Proxmox VE %s; the host's version is unknown (%s). For another: -pve=8.4", newestPVE, why)
+		s.Printf("This is for Proxmox VE %s; the host's version is unknown (%s). For another: -pve=8.4", newestPVE, why)
 		return proxmox.Version{Version: newestPVE}, nil
 	}
 	v := client.Version()
 	*id = client.TokenID()
-	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.LookGrants(s.Spec))
+	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.ReadGrants(s.Spec))
 	have, err := client.Permissions(ctx, proxmox.GrantPaths(need)...)
 	if err != nil {
 		return v, err
 	}
 	lacking := proxmox.Roles(hostprep.RolePrefix(s.Spec), have.Missing(need))
 	for _, r := range lacking {
-		s.Say("%s lacks %s", *id, r)
+		s.Printf("%s lacks %s", *id, r)
 	}
 	if len(lacking) == 0 {
-		s.Say("%s has all of this on %s (Proxmox VE %s); nothing to do.", *id, client.Endpoint(), v.Version)
+		s.Printf("%s has all of this on %s (Proxmox VE %s); nothing to do.", *id, client.Endpoint(), v.Version)
 	}
 	return v, nil
 }
 
-// reach connects to the host with the token, if both are available.
-func reach(s *Session, ctx context.Context) (*proxmox.Client, error) {
+// connect connects to the host with the token, if both are available.
+func connect(s *Session, ctx context.Context) (*proxmox.Client, error) {
 	if !s.Spec.IsLab() {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
@@ -109,7 +109,7 @@ type role struct {
 }
 
 func rolesFor(s *Session, v proxmox.Version, id string) []role {
-	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.LookGrants(s.Spec))
+	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.ReadGrants(s.Spec))
 	var out []role
 	for _, r := range proxmox.Roles(hostprep.RolePrefix(s.Spec), need) {
 		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Reasons,

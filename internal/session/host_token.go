@@ -22,8 +22,8 @@ type tokenPlace struct {
 	file   string // where it goes; empty: the terminal
 	ref    string // the file's reference, e.g. env:PROXMOX_TOKEN_SECRET
 
-	place *keep.File   // created before the token
-	made  secret.Value // for the terminal, after the display has ended
+	place *keep.Reservation // created before the token
+	made  secret.Value      // for the terminal, after the display has ended
 }
 
 // tokenPlace decides where the secret goes: to -out, to the file that cluster.yaml refers to,
@@ -54,15 +54,15 @@ func tokenPlaceOf(s *Session, out string) (*tokenPlace, error) {
 	return p, nil
 }
 
-// ready makes sure, before the token is created, that its secret can be stored.
-func (p *tokenPlace) ready() error {
+// checkWritable makes sure, before the token is created, that its secret can be stored.
+func (p *tokenPlace) checkWritable() error {
 	if p.file == "" {
 		if !term.IsTerminal(int(os.Stderr.Fd())) {
 			return failedf(invalid, "there is no terminal to show the token's secret on: add -out=FILE, or write secret: file:PATH instead of %s; nothing was changed", p.ref)
 		}
 		return nil
 	}
-	place, err := keep.Begin(p.file, 0o600)
+	place, err := keep.Reserve(p.file, 0o600)
 	if err != nil {
 		return failed(invalid, fmt.Errorf("the token's secret: %w", err))
 	}
@@ -70,14 +70,14 @@ func (p *tokenPlace) ready() error {
 	return nil
 }
 
-// keep writes the secret to its file.
-func (p *tokenPlace) keep(v secret.Value) error {
+// save writes the secret to its file.
+func (p *tokenPlace) save(v secret.Value) error {
 	p.known = true
 	if p.place == nil {
 		p.made = v
 		return nil
 	}
-	if err := p.place.Keep([]byte(v.Reveal() + "\n")); err != nil {
+	if err := p.place.Commit([]byte(v.Reveal() + "\n")); err != nil {
 		return fmt.Errorf("the token was created, but its secret could not be saved: run it again with -force: %w", err)
 	}
 	p.made = v
@@ -90,11 +90,11 @@ func (p *tokenPlace) show(s *Session) {
 		return
 	}
 	if p.file != "" {
-		s.Say("The token's secret is in %s, which only you may read.", p.file)
+		s.Printf("The token's secret is in %s, which only you may read.", p.file)
 	} else {
-		s.Say("The token's secret, which Proxmox shows only once:\n\n  %s\n", p.made.Reveal())
+		s.Printf("The token's secret, which Proxmox shows only once:\n\n  %s\n", p.made.Reveal())
 		if name, ok := strings.CutPrefix(p.ref, "env:"); ok {
-			s.Say("The file looks for it in the environment: export %s=…", printable.Word(name))
+			s.Printf("The file looks for it in the environment: export %s=…", printable.Word(name))
 		}
 	}
 	s.Redact.Add(p.made)

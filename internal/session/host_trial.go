@@ -54,10 +54,10 @@ func hostTrial(s *Session, ctx context.Context, f HostTrialFlags, open opener) e
 		return failed(invalid, err)
 	}
 	s.Warn()
-	s.Say("A trial with cluster %s at %s. It creates machines, changes them, and at its end destroys everything of this cluster:",
+	s.Printf("A trial with cluster %s at %s. It creates machines, changes them, and at its end destroys everything of this cluster:",
 		s.Spec.Name, s.Spec.Proxmox.Endpoint)
-	for _, step := range way.Left() {
-		s.Say("  %-8s %s", step[0], step[1])
+	for _, step := range way.RemainingSteps() {
+		s.Printf("  %-8s %s", step[0], step[1])
 	}
 	if !f.Yes {
 		if err := ask(ctx, s.Console, fmt.Sprintf("Do all this? Type the cluster's name (%s): ", s.Spec.Name), s.Spec.Name); err != nil {
@@ -69,7 +69,7 @@ func hostTrial(s *Session, ctx context.Context, f HostTrialFlags, open opener) e
 		return told
 	}
 	if err == nil {
-		s.Say("\nThe trial is complete, and everything that it created is gone.")
+		s.Printf("\nThe trial is complete, and everything that it created is gone.")
 		return nil
 	}
 	last := record.Steps[len(record.Steps)-1].Name
@@ -96,7 +96,7 @@ func showTrial(s *Session, r *trial.Record, out string) error {
 		for _, step := range r.Steps {
 			table.Add(step.Row()...)
 		}
-		s.Say("")
+		s.Printf("")
 		s.Table(table)
 	}
 	if out == "" {
@@ -110,10 +110,10 @@ func showTrial(s *Session, r *trial.Record, out string) error {
 		}
 		text = string(data) + "\n"
 	}
-	if err := keep.Whole(out, []byte(s.Redact.Redact(s.Commands(text))), 0o600); err != nil {
+	if err := keep.WriteFile(out, []byte(s.Redact.Redact(s.Commands(text))), 0o600); err != nil {
 		return fmt.Errorf("the record of the trial: %w", err)
 	}
-	s.Say("The record is in %s.", out)
+	s.Printf("The record is in %s.", out)
 	return nil
 }
 
@@ -128,7 +128,7 @@ type trialWorld struct {
 }
 
 func (w *trialWorld) Open(ctx context.Context, spec *spec.Spec) (*cluster.Cluster, func(), error) {
-	c, end, err := w.open(ctx, spec, func(next http.RoundTripper) http.RoundTripper { return counted{w, next} })
+	c, end, err := w.open(ctx, spec, func(next http.RoundTripper) http.RoundTripper { return requestCounts{w, next} })
 	w.Cluster = c
 	return c, end, err
 }
@@ -137,7 +137,7 @@ func (w *trialWorld) Open(ctx context.Context, spec *spec.Spec) (*cluster.Cluste
 func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error) {
 	ctx, right := w.hold(ctx, w.noWait)
 	defer right.release(ctx)
-	right.over(ctx, g)
+	right.guard(ctx, g)
 	display := w.Display(g.Names())
 	defer display.Close()
 	report, _, err := attempt(ctx, g, display, func(e converge.Event) {
@@ -149,8 +149,8 @@ func (w *trialWorld) Run(ctx context.Context, g *converge.Graph, listen func(con
 	return report, err
 }
 
-func (w *trialWorld) Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
-	return w.look(ctx, g)
+func (w *trialWorld) Plan(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
+	return w.plan(ctx, g)
 }
 
 func (w *trialWorld) Requests() map[string]int {
@@ -159,13 +159,13 @@ func (w *trialWorld) Requests() map[string]int {
 	return maps.Clone(w.asked)
 }
 
-// counted counts requests.
-type counted struct {
+// requestCounts counts requests.
+type requestCounts struct {
 	w    *trialWorld
 	next http.RoundTripper
 }
 
-func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c requestCounts) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.w.mu.Lock()
 	if c.w.asked == nil {
 		c.w.asked = map[string]int{}

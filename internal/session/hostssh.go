@@ -129,7 +129,7 @@ func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.K
 	case s.JSON || !term.IsTerminal(int(os.Stdin.Fd())):
 		return failedf(refused, "the key of %s is not known, and there is no terminal to ask on: it shows %s (%s). Compare that (%s) and add -fingerprint=%s", cfg.Addr, got, key.Type(), compare, got)
 	default:
-		s.Say("The key of %s is not in %s. It shows %s (%s).\nCompare it (%s).", cfg.Addr, known.Path(), got, key.Type(), compare)
+		s.Printf("The key of %s is not in %s. It shows %s (%s).\nCompare it (%s).", cfg.Addr, known.Path(), got, key.Type(), compare)
 		if err := ask(ctx, s.Console, "Is it the same? Type yes: ", "yes"); err != nil {
 			return err
 		}

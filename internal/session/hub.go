@@ -36,9 +36,9 @@ func HubProfiles(s *Session) error {
 		t.Add(append(line, total)...)
 	}
 	s.Table(t)
-	s.Say("Each line is for an empty cluster: the number of servers of that profile that can run when nothing else does.")
+	s.Printf("Each line is for an empty cluster: the number of servers of that profile that can run when nothing else does.")
 	for _, a := range report.Apart {
-		s.Say("Homes stay on one node: %s.", a)
+		s.Printf("Homes stay on one node: %s.", a)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func hubOf(s *Session, ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, 
 	if err != nil {
 		return h, jupyterhub.Client{}, err
 	}
-	c, err := h.Find(ctx, k, s.Cluster.Dial)
+	c, err := h.FindClient(ctx, k, s.Cluster.Dial)
 	if err == nil {
 		s.AddSecrets(c.Token)
 	}
@@ -65,7 +65,7 @@ func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 	h, there := s.Cluster.Hub()
 	checks := h.Checks()
 	if f.Profile != "" && there {
-		if checks = only(checks, f.Profile); checks == nil {
+		if checks = checksOfProfile(checks, f.Profile); checks == nil {
 			var names []string
 			for _, c := range h.Checks() {
 				names = append(names, c.Profile)
@@ -79,7 +79,7 @@ func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 	}
 	ctx = converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
 		if !s.JSON {
-			s.Say("%s", u)
+			s.Printf("%s", u)
 		}
 	})
 	results, runErr := jupyterhub.Verify(ctx, client, checks, jupyterhub.Options{})
@@ -92,11 +92,11 @@ func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 	if runErr != nil {
 		return runErr
 	}
-	s.Say("%d of %d profiles of %s start and compute.", len(results), len(checks), h.URL())
+	s.Printf("%d of %d profiles of %s start and compute.", len(results), len(checks), h.URL())
 	return nil
 }
 
-func only(checks []jupyterhub.Check, profile string) []jupyterhub.Check {
+func checksOfProfile(checks []jupyterhub.Check, profile string) []jupyterhub.Check {
 	for _, c := range checks {
 		if c.Profile == profile {
 			return []jupyterhub.Check{c}
@@ -107,12 +107,12 @@ func only(checks []jupyterhub.Check, profile string) []jupyterhub.Check {
 
 func printHub(s *Session, results []jupyterhub.Result) error {
 	type row struct {
-		Profile string           `json:"profile"`
-		Passed  bool             `json:"passed"`
-		Lab     bool             `json:"lab,omitempty"`   // its pod and GPUs are simulated
-		Ready   string           `json:"ready,omitempty"` // how long its server took
-		Saw     jupyterhub.Sight `json:"saw"`
-		Error   string           `json:"error,omitempty"`
+		Profile string                 `json:"profile"`
+		Passed  bool                   `json:"passed"`
+		Lab     bool                   `json:"lab,omitempty"`   // its pod and GPUs are simulated
+		Ready   string                 `json:"ready,omitempty"` // how long its server took
+		Saw     jupyterhub.Observation `json:"saw"`
+		Error   string                 `json:"error,omitempty"`
 	}
 	t := console.Table{Header: []string{"PROFILE", "READY AFTER", "GPUS", "RESULT"}}
 	var rows []row
@@ -150,13 +150,13 @@ func HubOpen(s *Session, ctx context.Context, f HubOpenFlags) error {
 	if err != nil {
 		return err
 	}
-	unknown := jupyterhub.Unresolved(ctx, net.DefaultResolver, h.URL())
+	unknown := jupyterhub.UnresolvedText(ctx, net.DefaultResolver, h.URL())
 	if f.Port == 0 && s.Cluster.Dial == nil && unknown == "" {
 		fmt.Fprintln(s.Data, h.URL())
 		browseHub(s, ctx, f.Browser, h.URL())
 		return nil
 	}
-	handler, err := client.Local()
+	handler, err := client.LocalProxy()
 	if err != nil {
 		return err
 	}
@@ -165,11 +165,11 @@ func HubOpen(s *Session, ctx context.Context, f HubOpenFlags) error {
 		return failedf(invalid, "-port=%d: %w", f.Port, err)
 	}
 	if s.Spec.IsLab() {
-		s.Say("%s", labLogin(h.Auth))
+		s.Printf("%s", labLogin(h.Auth))
 	} else if unknown != "" {
-		s.Say("%s.", unknown)
+		s.Printf("%s.", unknown)
 	}
-	s.Say("%s is available here until you press Ctrl-C:", h.URL())
+	s.Printf("%s is available here until you press Ctrl-C:", h.URL())
 	local := "http://" + l.Addr().String()
 	fmt.Fprintln(s.Data, local)
 	browseHub(s, ctx, f.Browser, local)
@@ -191,6 +191,6 @@ func labLogin(a jupyterhub.Auth) string {
 // browse opens an address that anyone may know: the hub asks for a login.
 func browseHub(s *Session, ctx context.Context, asked bool, address string) {
 	if asked {
-		Browse(ctx, address, false, func(err error) { s.Say("warning: %s", err) })
+		Browse(ctx, address, false, func(err error) { s.Printf("warning: %s", err) })
 	}
 }

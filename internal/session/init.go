@@ -29,10 +29,10 @@ func Init(ctx context.Context, c *console.Console, o InitFlags) error {
 
 func writeFirst(s *Session, ctx context.Context, o InitFlags, ask *asker) error {
 	o.Out = cmp.Or(o.Out, DefaultSpec)
-	if err := o.missing(ctx, ask); err != nil {
+	if err := o.missingFlags(ctx, ask); err != nil {
 		return err
 	}
-	if err := o.mayWrite(ctx, ask); err != nil {
+	if err := o.checkMayWrite(ctx, ask); err != nil {
 		return err
 	}
 	login, err := introduce(s, ctx, &o, ask)
@@ -45,7 +45,7 @@ func writeFirst(s *Session, ctx context.Context, o InitFlags, ask *asker) error 
 	if err != nil {
 		return err
 	}
-	sayFound(s, found)
+	printFound(s, found)
 	answers, err := o.decide(ctx, found, login, ask)
 	if err != nil {
 		return err
@@ -53,21 +53,21 @@ func writeFirst(s *Session, ctx context.Context, o InitFlags, ask *asker) error 
 	if err := answers.Check(found); err != nil {
 		return failed(invalid, err)
 	}
-	if err := login.keep(&answers, filepath.Dir(o.Out)); err != nil {
+	if err := login.saveSecret(&answers, filepath.Dir(o.Out)); err != nil {
 		return err
 	}
 	text, err := draft.Render(found, answers)
 	if err != nil {
 		return failed(invalid, err)
 	}
-	if err := keep.Whole(o.Out, []byte(s.Commands(text)), 0o644); err != nil {
+	if err := keep.WriteFile(o.Out, []byte(s.Commands(text)), 0o644); err != nil {
 		return err
 	}
-	return sayAfterInit(s, o.Out, found, answers)
+	return printAfterInit(s, o.Out, found, answers)
 }
 
-// mayWrite refuses to replace a file without consent.
-func (o InitFlags) mayWrite(ctx context.Context, ask *asker) error {
+// checkMayWrite refuses to replace a file without consent.
+func (o InitFlags) checkMayWrite(ctx context.Context, ask *asker) error {
 	_, err := os.Stat(o.Out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -82,12 +82,12 @@ func (o InitFlags) mayWrite(ctx context.Context, ask *asker) error {
 	case !ask.person:
 		return failedf(refused, "%s exists already: write another with -out=FILE, or replace it with -force; nothing was done", o.Out)
 	}
-	return ask.yes(ctx, fmt.Sprintf("%s exists already. Replace it? Type yes:  ", o.Out))
+	return ask.confirm(ctx, fmt.Sprintf("%s exists already. Replace it? Type yes:  ", o.Out))
 }
 
-// missing lists all flags that are needed if there is nobody to ask, also those that are found out
+// missingFlags lists all flags that are needed if there is nobody to ask, also those that are found out
 // later. A flag that is the only one missing is left to the check that explains it.
-func (o InitFlags) missing(ctx context.Context, ask *asker) error {
+func (o InitFlags) missingFlags(ctx context.Context, ask *asker) error {
 	if ask.person {
 		return nil
 	}
@@ -161,7 +161,8 @@ func introduce(s *Session, ctx context.Context, o *InitFlags, ask *asker) (*logi
 		return nil, err
 	}
 	s.Redact.Add(value)
-	l.client, err = proxmox.Dial(ctx, s.by(proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure}))
+	l.client, err = proxmox.Dial(ctx,
+		s.withClient(proxmox.Config{Endpoint: l.endpoint, TokenID: l.token, TokenSecret: value, Fingerprint: l.fingerprint, Insecure: l.insecure}))
 	return l, err
 }
 
@@ -181,8 +182,8 @@ func certificateOf(s *Session, ctx context.Context, endpoint string, o InitFlags
 	if !ask.person {
 		return "", failedf(refused, "the certificate of %s is not signed by an authority that this machine trusts, and there is no terminal to ask on. Compare its SHA-256 fingerprint (pvenode cert info, on the host) and add\n  -fingerprint=%s", endpoint, shown)
 	}
-	s.Say("The certificate of %s is not signed by an authority that this machine trusts. Its SHA-256 fingerprint is\n  %s\nOn the host, pvenode cert info shows the right one.", endpoint, shown)
-	return shown, ask.yes(ctx, "Are they the same? Type yes: ")
+	s.Printf("The certificate of %s is not signed by an authority that this machine trusts. Its SHA-256 fingerprint is\n  %s\nOn the host, pvenode cert info shows the right one.", endpoint, shown)
+	return shown, ask.confirm(ctx, "Are they the same? Type yes: ")
 }
 
 // secret gets the token's secret: from the flag, or from the terminal, where it may also be a
@@ -192,7 +193,7 @@ func (l *login) secret(ctx context.Context, o InitFlags, ask *asker) (secret.Val
 	if o.Secret != "" {
 		return l.resolve(o.Secret, dir)
 	}
-	typed, err := ask.hidden(ctx, "Its secret (not shown; or env:NAME, file:PATH where it is): ")
+	typed, err := ask.askHidden(ctx, "Its secret (not shown; or env:NAME, file:PATH where it is): ")
 	if err != nil {
 		return secret.Value{}, err
 	}
@@ -217,13 +218,13 @@ func (l *login) resolve(text, dir string) (secret.Value, error) {
 	return value, nil
 }
 
-// keep writes a typed secret to a file of its own, beside the one that will refer to it.
-func (l *login) keep(a *draft.Answers, dir string) error {
+// saveSecret writes a typed secret to a file of its own, beside the one that will refer to it.
+func (l *login) saveSecret(a *draft.Answers, dir string) error {
 	if l.typed.IsZero() {
 		return nil
 	}
 	path := filepath.Join(".homelab", a.Name, "proxmox-token")
-	if err := keep.Whole(filepath.Join(dir, path), []byte(l.typed.Reveal()+"\n"), 0o600); err != nil {
+	if err := keep.WriteFile(filepath.Join(dir, path), []byte(l.typed.Reveal()+"\n"), 0o600); err != nil {
 		return err
 	}
 	a.Secret = "file:" + filepath.ToSlash(path)
@@ -231,8 +232,8 @@ func (l *login) keep(a *draft.Answers, dir string) error {
 }
 
 // tellFound shows the hosts.
-func sayFound(s *Session, f draft.Found) {
-	s.Say("Proxmox VE %s:", f.Version)
+func printFound(s *Session, f draft.Inventory) {
+	s.Printf("Proxmox VE %s:", f.Version)
 	for _, h := range f.Hosts {
 		models := map[string]int{}
 		var order []string
@@ -249,32 +250,34 @@ func sayFound(s *Session, f draft.Found) {
 			cards = "its PCI devices cannot be seen: grant the token Sys.Audit on /"
 		}
 		if len(order) > 0 {
-			cards = fmt.Sprintf("%s (%d free)", strings.Join(order, ", "), len(h.Free()))
+			cards = fmt.Sprintf("%s (%d free)", strings.Join(order, ", "), len(h.FreeGPUs()))
 		}
-		s.Say("  %s: %d CPUs, %s, %s", h.Name, h.CPUs, h.Memory.Approximate(), cards)
+		s.Printf("  %s: %d CPUs, %s, %s", h.Name, h.CPUs, h.Memory.Approximate(), cards)
 	}
 }
 
 // tellNext reads the file as every command does, and says what to do next.
-func sayAfterInit(s *Session, path string, f draft.Found, a draft.Answers) error {
+func printAfterInit(s *Session, path string, f draft.Inventory, a draft.Answers) error {
 	spec, err := cluster.Load(path)
 	if err != nil {
 		return failed(invalid, fmt.Errorf("%s was written, and is not valid:\n%w", path, err))
 	}
 	for _, w := range spec.Warnings {
-		s.Say("warning: %s", w)
+		s.Printf("warning: %s", w)
 	}
 	for _, w := range draft.Warnings(f, a) {
-		s.Say("warning: %s", w)
+		s.Printf("warning: %s", w)
 	}
-	s.Say("Wrote %s: %s, %s, %s.", path, printable.Count(len(spec.Servers()), "server"), printable.Count(len(spec.Agents()), "agent"), printable.Count(spec.GPUCount(), "GPU"))
+	s.Printf("Wrote %s: %s, %s, %s.", path, printable.Count(len(spec.Servers()), "server"), printable.Count(len(spec.Agents()), "agent"),
+		printable.Count(spec.GPUCount(), "GPU"))
 	if strings.HasPrefix(a.Secret, "file:.homelab/") {
-		s.Say("The token's secret is in %s, mode 0600; keep .homelab out of version control.", filepath.Join(filepath.Dir(path), strings.TrimPrefix(a.Secret, "file:")))
+		s.Printf("The token's secret is in %s, mode 0600; keep .homelab out of version control.",
+			filepath.Join(filepath.Dir(path), strings.TrimPrefix(a.Secret, "file:")))
 	}
 	flag := ""
 	if path != DefaultSpec {
 		flag = " -spec=" + printable.Word(path)
 	}
-	s.Say("\nNext:\n  homelab cluster:plan%s    what cluster:up would do\n  homelab cluster:up%s      create it", flag, flag)
+	s.Printf("\nNext:\n  homelab cluster:plan%s    what cluster:up would do\n  homelab cluster:up%s      create it", flag, flag)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // decide turns findings, flags and answers into the contents of the file.
-func (o InitFlags) decide(ctx context.Context, f draft.Found, l *login, ask *asker) (draft.Answers, error) {
+func (o InitFlags) decide(ctx context.Context, f draft.Inventory, l *login, ask *asker) (draft.Answers, error) {
 	a := f.Defaults()
 	a.Endpoint, a.TokenID, a.Secret, a.Fingerprint, a.Insecure = l.endpoint, l.token, l.ref, l.fingerprint, l.insecure
 	if !l.typed.IsZero() {
@@ -28,7 +28,7 @@ func (o InitFlags) decide(ctx context.Context, f draft.Found, l *login, ask *ask
 	}
 	cards := 0
 	for _, h := range f.Hosts {
-		cards += len(h.Free())
+		cards += len(h.FreeGPUs())
 	}
 	if a.GPUsPerWorker = o.GPUs; cards > 1 && o.GPUs == 0 {
 		if a.GPUsPerWorker, err = ask.number(ctx, "GPUs of each worker", o.GPUs, 2-cards%2, draft.CheckGPUs); err != nil {
@@ -38,7 +38,7 @@ func (o InitFlags) decide(ctx context.Context, f draft.Found, l *login, ask *ask
 	if a, err = o.network(ctx, f.Readdress(a), f, ask); err != nil || l.endpoint == spec.Lab || !ask.person {
 		return a, err
 	}
-	a.PublicKey, err = ask.text(ctx, "Additional public key for logging in to the nodes, - for none", "", ownKey(), nil)
+	a.PublicKey, err = ask.text(ctx, "Additional public key for logging in to the nodes, - for none", "", userPublicKey(), nil)
 	if a.PublicKey == "-" {
 		a.PublicKey = ""
 	}
@@ -46,7 +46,7 @@ func (o InitFlags) decide(ctx context.Context, f draft.Found, l *login, ask *ask
 }
 
 // network asks for addresses. What is not known has no default.
-func (o InitFlags) network(ctx context.Context, a draft.Answers, f draft.Found, ask *asker) (draft.Answers, error) {
+func (o InitFlags) network(ctx context.Context, a draft.Answers, f draft.Inventory, ask *asker) (draft.Answers, error) {
 	bridges := map[string]bool{}
 	for _, h := range f.Hosts {
 		for _, b := range h.Bridges {
@@ -63,7 +63,7 @@ func (o InitFlags) network(ctx context.Context, a draft.Answers, f draft.Found, 
 			a = f.Readdress(a)
 		}
 	}
-	text, err := ask.text(ctx, "Network of the nodes", o.Prefix, known(a.Prefix), isPrefix)
+	text, err := ask.text(ctx, "Network of the nodes", o.Prefix, textOrEmpty(a.Prefix), isPrefix)
 	if err != nil {
 		return a, err
 	}
@@ -71,19 +71,20 @@ func (o InitFlags) network(ctx context.Context, a draft.Answers, f draft.Found, 
 		a.Prefix, a.Gateway = p.Masked(), netip.Addr{}
 		a = f.Number(a)
 	}
-	if text, err = ask.text(ctx, "Gateway", o.Gateway, known(a.Gateway), ask.address("gateway", a.Prefix)); err != nil {
+	if text, err = ask.text(ctx, "Gateway", o.Gateway, textOrEmpty(a.Gateway), ask.address("gateway", a.Prefix)); err != nil {
 		return a, err
 	}
 	a.Gateway, _ = netip.ParseAddr(text)
-	if text, err = ask.text(ctx, "First address of the nodes; addresses in use are skipped", o.First, known(a.First), ask.address("first address", a.Prefix)); err != nil {
+	if text, err = ask.text(ctx, "First address of the nodes; addresses in use are skipped", o.First, textOrEmpty(a.First),
+		ask.address("first address", a.Prefix)); err != nil {
 		return a, err
 	}
 	a.First, _ = netip.ParseAddr(text)
 	return a, nil
 }
 
-// known writes an address or network; nothing if there is none.
-func known[T interface {
+// textOrEmpty writes an address or network; nothing if there is none.
+func textOrEmpty[T interface {
 	IsValid() bool
 	String() string
 }](v T) string {
@@ -111,8 +112,8 @@ func (a *asker) address(name string, network netip.Prefix) func(string) error {
 	}
 }
 
-// ownKey is the user's public key; "-" if there is none.
-func ownKey() string {
+// userPublicKey is the user's public key; "-" if there is none.
+func userPublicKey() string {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return "-"

@@ -13,8 +13,8 @@ func makeKey(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := keep.Whole(path, private, 0o600); err != nil {
+	if err := keep.WriteFile(path, private, 0o600); err != nil {
 		return err
 	}
-	return keep.Whole(path+".pub", []byte(public+"\n"), 0o644)
+	return keep.WriteFile(path+".pub", []byte(public+"\n"), 0o644)
 }

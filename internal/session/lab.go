@@ -33,15 +33,15 @@ func LabStart(ctx context.Context) error {
 	if err := s.labFits(lab); err != nil {
 		return err
 	}
-	s.Say("%s", lab.Guests.Banner())
-	s.Say("The lab runs (%s): %s, %s, pid %d.", since(start), lab.Model, lab.Endpoint, lab.PID)
+	s.Printf("%s", lab.Guests.Banner())
+	s.Printf("The lab runs (%s): %s, %s, pid %d.", since(start), lab.Model, lab.Endpoint, lab.PID)
 	return nil
 }
 
 // StartLab returns the lab, and starts it if it does not run. It shows progress, because the
 // first build takes minutes. A lab that runs may not fit the cluster file: see labFits.
 func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
-	ctx, end := Shown(ctx, s.Console)
+	ctx, end := WithProgress(ctx, s.Console)
 	defer end()
 	o := labctl.Options{Dir: LabDir()}
 	if s.Spec != nil && s.Spec.IsLab() {
@@ -55,8 +55,8 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	return lab, err
 }
 
-// Shown shows the progress of what is done with ctx, until end is called.
-func Shown(ctx context.Context, c *console.Console) (shown context.Context, end func()) {
+// WithProgress shows the progress of what is done with ctx, until end is called.
+func WithProgress(ctx context.Context, c *console.Console) (shown context.Context, end func()) {
 	said, at := "", time.Time{}
 	return converge.WithProgress(ctx, func(u converge.ProgressUpdate) {
 		// In place on a terminal; elsewhere a line from time to time.
@@ -73,7 +73,7 @@ func (s *Session) labFits(lab labctl.State) error {
 		return nil
 	}
 	const other = "end it with homelab lab:stop, and the next command starts one that does; its contents will be lost"
-	if lacks := labneeds.Of(s.Spec).Lacks(lab.Hardware); len(lacks) > 0 {
+	if lacks := labneeds.Of(s.Spec).Missing(lab.Hardware); len(lacks) > 0 {
 		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+other, lab.Model, s.Spec.Name, strings.Join(lacks, ", "))
 	}
 	asked := labneeds.Guests(s.Spec)
@@ -102,10 +102,10 @@ func LabStatus(ctx context.Context, f LabStatusFlags) error {
 		t.Add(p.Name, fmt.Sprint(p.PID), fmt.Sprintf("%d MiB", p.Memory>>20))
 	}
 	s.Table(t)
-	s.Say("%s", status.Guests.Banner())
-	s.Say("%s at %s, up %s, %d MiB in all.", status.Model, status.Endpoint, status.Uptime, status.Memory()>>20)
+	s.Printf("%s", status.Guests.Banner())
+	s.Printf("%s at %s, up %s, %d MiB in all.", status.Model, status.Endpoint, status.Uptime, status.Memory()>>20)
 	if status.Outdated {
-		s.Say("It runs an older build than the sources here: homelab lab:stop, and the next command starts the new one.")
+		s.Printf("It runs an older build than the sources here: homelab lab:stop, and the next command starts the new one.")
 	}
 	return nil
 }
@@ -118,9 +118,9 @@ func LabStop(ctx context.Context) error {
 		return err
 	}
 	if errors.Is(running, labctl.ErrNotRunning) {
-		s.Say("No lab was running.")
+		s.Printf("No lab was running.")
 		return nil
 	}
-	s.Say("The lab is stopped and its contents are gone.")
+	s.Printf("The lab is stopped and its contents are gone.")
 	return nil
 }

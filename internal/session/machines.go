@@ -11,7 +11,7 @@ import (
 func Machines(inv *cluster.Inventory) map[string]console.Machine {
 	out := map[string]console.Machine{}
 	for _, m := range inv.Machines {
-		x := console.Machine{Role: string(m.Role), Version: m.Version, Holders: m.GPUs.By()}
+		x := console.Machine{Role: string(m.Role), Version: m.Version, Holders: m.GPUs.HoldersText()}
 		if m.Address.IsValid() {
 			x.Address = m.Address.String()
 		}

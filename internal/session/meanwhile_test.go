@@ -29,7 +29,7 @@ func TestWhatAnotherTakesAwayAfterItWasSeen(t *testing.T) {
 				machine.Store(true)
 				other, _ := atDesk(t, sim)
 				ctx, theirs := other.hold(t.Context(), false)
-				require.NoError(t, theirs.take(ctx))
+				require.NoError(t, theirs.acquire(ctx))
 				time.AfterFunc(time.Minute, func() {
 					machine.Store(false)
 					theirs.release(ctx)

@@ -15,7 +15,7 @@ import (
 func Passwords(s *Session, ctx context.Context, f PasswordsFlags) error {
 	all := s.Cluster.Passwords()
 	if len(all) == 0 {
-		s.Say("No part of %s has a password that was generated.", s.Spec.Name)
+		s.Printf("No part of %s has a password that was generated.", s.Spec.Name)
 		return nil
 	}
 	if !f.Yes && !term.IsTerminal(int(os.Stdout.Fd())) {
@@ -42,8 +42,8 @@ func Passwords(s *Session, ctx context.Context, f PasswordsFlags) error {
 	}
 	s.Table(t)
 	for _, r := range rows {
-		s.Say("%s: Secret %s", r.Title, r.Secret)
+		s.Printf("%s: Secret %s", r.Title, r.Secret)
 	}
-	s.Say("Change them after the first login; what you set there is not shown here.")
+	s.Printf("Change them after the first login; what you set there is not shown here.")
 	return nil
 }

@@ -26,32 +26,33 @@ func released(s *Session, ctx context.Context, p *converge.Plan) error {
 }
 
 func releasedAt(s *Session, ctx context.Context, url string, p *converge.Plan) error {
-	if !installs(p) || !missing(ctx, url) {
+	if !installs(p) || !isNotFound(ctx, url) {
 		return nil
 	}
-	return failed(invalid, s.at("k3s.version", errors.New("k3s.version: "+noRelease(s, url)+"; "+releases)))
+	return failed(invalid, s.errorAt("k3s.version", errors.New("k3s.version: "+missingReleaseText(s, url)+"; "+releases)))
 }
 
 // releases says which ones there are.
 const releases = "write one of https://github.com/k3s-io/k3s/releases"
 
-func noRelease(s *Session, url string) string {
+func missingReleaseText(s *Session, url string) string {
 	return fmt.Sprintf("there is no release %s (%s is not found)", s.Spec.K3s.Version, url)
 }
 
 // checkRelease is the finding of host:check about the release of K3s, if it is missing.
 func checkRelease(s *Session, ctx context.Context, url string) []preflight.Finding {
-	if !missing(ctx, url) {
+	if !isNotFound(ctx, url) {
 		return nil
 	}
 	return []preflight.Finding{{
-		ID: "release", Title: "the release of K3s exists", Subject: "k3s.version", Verdict: preflight.Error, Evidence: noRelease(s, url), Cure: releases,
+		ID: "release", Title: "the release of K3s exists", Subject: "k3s.version", Verdict: preflight.Error,
+		Evidence: missingReleaseText(s, url), Cure: releases,
 	}}
 }
 
-// missing reports whether the server of K3s' releases says that it does not have a file. If this
+// isNotFound reports whether the server of K3s' releases says that it does not have a file. If this
 // machine cannot reach the server, the nodes may.
-func missing(ctx context.Context, url string) bool {
+func isNotFound(ctx context.Context, url string) bool {
 	if url == "" {
 		return false
 	}

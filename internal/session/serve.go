@@ -17,7 +17,8 @@ import (
 
 // Serve serves a page of this machine until the context ends.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnState: new(waiting).state}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnState: new(idleConns).state}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -30,15 +31,15 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 // can open them, and without a limit they take all the files that a process may open.
 const mostWaiting = 64
 
-// waiting are the connections without a request, the oldest first.
-type waiting struct {
+// idleConns are the connections without a request, the oldest first.
+type idleConns struct {
 	mu  sync.Mutex
 	all []net.Conn
 }
 
 // state closes the oldest connection without a request if there are too many: a browser sends
 // its request at once.
-func (w *waiting) state(c net.Conn, now http.ConnState) {
+func (w *idleConns) state(c net.Conn, now http.ConnState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = slices.DeleteFunc(w.all, func(other net.Conn) bool { return other == c })

@@ -80,14 +80,14 @@ func Load(o Options) (*Session, error) {
 	case o.Spec != "":
 		s.Spec, err = cluster.Load(o.Spec)
 	case errors.Is(missing, fs.ErrNotExist):
-		s.Say("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
+		s.Printf("No %s here: using the example eight-a100 (examples/eight-a100/cluster.yaml).", DefaultSpec)
 		s.Spec, err = cluster.Parse("examples/eight-a100/cluster.yaml", examples.EightA100)
 		if err == nil {
 			s.Spec.Dir = cmp.Or(home(), ".") // it came with the program; its files belong here
 		}
 	default:
 		if file != DefaultSpec {
-			s.Say("No %s in this folder: using %s.", DefaultSpec, file)
+			s.Printf("No %s in this folder: using %s.", DefaultSpec, file)
 		}
 		s.Spec, err = cluster.Load(file)
 	}
@@ -100,7 +100,7 @@ func Load(o Options) (*Session, error) {
 // Warn prints what is allowed in the file, but probably not intended.
 func (s *Session) Warn() {
 	for _, w := range s.Spec.Warnings {
-		s.Say("warning: %s", w)
+		s.Printf("warning: %s", w)
 	}
 	s.warnOfHub()
 }
@@ -112,7 +112,7 @@ func (s *Session) warnOfHub() {
 	}
 	if hub, ok := s.Cluster.Hub(); ok {
 		for _, w := range hub.Warnings() {
-			s.Say("warning: hub: %s", w)
+			s.Printf("warning: hub: %s", w)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 // bind binds the file to its world.
 func (s *Session) bind(ctx context.Context) (err error) {
 	if s.Spec != nil {
-		if err := keep.Unlinked(s.dir()); err != nil {
+		if err := keep.CheckNoSymlink(s.dir()); err != nil {
 			return failed(invalid, err)
 		}
 	}
@@ -227,7 +227,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
-	s.Say("%s", labneeds.Guests(s.Spec).Banner())
+	s.Printf("%s", labneeds.Guests(s.Spec).Banner())
 	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, LabDir()) }
 	if s.opt.Start {
 		find = s.StartLab
@@ -281,7 +281,7 @@ func (s *Session) labCharts(lab labctl.State, charts *helm.Source) {
 		return
 	}
 	*charts = helm.Source{Folder: lab.Charts, Offline: true}
-	s.Say("charts: the lab's own stand-ins (%s); -charts=FOLDER uses real ones", lab.Charts)
+	s.Printf("charts: the lab's own stand-ins (%s); -charts=FOLDER uses real ones", lab.Charts)
 }
 
 // labPoll is how often running tasks are polled: those of the lab are short.

@@ -17,7 +17,7 @@ func TemplateList(s *Session, ctx context.Context) error {
 		return console.Objects(s.Console, templates)
 	}
 	if len(templates) == 0 {
-		s.Say("There is no template yet: cluster:up bakes one for each host.")
+		s.Printf("There is no template yet: cluster:up bakes one for each host.")
 		return nil
 	}
 	t := console.Table{Header: []string{"HOST", "VMID", "NAME", "STATE", "SIZE", "MADE", "HOLDS", "USED BY"}}

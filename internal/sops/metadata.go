@@ -36,9 +36,9 @@ type masterKey struct {
 }
 
 // split takes the metadata out of the documents.
-func split(docs []branch, err error, file string) (encrypted, error) {
+func split(docs []branch, err error, file string) (encryptedFile, error) {
 	if err != nil {
-		return encrypted{}, err
+		return encryptedFile{}, err
 	}
 	var found any
 	for i, doc := range docs {
@@ -49,10 +49,10 @@ func split(docs []branch, err error, file string) (encrypted, error) {
 	}
 	meta, isMapping := found.(branch)
 	if !isMapping {
-		return encrypted{}, fmt.Errorf("%w: run sops encrypt -i %s", ErrNotEncrypted, file)
+		return encryptedFile{}, fmt.Errorf("%w: run sops encrypt -i %s", ErrNotEncrypted, file)
 	}
 	m, err := readMetadata(meta)
-	return encrypted{docs, m}, err
+	return encryptedFile{docs, m}, err
 }
 
 func (b branch) without(key string) branch {

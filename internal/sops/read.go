@@ -177,7 +177,7 @@ func jsonObject(d *json.Decoder, depth int) (any, error) {
 }
 
 // fromDotenv reads KEY=value lines; the metadata is in keys that begin with sops_.
-func fromDotenv(text []byte, file string) (encrypted, error) {
+func fromDotenv(text []byte, file string) (encryptedFile, error) {
 	var doc, meta branch
 	for n, line := range strings.Split(string(text), "\n") {
 		if line == "" || line[0] == '#' {
@@ -185,12 +185,12 @@ func fromDotenv(text []byte, file string) (encrypted, error) {
 		}
 		key, value, found := strings.Cut(line, "=")
 		if !found {
-			return encrypted{}, fmt.Errorf("line %d is not KEY=value", n+1)
+			return encryptedFile{}, fmt.Errorf("line %d is not KEY=value", n+1)
 		}
 		value = strings.ReplaceAll(value, `\n`, "\n")
 		if name, ours := strings.CutPrefix(key, "sops_"); ours {
 			if err := meta.put(name, value); err != nil {
-				return encrypted{}, fmt.Errorf("line %d: %w", n+1, err)
+				return encryptedFile{}, fmt.Errorf("line %d: %w", n+1, err)
 			}
 			continue
 		}
@@ -200,7 +200,7 @@ func fromDotenv(text []byte, file string) (encrypted, error) {
 		return split([]branch{nil}, nil, file)
 	}
 	m, err := readMetadata(meta)
-	return encrypted{[]branch{doc}, m}, err
+	return encryptedFile{[]branch{doc}, m}, err
 }
 
 // Separators of a path in a key of dotenv (sops, stores/flatten.go), as in

@@ -57,7 +57,7 @@ func load(file string) ([]byte, error) {
 }
 
 // parse reads a file by its suffix.
-func parse(file string, text []byte) (encrypted, error) {
+func parse(file string, text []byte) (encryptedFile, error) {
 	switch filepath.Ext(file) {
 	case ".yaml", ".yml":
 		docs, err := fromYAML(text)
@@ -72,7 +72,7 @@ func parse(file string, text []byte) (encrypted, error) {
 
 // open gets the data key, decrypts everything (the authentication code is over everything), and
 // picks one value.
-func (f encrypted) open(file, path string) (secret.Value, error) {
+func (f encryptedFile) open(file, path string) (secret.Value, error) {
 	key, err := f.meta.dataKey()
 	if err != nil {
 		return secret.Value{}, err
@@ -129,7 +129,7 @@ func pick(doc branch, path string) (any, []string, error) {
 
 // missing says which key is not there; names of keys are not secret, and not encrypted.
 func missing(path, key string, known []string) error {
-	hint := "the file has " + suggest.Few(known)
+	hint := "the file has " + suggest.FirstOf(known)
 	if near := suggest.Nearest(key, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if len(known) == 0 {

@@ -27,37 +27,37 @@ type item struct {
 // authentication code.
 type comment struct{}
 
-// encrypted is a file before it is decrypted; the files with several documents have their
+// encryptedFile is a file before it is decrypted; the files with several documents have their
 // metadata in the first.
-type encrypted struct {
+type encryptedFile struct {
 	docs []branch
 	meta metadata
 }
 
-// opened is a decrypted file.
-type opened struct{ docs []branch }
+// decryptedFile is a decrypted file.
+type decryptedFile struct{ docs []branch }
 
 // macOnlyEncrypted starts the authentication code of files in which it is over encrypted values
 // alone (sops.MACOnlyEncryptedInitialization).
 const macOnlyEncrypted = "\x8a\x3f\xd2\xad\x54\xce\x66\x52\x7b\x10\x34\xf3\xd1\x47\xbe\x0b\x0b\x97\x5b\x3b\xf4\x4f\x72\xc6\xfd\xad\xec\x81\x76\xf2\x7d\x69"
 
 // decrypt decrypts every value and checks the authentication code.
-func (f encrypted) decrypt(key []byte) (opened, error) {
+func (f encryptedFile) decrypt(key []byte) (decryptedFile, error) {
 	w := walk{key: key, rule: f.meta.rule, sum: sha512.New(), only: f.meta.macOnly}
 	if w.only {
 		w.sum.Write([]byte(macOnlyEncrypted))
 	}
-	var out opened
+	var out decryptedFile
 	for _, doc := range f.docs {
 		plain, err := w.branch(doc, nil)
 		if err != nil {
-			return opened{}, err
+			return decryptedFile{}, err
 		}
 		out.docs = append(out.docs, plain)
 	}
 	mac, err := decryptValue(f.meta.mac, key, f.meta.modified)
 	if err != nil || mac != fmt.Sprintf("%X", w.sum.Sum(nil)) {
-		return opened{}, fmt.Errorf("%w: its authentication code (sops.mac) does not fit its values: "+
+		return decryptedFile{}, fmt.Errorf("%w: its authentication code (sops.mac) does not fit its values: "+
 			"get the file back as sops wrote it, or look at every value with sops edit --ignore-mac and save it", ErrAltered)
 	}
 	return out, nil

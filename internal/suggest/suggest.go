@@ -8,18 +8,18 @@ import (
 // Nearest returns the most similar known name, or "" if none is similar: up to every third
 // letter may be wrong.
 func Nearest(name string, known []string) string {
-	plain := Plain(name)
+	plain := Normalize(name)
 	best, least := "", 1+max(1, len(plain)/3)
 	for _, k := range known {
-		if d := distance(plain, Plain(k)); d < least {
+		if d := distance(plain, Normalize(k)); d < least {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// Plain removes common variations of names: case, hyphens and underscores.
-func Plain(s string) string {
+// Normalize removes common variations of names: case, hyphens and underscores.
+func Normalize(s string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
 }
 
@@ -52,24 +52,24 @@ func distance(a, b string) int {
 	return last[len(y)]
 }
 
-// Or returns the cure for an unknown word: the likely one, or all of them.
-func Or(name string, known []string) string {
+// Cure returns the cure for an unknown word: the likely one, or all of them.
+func Cure(name string, known []string) string {
 	if s := Nearest(name, known); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
-	return "write " + OneOf(known)
+	return "write " + JoinOr(known)
 }
 
-// OneOf joins words as in "a, b or c".
-func OneOf(words []string) string {
+// JoinOr joins words as in "a, b or c".
+func JoinOr(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// Few names the first of many.
-func Few(names []string) string {
+// FirstOf names the first of many.
+func FirstOf(names []string) string {
 	const most = 4
 	if len(names) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)

@@ -51,8 +51,8 @@ func (s Seconds) String() string {
 	return d.Round(time.Second).String()
 }
 
-// met records the Proxmox VE of the trial.
-func (r *Record) met(c *cluster.Cluster) {
+// setProxmox records the Proxmox VE of the trial.
+func (r *Record) setProxmox(c *cluster.Cluster) {
 	if pve := c.Proxmox; pve != nil {
 		r.Endpoint, r.Proxmox = pve.Endpoint(), pve.Version().Version
 	}

@@ -30,22 +30,23 @@ type step struct {
 // steps are all steps, in order.
 func steps() []step {
 	return []step{
-		{name: "check", what: plainly("check that the hosts can run it, and that nothing of it exists yet"),
-			do: check, graph: up, expects: wantsChanges},
-		{name: "plan", what: plainly("plan what would be created"), graph: up, expects: wantsChanges},
-		{name: "up", what: plainly("create it, from nothing to Ready nodes"), do: run, graph: up, expects: wantsNone},
-		{name: "again", what: plainly("run it again: nothing changes"), do: again, graph: up, expects: wantsNone},
-		{name: "memory", what: of("give %s more memory"), change: moreMemory, do: run, graph: up, expects: wantsNone},
-		{name: "disk", what: of("give %s a data disk"), change: addDisk, do: run, graph: up, expects: wantsNone},
-		{name: "grow", what: of("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: wantsNone},
-		{name: "remove", what: of("remove %s from the file, and so destroy it"), change: removeNode, do: run, graph: up, expects: wantsNone},
-		{name: "down", what: plainly("destroy everything: nothing is left"), do: takeDown, graph: down, expects: wantsNone},
+		{name: "check", what: constant("check that the hosts can run it, and that nothing of it exists yet"),
+			do: check, graph: up, expects: expectChanges},
+		{name: "plan", what: constant("plan what would be created"), graph: up, expects: expectChanges},
+		{name: "up", what: constant("create it, from nothing to Ready nodes"), do: run, graph: up, expects: expectEmpty},
+		{name: "again", what: constant("run it again: nothing changes"), do: repeatRun, graph: up, expects: expectEmpty},
+		{name: "memory", what: formatted("give %s more memory"), change: moreMemory, do: run, graph: up, expects: expectEmpty},
+		{name: "disk", what: formatted("give %s a data disk"), change: addDisk, do: run, graph: up, expects: expectEmpty},
+		{name: "grow", what: formatted("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: expectEmpty},
+		{name: "remove", what: formatted("remove %s from the file, and so destroy it"), change: removeNode, do: run, graph: up,
+			expects: expectEmpty},
+		{name: "down", what: constant("destroy everything: nothing is left"), do: takeDown, graph: down, expects: expectEmpty},
 	}
 }
 
-func plainly(words string) func(string) string { return func(string) string { return words } }
+func constant(words string) func(string) string { return func(string) string { return words } }
 
-func of(format string) func(string) string {
+func formatted(format string) func(string) string {
 	return func(node string) string { return fmt.Sprintf(format, node) }
 }
 
@@ -95,7 +96,7 @@ func check(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plan, err := w.Look(ctx, graph)
+	plan, err := w.Plan(ctx, graph)
 	if err != nil {
 		return "", err
 	}
@@ -117,8 +118,8 @@ func run(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	return reportWords(report), err
 }
 
-// again describes what it changed and why, because that can no longer be inspected.
-func again(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
+// repeatRun describes what it changed and why, because that can no longer be inspected.
+func repeatRun(ctx context.Context, w World, c *cluster.Cluster) (string, error) {
 	var changed []string
 	told := map[string]bool{}
 	report, err := w.Run(ctx, c.Up(), func(e converge.Event) {
@@ -142,16 +143,16 @@ func takeDown(ctx context.Context, w World, c *cluster.Cluster) (string, error) 
 	return reportWords(report), err
 }
 
-// wantsChanges expects a plan that would create something.
-func wantsChanges(plan *converge.Plan) error {
+// expectChanges expects a plan that would create something.
+func expectChanges(plan *converge.Plan) error {
 	if !plan.Changes() {
 		return errors.New("there is nothing to create, and nothing was created yet")
 	}
 	return nil
 }
 
-// wantsNone expects an empty plan.
-func wantsNone(plan *converge.Plan) error {
+// expectEmpty expects an empty plan.
+func expectEmpty(plan *converge.Plan) error {
 	if plan.Changes() {
 		return fmt.Errorf("the plan after it is not empty: %s", strings.Join(differences(plan), ", "))
 	}

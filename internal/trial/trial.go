@@ -28,11 +28,11 @@ type World interface {
 	Open(ctx context.Context, want *spec.Spec) (c *cluster.Cluster, end func(), err error)
 	// Run runs a graph and passes events to listen; Look plans one. Both may display them.
 	Run(ctx context.Context, g *converge.Graph, listen func(converge.Event)) (*converge.Report, error)
-	Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error)
+	Plan(ctx context.Context, g *converge.Graph) (*converge.Plan, error)
 	// Requests counts the requests to Proxmox so far, by method.
 	Requests() map[string]int
-	// Say tells the person what comes next.
-	Say(format string, args ...any)
+	// Printf tells the person what comes next.
+	Printf(format string, args ...any)
 }
 
 // Trial is a trial of one cluster.
@@ -86,8 +86,8 @@ func Steps() []string {
 	return names
 }
 
-// Left returns the steps of this trial, with names and descriptions.
-func (t *Trial) Left() [][2]string {
+// RemainingSteps returns the steps of this trial, with names and descriptions.
+func (t *Trial) RemainingSteps() [][2]string {
 	var out [][2]string
 	for _, s := range steps()[t.first:] {
 		out = append(out, [2]string{s.name, s.what(t.spec.Nodes[t.node].Name)})
@@ -107,10 +107,10 @@ func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 		if i < t.first {
 			continue
 		}
-		w.Say("\n%s: %s", s.name, s.what(t.spec.Nodes[t.node].Name))
+		w.Printf("\n%s: %s", s.name, s.what(t.spec.Nodes[t.node].Name))
 		one := &Step{Name: s.name, What: s.what(t.spec.Nodes[t.node].Name)}
 		rec.Steps = append(rec.Steps, one)
-		err := t.take(ctx, w, s, want, rec, one)
+		err := t.runStep(ctx, w, s, want, rec, one)
 		rec.Ended = time.Now()
 		if err != nil {
 			one.Failed = err.Error()
@@ -120,17 +120,17 @@ func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 	return rec, nil
 }
 
-// take runs one step and plans after it.
-func (t *Trial) take(ctx context.Context, w World, s step, want *spec.Spec, rec *Record, one *Step) error {
+// runStep runs one step and plans after it.
+func (t *Trial) runStep(ctx context.Context, w World, s step, want *spec.Spec, rec *Record, one *Step) error {
 	measure := func(took *Seconds, asked *map[string]int, do func() error) error {
 		begun, before := time.Now(), w.Requests()
 		err := do()
-		*took, *asked = Seconds(time.Since(begun)), since(before, w.Requests())
+		*took, *asked = Seconds(time.Since(begun)), countDifference(before, w.Requests())
 		return err
 	}
 	err := measure(&one.Took, &one.Requests, func() error {
-		return with(ctx, w, want, func(c *cluster.Cluster) (err error) {
-			rec.met(c)
+		return withCluster(ctx, w, want, func(c *cluster.Cluster) (err error) {
+			rec.setProxmox(c)
 			if s.do != nil {
 				one.Said, err = s.do(ctx, w, c)
 			}
@@ -140,7 +140,7 @@ func (t *Trial) take(ctx context.Context, w World, s step, want *spec.Spec, rec 
 	if err != nil {
 		return causeFirst(ctx, err)
 	}
-	return causeFirst(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error { return look(ctx, w, s, want, one) }))
+	return causeFirst(ctx, measure(&one.PlanTook, &one.PlanRequests, func() error { return checkPlan(ctx, w, s, want, one) }))
 }
 
 // A plan does not wait for what it cannot check, such as a Kubernetes that restarts on a slow
@@ -150,8 +150,8 @@ const (
 	seePoll = 5 * time.Second
 )
 
-// look plans after a step, and checks the plan.
-func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) error {
+// checkPlan plans after a step, and checks the plan.
+func checkPlan(ctx context.Context, w World, s step, want *spec.Spec, one *Step) error {
 	end := time.Now().Add(seeTime * time.Duration(max(1, want.Patience)))
 	for looks := 1; ; looks++ {
 		plan, err := planned(ctx, w, s, want)
@@ -169,7 +169,7 @@ func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) erro
 		if time.Now().After(end) {
 			return fmt.Errorf("planning after it: %w", unseen)
 		}
-		w.Say("checking again in %s what could not be checked", seePoll)
+		w.Printf("checking again in %s what could not be checked", seePoll)
 		if converge.Pause(ctx, seePoll) != nil {
 			return unseen
 		}
@@ -177,19 +177,19 @@ func look(ctx context.Context, w World, s step, want *spec.Spec, one *Step) erro
 }
 
 func planned(ctx context.Context, w World, s step, want *spec.Spec) (plan *converge.Plan, err error) {
-	err = with(ctx, w, want, func(c *cluster.Cluster) error {
+	err = withCluster(ctx, w, want, func(c *cluster.Cluster) error {
 		graph, err := s.graph(ctx, c)
 		if err != nil {
 			return err
 		}
-		plan, err = w.Look(ctx, graph)
+		plan, err = w.Plan(ctx, graph)
 		return err
 	})
 	return plan, err
 }
 
-// with opens the world for one action.
-func with(ctx context.Context, w World, want *spec.Spec, do func(*cluster.Cluster) error) error {
+// withCluster opens the world for one action.
+func withCluster(ctx context.Context, w World, want *spec.Spec, do func(*cluster.Cluster) error) error {
 	c, end, err := w.Open(ctx, want)
 	if err != nil {
 		return err
@@ -218,8 +218,8 @@ func (t *Trial) changed(want *spec.Spec, change func(nodes []spec.Node, i int) [
 	return &out
 }
 
-// since returns the difference of two counts.
-func since(before, now map[string]int) map[string]int {
+// countDifference returns the difference of two counts.
+func countDifference(before, now map[string]int) map[string]int {
 	out := maps.Clone(now)
 	for method, n := range before {
 		if out[method] -= n; out[method] == 0 {

@@ -89,7 +89,7 @@ func (w *site) Run(ctx context.Context, g *converge.Graph, listen func(converge.
 	return g.Run(ctx, listen)
 }
 
-func (w *site) Look(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
+func (w *site) Plan(ctx context.Context, g *converge.Graph) (*converge.Plan, error) {
 	if w.look != nil {
 		w.look()
 	}
@@ -102,7 +102,7 @@ func (w *site) Requests() map[string]int {
 	return maps.Clone(w.asked)
 }
 
-func (w *site) Say(format string, args ...any) {
+func (w *site) Printf(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	w.said.WriteString(line + "\n")
 	if name, _, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && w.begin != nil {

@@ -117,8 +117,8 @@ func (n *Node) Set() bool { return n != nil && n.Kind != Null }
 // Scalar reports whether n is neither a mapping nor a list.
 func (n *Node) Scalar() bool { return n.Kind < Map }
 
-// IfMap returns n if it is a mapping, else nil.
-func (n *Node) IfMap() *Node {
+// AsMap returns n if it is a mapping, else nil.
+func (n *Node) AsMap() *Node {
 	if n == nil || n.Kind != Map {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (n *Node) Has(name string) bool { return n.Index(name) >= 0 }
 
 // Without returns n without some keys.
 func (n *Node) Without(names ...string) *Node {
-	if n.IfMap() == nil {
+	if n.AsMap() == nil {
 		return n
 	}
 	out := *n

@@ -144,5 +144,5 @@ func TestWhatIsNotThere(t *testing.T) {
 	assert.Equal(t, "{a={b=1@1:8 c=2@1:14}@1:1}@1:1", written(n.Without("d")))
 	assert.Equal(t, n, n.With("d", n.Get("a")))
 	assert.Equal(t, "{b=1@1:8 c=2@1:14 e=x@2:4}@1:1", written(n.Get("a").With("e", n.Get("d"))))
-	assert.Nil(t, n.Get("d").IfMap())
+	assert.Nil(t, n.Get("d").AsMap())
 }

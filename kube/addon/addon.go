@@ -66,7 +66,7 @@ func (s *Site) tolerations(chartsOwn ...values) []any {
 		}
 		covered := false
 		for _, own := range all {
-			covered = covered || covers(own.(values), v)
+			covered = covered || includes(own.(values), v)
 		}
 		if !covered {
 			all = append(all, v)
@@ -75,7 +75,7 @@ func (s *Site) tolerations(chartsOwn ...values) []any {
 	return all
 }
 
-func covers(own, v values) bool {
+func includes(own, v values) bool {
 	return own["key"] == v["key"] && own["operator"] == "Exists" && (own["effect"] == nil || own["effect"] == v["effect"])
 }
 
@@ -128,8 +128,8 @@ func plain(v any) any {
 	return v
 }
 
-// owned are the labels of our objects.
-func owned(part string) map[string]string {
+// ownLabels are the labels of our objects.
+func ownLabels(part string) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/part-of":    "homelab",
 		"app.kubernetes.io/managed-by": "homelab",
@@ -138,7 +138,7 @@ func owned(part string) map[string]string {
 }
 
 func meta(part, namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: owned(part)}
+	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: ownLabels(part)}
 }
 
 // privileged is for namespaces whose pods mount folders of the node.
@@ -146,8 +146,8 @@ func privileged() map[string]string {
 	return map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}
 }
 
-// need reports the empty settings of a part.
-func need(part string, fields ...string) error {
+// requireSet reports the empty settings of a part.
+func requireSet(part string, fields ...string) error {
 	var errs []error
 	for i := 0; i+1 < len(fields); i += 2 {
 		if fields[i+1] == "" {

@@ -49,13 +49,13 @@ func newPool(addresses []spec.AddressPool, reserved map[string]netip.Addr) (pool
 			errs = append(errs, fmt.Errorf("address %s is reserved for %s and for %s", addr, other, name))
 		}
 		taken[addr] = name
-		p.free = without(p.free, addr)
+		p.free = removeAddr(p.free, addr)
 	}
 	slices.SortFunc(p.free, func(a, b span) int { return a.from.Compare(b.from) })
 	return p, errors.Join(errs...)
 }
 
-func without(spans []span, addr netip.Addr) []span {
+func removeAddr(spans []span, addr netip.Addr) []span {
 	var out []span
 	for _, s := range spans {
 		if addr.Less(s.from) || s.to.Less(addr) {

@@ -38,15 +38,15 @@ func (c CephFS) Info() Info {
 	return i
 }
 
-func (c CephFS) Make(s *Site) (Piece, error) {
+func (c CephFS) Make(s *Site) (Recipe, error) {
 	key, err := s.Secret("storage.cephfs.key", c.Key)
 	if err := errors.Join(err, c.check()); err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
 	const name = "csi-cephfs-secret"
 	v := values{
 		"csiConfig":   []any{values{"clusterID": c.ClusterID, "monitors": c.Monitors}},
-		"provisioner": values{"replicaCount": s.few(2)},
+		"provisioner": values{"replicaCount": s.replicas(2)},
 		// Every node mounts, whatever its taints.
 		"nodeplugin": values{"tolerations": everywhere()},
 	}
@@ -72,7 +72,7 @@ func (c CephFS) Make(s *Site) (Piece, error) {
 }
 
 func (c CephFS) check() error {
-	errs := []error{need("cephfs", "cluster id", c.ClusterID, "file system name", c.FSName, "user", c.User)}
+	errs := []error{requireSet("cephfs", "cluster id", c.ClusterID, "file system name", c.FSName, "user", c.User)}
 	if c.Key.IsZero() {
 		errs = append(errs, errors.New("cephfs: the user's key is not set"))
 	}

@@ -24,7 +24,7 @@ func (c CertManager) Info() Info {
 			Chart: "cert-manager", Repo: "https://charts.jetstack.io",
 			Version: "v1.21.2", Kubernetes: ">=1.22.0-0", Compared: "2026-09-10",
 			Source:  "pinned: Go module proxy, 2026-09-10; read: v1.21.1 of 2026-07-29, Chart.yaml",
-			Advised: "1.15.0", Why: "knows no crds.enabled, which we set: its definitions would not be installed",
+			Advised: "1.15.0", Reason: "knows no crds.enabled, which we set: its definitions would not be installed",
 		},
 	}
 	switch {
@@ -36,12 +36,12 @@ func (c CertManager) Info() Info {
 	return i
 }
 
-func (c CertManager) Make(s *Site) (Piece, error) {
+func (c CertManager) Make(s *Site) (Recipe, error) {
 	v := values{
 		"crds": values{"enabled": true},
 		// Without the webhook no certificate can be requested; without the controller they are
 		// only late.
-		"webhook": values{"replicaCount": s.few(2)},
+		"webhook": values{"replicaCount": s.replicas(2)},
 	}
 	if s.Ingress.Kind == spec.IngressGateway { // whose definitions K3s brings
 		v["config"] = values{
@@ -51,7 +51,7 @@ func (c CertManager) Make(s *Site) (Piece, error) {
 	}
 	s.tolerate(v, nil, []string{"webhook"}, []string{"cainjector"}, []string{"startupapicheck"})
 	r := s.release(c.Info(), v)
-	return Piece{
+	return Recipe{
 		Part: chart.Part{Name: "cert-manager", Release: r, Keep: true}, // deleting its definitions would delete all certificates
 		APIs: []string{"cert-manager.io/v1", "cert-manager.io/v1/Issuer", "cert-manager.io/v1/Certificate"},
 	}, nil

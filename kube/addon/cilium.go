@@ -33,12 +33,12 @@ func (c Cilium) Info() Info {
 	}
 }
 
-func (c Cilium) Make(s *Site) (Piece, error) {
+func (c Cilium) Make(s *Site) (Recipe, error) {
 	if !c.PodCIDR.IsValid() {
-		return Piece{}, errors.New("cilium: the pods' network is not set: it must be K3s' cluster-cidr")
+		return Recipe{}, errors.New("cilium: the pods' network is not set: it must be K3s' cluster-cidr")
 	}
 	if c.PodCIDR.Addr().Is6() {
-		return Piece{}, errors.New("cilium: the pods' network is IPv6, and Cilium is set up for IPv4 alone: K3s' own flannel carries IPv6")
+		return Recipe{}, errors.New("cilium: the pods' network is IPv6, and Cilium is set up for IPv4 alone: K3s' own flannel carries IPv6")
 	}
 	v := values{
 		// Without kube-proxy, the API server's Service does not work before Cilium does. K3s has a
@@ -48,7 +48,7 @@ func (c Cilium) Make(s *Site) (Piece, error) {
 		"kubeProxyReplacement": "true", // text, says the chart's schema
 		"ipam": values{"mode": "cluster-pool", "operator": values{
 			"clusterPoolIPv4PodCIDRList": []any{c.PodCIDR.Masked().String()}}},
-		"operator": values{"replicas": s.few(2), "tolerations": s.tolerations(
+		"operator": values{"replicas": s.replicas(2), "tolerations": s.tolerations(
 			exists("node-role.kubernetes.io/control-plane", ""),
 			exists("node-role.kubernetes.io/master", ""),
 			exists("node.kubernetes.io/not-ready", ""),
@@ -60,7 +60,7 @@ func (c Cilium) Make(s *Site) (Piece, error) {
 		v["k8sClientRateLimit"] = values{"qps": 20, "burst": 40}
 	}
 	r := s.release(c.Info(), v)
-	return Piece{Part: chart.Part{Name: "cilium", Release: r}, Network: true}, nil
+	return Recipe{Part: chart.Part{Name: "cilium", Release: r}, Network: true}, nil
 }
 
 // CiliumPool assigns addresses of the nodes' network to Services by [Cilium], which answers ARP
@@ -71,10 +71,10 @@ func (c CiliumPool) Info() Info {
 	return Info{Name: "cilium-pool", Section: "loadBalancer", On: c.LoadBalancer != nil && c.Kind == spec.LBCilium}
 }
 
-func (c CiliumPool) Make(*Site) (Piece, error) {
+func (c CiliumPool) Make(*Site) (Recipe, error) {
 	pool, err := newPool(c.Addresses, c.Reserved)
 	if err != nil {
-		return Piece{}, fmt.Errorf("cilium-pool: %w", err)
+		return Recipe{}, fmt.Errorf("cilium-pool: %w", err)
 	}
 	var objects []runtime.Object
 	add := func(name string, spec values) {
@@ -90,7 +90,7 @@ func (c CiliumPool) Make(*Site) (Piece, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Reserved)) {
 		namespace, svc, err := service(name)
 		if err != nil {
-			return Piece{}, fmt.Errorf("cilium-pool: %w", err)
+			return Recipe{}, fmt.Errorf("cilium-pool: %w", err)
 		}
 		a := c.Reserved[name].String()
 		add(poolName+"-"+strings.ReplaceAll(namespace+"-"+svc, "/", "-"), values{
@@ -103,5 +103,5 @@ func (c CiliumPool) Make(*Site) (Piece, error) {
 	interfaces := []string{"^ens[0-9]+", "^enp[0-9]+s[0-9]+", "^eth[0-9]+"} // of Ubuntu's virtual machines
 	objects = append(objects, object("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy", meta("cilium-pool", "", poolName),
 		values{"interfaces": interfaces, "loadBalancerIPs": true, "externalIPs": true}))
-	return Piece{Part: chart.Part{Name: "cilium-pool", Needs: []string{"cilium"}, After: objects}, Replaces: []string{"metallb"}}, nil
+	return Recipe{Part: chart.Part{Name: "cilium-pool", Needs: []string{"cilium"}, After: objects}, Replaces: []string{"metallb"}}, nil
 }

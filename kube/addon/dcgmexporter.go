@@ -35,7 +35,7 @@ func (e GPUExporter) Info() Info {
 	}
 }
 
-func (e GPUExporter) Make(s *Site) (Piece, error) {
+func (e GPUExporter) Make(s *Site) (Recipe, error) {
 	nodes := values{}
 	for key, value := range nvidia.Labels() {
 		nodes[key] = value
@@ -54,9 +54,9 @@ func (e GPUExporter) Make(s *Site) (Piece, error) {
 	r := s.release(e.Info(), v)
 	board, err := gpuDashboard("dcgm-exporter", "dashboard-gpu")
 	if err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
-	return Piece{GPUs: true, Part: chart.Part{
+	return Recipe{GPUs: true, Part: chart.Part{
 		Name: "dcgm-exporter", Needs: []string{"monitoring"}, Release: r, NamespaceLabels: privileged(), After: []runtime.Object{board},
 	}}, nil
 }
@@ -73,10 +73,10 @@ func (d GPUDashboard) Info() Info {
 	return Info{Name: "gpu-dashboard", Section: "monitoring", On: d.Monitoring != nil && d.GPUs.IsOn() && d.Operator}
 }
 
-func (GPUDashboard) Make(*Site) (Piece, error) {
+func (GPUDashboard) Make(*Site) (Recipe, error) {
 	// Not the name of the exporter's: removing that part removes its dashboard.
 	board, err := gpuDashboard("gpu-dashboard", "dashboard-gpu-operator")
-	return Piece{Part: chart.Part{Name: "gpu-dashboard", Needs: []string{"monitoring"}, After: []runtime.Object{board}}}, err
+	return Recipe{Part: chart.Part{Name: "gpu-dashboard", Needs: []string{"monitoring"}, After: []runtime.Object{board}}}, err
 }
 
 func gpuDashboard(part, name string) (*corev1.ConfigMap, error) {

@@ -2,7 +2,7 @@
 // certificates, ingress, load-balancer addresses, Rancher, monitoring, backup.
 //
 // Each is a [Part], in a file of its own: a section of cluster.yaml, with what follows from it. A
-// part takes a [Site], the few facts that it needs of the cluster, and returns a [Piece]: a chart at
+// part takes a [Site], the few facts that it needs of the cluster, and returns a [Recipe]: a chart at
 // its pinned version, the values that differ from the chart's defaults, the Secrets that are
 // created first, and the objects around it. Making a part touches no cluster; a caller applies
 // pieces, or writes them to a Git repository.

@@ -33,11 +33,11 @@ func (f Fleet) Info() Info {
 	}
 }
 
-func (f Fleet) Make(s *Site) (Piece, error) {
+func (f Fleet) Make(s *Site) (Recipe, error) {
 	v := values{}
 	s.tolerate(v, nil) // controllers and Git jobs
 	part := chart.Part{Name: "fleet", Needs: []string{"fleet-crd"}, Release: s.release(f.Info(), v)}
-	return Piece{Part: part, Fleet: true, Replaces: []string{"rancher"}}, nil
+	return Recipe{Part: part, Fleet: true, Replaces: []string{"rancher"}}, nil
 }
 
 // FleetCRD has Fleet's definitions of kinds, which are a chart of their own.
@@ -49,8 +49,8 @@ func (f FleetCRD) Info() Info {
 	return i
 }
 
-func (f FleetCRD) Make(s *Site) (Piece, error) {
+func (f FleetCRD) Make(s *Site) (Recipe, error) {
 	// The definitions stay, because deleting them would delete every bundle and what it deployed.
 	part := chart.Part{Name: "fleet-crd", Release: s.release(f.Info(), nil), Keep: true}
-	return Piece{Part: part, Replaces: []string{"rancher"}}, nil
+	return Recipe{Part: part, Replaces: []string{"rancher"}}, nil
 }

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // shown is a part as a golden file shows it: values of secrets left out, and what
 // is long said elsewhere.
-func shown(t *testing.T, p addon.Piece) string {
+func shown(t *testing.T, p addon.Recipe) string {
 	t.Helper()
 	out := map[string]any{"name": p.Name}
 	if len(p.Needs) > 0 {

@@ -48,11 +48,11 @@ func (o GPUOperator) Info() Info {
 	}
 }
 
-func (o GPUOperator) Make(s *Site) (Piece, error) {
+func (o GPUOperator) Make(s *Site) (Recipe, error) {
 	configs, strategy, err := o.configs()
 	driver, driverErr := o.driver()
 	if err := errors.Join(err, driverErr); err != nil {
-		return Piece{}, fmt.Errorf("%s: %w", GPUOperatorName, err)
+		return Recipe{}, fmt.Errorf("%s: %w", GPUOperatorName, err)
 	}
 	v := values{
 		// The job that upgrades the definitions is off: applying this part upgrades them.
@@ -75,7 +75,8 @@ func (o GPUOperator) Make(s *Site) (Piece, error) {
 	its.Charts.Values = map[string]map[string]any{GPUOperatorName: o.Values}
 	r := its.release(o.Info(), v)
 	// It deploys an exporter of its own, so the other one is removed first.
-	return Piece{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privileged()}, Offers: true, Replaces: []string{"dcgm-exporter"}}, nil
+	return Recipe{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privileged()}, Offers: true,
+		Replaces: []string{"dcgm-exporter"}}, nil
 }
 
 // configs are the device plugin's configurations for all ways in which nodes share their GPUs, by

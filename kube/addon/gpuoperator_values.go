@@ -37,7 +37,7 @@ func CheckGPUOperatorValues(raw map[string]any) []ValueFault {
 			at = below
 		}
 	}
-	return append(unknownKeys(raw, known, ""), decidedKeys(raw)...)
+	return append(unknownKeys(raw, known, ""), derivedKeys(raw)...)
 }
 
 func unknownKeys(raw, known map[string]any, at string) []ValueFault {
@@ -60,8 +60,8 @@ func unknownKeys(raw, known map[string]any, at string) []ValueFault {
 	return out
 }
 
-// decided are the keys that follow from the rest of the cluster, and what to write instead.
-func decided() [][3]string {
+// derivedKeyTable are the keys that follow from the rest of the cluster, and what to write instead.
+func derivedKeyTable() [][3]string {
 	return [][3]string{
 		{"driver.enabled", "nvidia.driver.mode decides it", "write mode: operator under nvidia.driver, or another mode"},
 		{"driver.version", "nvidia.driver.branch decides it", "write branch: under nvidia.driver"},
@@ -83,9 +83,9 @@ func decided() [][3]string {
 	}
 }
 
-func decidedKeys(raw map[string]any) []ValueFault {
+func derivedKeys(raw map[string]any) []ValueFault {
 	var out []ValueFault
-	for _, o := range decided() {
+	for _, o := range derivedKeyTable() {
 		keys := strings.Split(o[0], ".")
 		at, there := any(raw), true
 		for _, key := range keys {

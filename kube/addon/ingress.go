@@ -46,9 +46,9 @@ func (i Ingress) Info() Info {
 	return Info{Name: "ingress", Section: "ingress", On: i.Kind != spec.IngressNone && i.Pages}
 }
 
-func (Ingress) Make(s *Site) (Piece, error) {
+func (Ingress) Make(s *Site) (Recipe, error) {
 	v := values{
-		"deployment": values{"replicas": s.few(2)},
+		"deployment": values{"replicas": s.replicas(2)},
 		// The first two are K3s' own, because this list replaces them.
 		"tolerations": s.tolerations(
 			exists("CriticalAddonsOnly", ""),
@@ -77,22 +77,22 @@ func (Ingress) Make(s *Site) (Piece, error) {
 	v = chart.Merge(plain(v).(values), plain(s.Charts.Values["ingress"]).(values))
 	content, err := yaml.Marshal(v)
 	if err != nil {
-		return Piece{}, fmt.Errorf("ingress: %w", err)
+		return Recipe{}, fmt.Errorf("ingress: %w", err)
 	}
-	p := Piece{Part: chart.Part{Name: "ingress", After: []runtime.Object{
+	p := Recipe{Part: chart.Part{Name: "ingress", After: []runtime.Object{
 		object("helm.cattle.io/v1", "HelmChartConfig", meta("ingress", "kube-system", "traefik"), values{"valuesContent": string(content)}),
 	}}}
-	s.needs(&p, "metallb", "cilium-pool")
+	s.requireParts(&p, "metallb", "cilium-pool")
 	if g == nil {
 		return p, nil
 	}
 	o, err := g.object()
 	if err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
 	p.After = append(p.After, o)
 	if s.TLS != nil && s.TLS.Source != spec.TLSACME { // whose challenges come in by it
-		s.needs(&p, "issuer")
+		s.requireParts(&p, "issuer")
 	}
 	return p, nil
 }

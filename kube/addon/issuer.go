@@ -30,8 +30,8 @@ func (i Issuer) Info() Info {
 	return info
 }
 
-func (i Issuer) Make(s *Site) (Piece, error) {
-	p := Piece{Part: chart.Part{Name: "issuer", Needs: []string{"cert-manager"}, Keep: true}}
+func (i Issuer) Make(s *Site) (Recipe, error) {
+	p := Recipe{Part: chart.Part{Name: "issuer", Needs: []string{"cert-manager"}, Keep: true}}
 	source := i.Source
 	if source == spec.TLSCA && s.Unread {
 		source = spec.TLSSelfSigned // without the key the pair cannot be checked
@@ -41,17 +41,17 @@ func (i Issuer) Make(s *Site) (Piece, error) {
 		p.After = i.selfSigned()
 	case spec.TLSACME:
 		if _, err := mail.ParseAddress(i.Email); err != nil {
-			return Piece{}, fmt.Errorf("issuer: email %q: the CA needs an address for notices before a certificate expires", i.Email)
+			return Recipe{}, fmt.Errorf("issuer: email %q: the CA needs an address for notices before a certificate expires", i.Email)
 		}
 		p.After = []runtime.Object{i.acme(s)}
 	case spec.TLSCA:
 		cert, err := File("tls.ca.cert", i.CACert)
 		key, keyErr := s.Secret("tls.ca.key", i.CAKey)
 		if err := errors.Join(err, keyErr); err != nil {
-			return Piece{}, err
+			return Recipe{}, err
 		}
 		if err := checkCA(cert, key); err != nil {
-			return Piece{}, err
+			return Recipe{}, err
 		}
 		p.Secrets = []chart.Secret{{
 			Namespace: certManagerNamespace, Name: issuerSecret(i.Issuer), Type: string(corev1.SecretTypeTLS),
@@ -59,7 +59,7 @@ func (i Issuer) Make(s *Site) (Piece, error) {
 		}}
 		p.After = []runtime.Object{clusterIssuer(i.Issuer, values{"ca": values{"secretName": issuerSecret(i.Issuer)}})}
 	default:
-		return Piece{}, fmt.Errorf("issuer: source %q: want %s, %s or %s", source, spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA)
+		return Recipe{}, fmt.Errorf("issuer: source %q: want %s, %s or %s", source, spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA)
 	}
 	return p, nil
 }

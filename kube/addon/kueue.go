@@ -45,7 +45,7 @@ func (k Kueue) Info() Info {
 	}
 }
 
-func (k Kueue) Make(s *Site) (Piece, error) {
+func (k Kueue) Make(s *Site) (Recipe, error) {
 	resources := slices.Sorted(maps.Keys(s.Offered))
 	var queues []queue
 	for _, q := range k.Queues {
@@ -61,13 +61,13 @@ func (k Kueue) Make(s *Site) (Piece, error) {
 		queues = append(queues, out)
 	}
 	if err := checkQueues(queues, resources); err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
 	config, err := yaml.Marshal(config(queues))
 	if err != nil {
-		return Piece{}, fmt.Errorf("%s: %w", KueueName, err)
+		return Recipe{}, fmt.Errorf("%s: %w", KueueName, err)
 	}
-	replicas := s.few(2)
+	replicas := s.replicas(2)
 	v := values{
 		// Without a webhook that answers, no pod starts in the namespaces of queues.
 		"controllerManager": values{"replicas": replicas},
@@ -75,7 +75,7 @@ func (k Kueue) Make(s *Site) (Piece, error) {
 	}
 	s.tolerate(v, []string{"controllerManager"})
 	r := s.release(k.Info(), v)
-	p := Piece{Part: chart.Part{Name: KueueName, Release: r}}
+	p := Recipe{Part: chart.Part{Name: KueueName, Release: r}}
 	p.After = append(p.After, object(KueueAPI, "ResourceFlavor", meta(KueueName, "", cohort), nil))
 	for _, q := range queues {
 		p.After = append(p.After, q.cluster(resources))
@@ -145,7 +145,7 @@ func config(queues []queue) values {
 		"leaderElection": values{"leaderElect": true, "resourceName": "c1f6bfd2.kueue.x-k8s.io"},
 		// A strong exemption for pods: elsewhere Kueue never touches one, whatever its labels, and the
 		// chart's webhooks are not asked.
-		"managedJobsNamespaceSelector": in(namespaces(queues)),
+		"managedJobsNamespaceSelector": namespaceIn(namespaces(queues)),
 		"integrations":                 values{"frameworks": []any{"batch/job", "pod"}},
 		// Only GPUs are counted. Otherwise a pod that requests CPUs, of which a queue says nothing, waits
 		// forever.
@@ -159,7 +159,7 @@ func config(queues []queue) values {
 	}
 }
 
-func in(namespaces []any) values {
+func namespaceIn(namespaces []any) values {
 	return values{"matchExpressions": []any{values{"key": corev1.LabelMetadataName, "operator": "In", "values": namespaces}}}
 }
 
@@ -180,7 +180,7 @@ func (q queue) cluster(resources []string) runtime.Object {
 	return object(KueueAPI, "ClusterQueue", meta(KueueName, "", q.Name), values{
 		"cohortName":        cohort,
 		"queueingStrategy":  "BestEffortFIFO",
-		"namespaceSelector": in(namespaces([]queue{q})),
+		"namespaceSelector": namespaceIn(namespaces([]queue{q})),
 		"admissionScope":    values{"admissionMode": "UsageBasedAdmissionFairSharing"},
 		"preemption":        preemption,
 		"resourceGroups": []any{values{

@@ -47,11 +47,11 @@ func (l Longhorn) Info() Info {
 	return i
 }
 
-func (l Longhorn) Make(s *Site) (Piece, error) {
+func (l Longhorn) Make(s *Site) (Recipe, error) {
 	if err := l.check(max(1, len(s.Nodes))); err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
-	sidecars := s.few(2)
+	sidecars := s.replicas(2)
 	v := values{
 		// The class is ours, see [class]. Older versions, which do not know
 		// createStorageClass, must not make their class the default.

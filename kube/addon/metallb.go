@@ -41,10 +41,10 @@ func (m MetalLB) Info() Info {
 	}
 }
 
-func (m MetalLB) Make(s *Site) (Piece, error) {
+func (m MetalLB) Make(s *Site) (Recipe, error) {
 	pool, err := newPool(m.Addresses, m.Reserved)
 	if err != nil {
-		return Piece{}, fmt.Errorf("metallb: %w", err)
+		return Recipe{}, fmt.Errorf("metallb: %w", err)
 	}
 	v := values{
 		// Layer 2 needs no routing daemon, which the chart runs on every node by default.
@@ -80,9 +80,9 @@ func (m MetalLB) Make(s *Site) (Piece, error) {
 	objects = append(objects, object(metallbV1, kind, meta("metallb", metallbNamespace, poolName), values{"ipAddressPools": pools}))
 	peers, secrets, err := m.peers(s)
 	if err != nil {
-		return Piece{}, fmt.Errorf("metallb: %w", err)
+		return Recipe{}, fmt.Errorf("metallb: %w", err)
 	}
-	return Piece{
+	return Recipe{
 		Part:     chart.Part{Name: "metallb", Release: r, NamespaceLabels: privileged(), Secrets: secrets, After: append(objects, peers...)},
 		Replaces: []string{"cilium-pool"},
 	}, nil

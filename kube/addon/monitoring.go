@@ -34,9 +34,9 @@ func (m Monitoring) Info() Info {
 	}
 }
 
-func (m Monitoring) Make(s *Site) (Piece, error) {
+func (m Monitoring) Make(s *Site) (Recipe, error) {
 	if m.Retention < 2*time.Hour {
-		return Piece{}, fmt.Errorf("monitoring: retention %s: want 2h or more, which is one block of Prometheus", m.Retention)
+		return Recipe{}, fmt.Errorf("monitoring: retention %s: want 2h or more, which is one block of Prometheus", m.Retention)
 	}
 	v := values{
 		"prometheus":   values{"prometheusSpec": m.prometheus()},
@@ -56,7 +56,7 @@ func (m Monitoring) Make(s *Site) (Piece, error) {
 		s.tolerate(v, []string{"alertmanager", "alertmanagerSpec"})
 	}
 	r := s.release(m.Info(), v)
-	p := Piece{
+	p := Recipe{
 		Part: chart.Part{
 			Name: "monitoring", Release: r, NamespaceLabels: privileged(), Keep: true,
 			Secrets: []chart.Secret{{Namespace: monitoringNamespace, Name: "grafana-admin",
@@ -68,11 +68,11 @@ func (m Monitoring) Make(s *Site) (Piece, error) {
 	if m.issued(s) {
 		p.Needs = []string{"issuer"}
 	}
-	s.needs(&p, s.Provider(cmp.Or(m.StorageClass, s.DefaultClass)), "ingress")
+	s.requireParts(&p, s.Provider(cmp.Or(m.StorageClass, s.DefaultClass)), "ingress")
 	if m.Hostname != "" {
 		p.Web = &Web{"Grafana", s.scheme() + m.Hostname}
 	}
-	if m.borrows(s) {
+	if m.copiesCertificate(s) {
 		p.Late = withCertificate(p.Part, s.TLS.Secret, grafanaTLS)
 	}
 	return p, nil
@@ -81,8 +81,8 @@ func (m Monitoring) Make(s *Site) (Piece, error) {
 // issued reports whether an issuer of the cluster signs Grafana's certificate.
 func (m Monitoring) issued(s *Site) bool { return s.issued() && s.Ingress.Kind != spec.IngressNone }
 
-// borrows reports whether Grafana's certificate exists elsewhere in the cluster.
-func (m Monitoring) borrows(s *Site) bool {
+// copiesCertificate reports whether Grafana's certificate exists elsewhere in the cluster.
+func (m Monitoring) copiesCertificate(s *Site) bool {
 	return s.TLS != nil && s.TLS.Source == spec.TLSSecret && m.Hostname != "" && s.Ingress.Kind == spec.IngressTraefik
 }
 
@@ -122,7 +122,7 @@ func (m Monitoring) grafana(s *Site) values {
 	if m.Hostname == "" {
 		return g
 	}
-	encrypted := m.issued(s) || m.borrows(s)
+	encrypted := m.issued(s) || m.copiesCertificate(s)
 	scheme := "http"
 	if encrypted || s.gateway() != nil {
 		scheme = "https"

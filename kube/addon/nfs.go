@@ -35,12 +35,12 @@ func (n NFS) Info() Info {
 	return i
 }
 
-func (n NFS) Make(s *Site) (Piece, error) {
-	if err := need("nfs", "server", n.Server, "export", n.Export); err != nil {
-		return Piece{}, err
+func (n NFS) Make(s *Site) (Recipe, error) {
+	if err := requireSet("nfs", "server", n.Server, "export", n.Export); err != nil {
+		return Recipe{}, err
 	}
 	if p := n.Export; !strings.HasPrefix(p, "/") || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
-		return Piece{}, fmt.Errorf("nfs: export %q: want an absolute path on the server, e.g. /export/k3s", p)
+		return Recipe{}, fmt.Errorf("nfs: export %q: want an absolute path on the server, e.g. /export/k3s", p)
 	}
 	onDelete := "delete"
 	if n.Retain.IsOn() {
@@ -48,7 +48,7 @@ func (n NFS) Make(s *Site) (Piece, error) {
 	}
 	v := values{"controller": values{
 		// If a server is lost, the controller's other replica continues.
-		"replicas": s.few(2),
+		"replicas": s.replicas(2),
 		"tolerations": s.tolerations(
 			exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule),
 			exists("CriticalAddonsOnly", corev1.TaintEffectNoSchedule)),

@@ -15,7 +15,7 @@ import (
 type Part interface {
 	Info() Info
 	// Make says how it is installed; an empty Piece has nothing to install.
-	Make(*Site) (Piece, error)
+	Make(*Site) (Recipe, error)
 }
 
 // Info is what is known of a part without making it.
@@ -48,23 +48,23 @@ func (h *Host) Add(more Host) {
 }
 
 // ObjectsApart reports whether a part has a separate step for objects outside its chart.
-func (p Piece) ObjectsApart() bool { return p.Release == nil || len(p.After) > 0 }
+func (p Recipe) ObjectsApart() bool { return p.Release == nil || len(p.After) > 0 }
 
 // Objects returns the objects of a part outside its release: kinds that the release defines, or all
 // objects of a part without a release.
-func (p Piece) Objects() []runtime.Object {
+func (p Recipe) Objects() []runtime.Object {
 	if p.Release == nil {
 		return slices.Concat(p.Before, p.After)
 	}
 	return p.After
 }
 
-// Early reports whether a part that goes through Git needs objects in the cluster first: Secrets,
+// NeedsObjectsFirst reports whether a part that goes through Git needs objects in the cluster first: Secrets,
 // and labels of its namespace that Fleet does not set.
-func (p Piece) Early() bool { return len(p.Secrets) > 0 || len(p.NamespaceLabels) > 0 }
+func (p Recipe) NeedsObjectsFirst() bool { return len(p.Secrets) > 0 || len(p.NamespaceLabels) > 0 }
 
-// Piece is how a part is installed.
-type Piece struct {
+// Recipe is how a part is installed.
+type Recipe struct {
 	chart.Part
 	Via string // spec.ViaDirect or spec.ViaFleet
 
@@ -96,8 +96,8 @@ type Password struct {
 	Namespace, Name, Key string // of the Secret
 }
 
-// Now returns a part with the values that only a running cluster can provide.
-func (p Piece) Now(ctx context.Context, client *kube.Client) (Piece, error) {
+// Resolve returns a part with the values that only a running cluster can provide.
+func (p Recipe) Resolve(ctx context.Context, client *kube.Client) (Recipe, error) {
 	if p.Late == nil {
 		return p, nil
 	}
@@ -109,8 +109,8 @@ func (p Piece) Now(ctx context.Context, client *kube.Client) (Piece, error) {
 	return p, err
 }
 
-// needs adds those parts that were made before.
-func (s *Site) needs(p *Piece, names ...string) {
+// requireParts adds those parts that were made before.
+func (s *Site) requireParts(p *Recipe, names ...string) {
 	for _, name := range names {
 		if s.Has(name) && !slices.Contains(p.Needs, name) {
 			p.Needs = append(p.Needs, name)

@@ -61,7 +61,7 @@ func pools(t *testing.T, texts ...string) []spec.AddressPool {
 var traefik = spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}
 
 // must returns a part that is right, at a site.
-func must(t *testing.T, p addon.Part, s addon.Site) addon.Piece {
+func must(t *testing.T, p addon.Part, s addon.Site) addon.Recipe {
 	t.Helper()
 	require.True(t, p.Info().On)
 	out, err := p.Make(&s)
@@ -91,7 +91,7 @@ func written(t *testing.T, text string) string {
 // sample is a part under a name for its golden file.
 type sample struct {
 	name string
-	part addon.Piece
+	part addon.Recipe
 }
 
 // theCA is a certificate that signs, the same in every run of a test.
@@ -142,7 +142,7 @@ storage: {%s: true}
 		require.NoError(t, err, "%s needs a sample of its own", i.Name)
 		pieces, err := platform.Pieces(file, false)
 		require.NoError(t, err)
-		at := slices.IndexFunc(pieces, func(p addon.Piece) bool { return p.Name == i.Name })
+		at := slices.IndexFunc(pieces, func(p addon.Recipe) bool { return p.Name == i.Name })
 		require.GreaterOrEqual(t, at, 0, i.Name)
 		out = append(out, sample{i.Name, pieces[at]})
 	}

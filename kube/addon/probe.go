@@ -79,7 +79,7 @@ func (p Probe) Observe(ctx context.Context, k *kube.Client) (ProbeState, error) 
 	if err != nil {
 		return ProbeState{}, err
 	}
-	for _, n := range p.asked(all) {
+	for _, n := range p.coveredNodes(all) {
 		if !n.Cordoned && (!state.Passed || !slices.Contains(noted.nodes, n.Name)) {
 			state.Untold = append(state.Untold, n.Name)
 		}
@@ -139,7 +139,7 @@ const maxProbes = 8
 // that are not tested yet. Leftovers of an earlier run are removed first. What this run
 // creates is removed at its end, even if it fails.
 func (p Probe) Run(ctx context.Context, k *kube.Client) error {
-	p.fill()
+	p.setDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("not done within %s", p.Timeout))
 	defer cancel()
 	if err := p.run(ctx, k); err != nil {
@@ -162,7 +162,7 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 		return err
 	}
 	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Namespace, Labels: owned("probe")}}
+		ObjectMeta: metav1.ObjectMeta{Name: p.Namespace, Labels: ownLabels("probe")}}
 	if _, err := k.Apply(ctx, namespace); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 	return k.Annotate(ctx, sc, map[string]string{probed: now.String()})
 }
 
-func (p *Probe) fill() {
+func (p *Probe) setDefaults() {
 	if p.Namespace == "" {
 		p.Namespace = ProbeNamespace
 	}
@@ -204,17 +204,17 @@ func (p *Probe) fill() {
 func (p Probe) trials(sc *storagev1.StorageClass) []trial {
 	wait := sc.VolumeBindingMode != nil && *sc.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 	if !p.Local {
-		return []trial{{Probe: p, name: named(p.Class), writer: p.Nodes[0], reader: p.Nodes[min(1, len(p.Nodes)-1)], waits: wait}}
+		return []trial{{Probe: p, name: shortName(p.Class), writer: p.Nodes[0], reader: p.Nodes[min(1, len(p.Nodes)-1)], waits: wait}}
 	}
 	var all []trial
 	for _, n := range p.Nodes {
-		all = append(all, trial{Probe: p, name: named(p.Class + "-" + n), writer: n, reader: n, waits: wait})
+		all = append(all, trial{Probe: p, name: shortName(p.Class + "-" + n), writer: n, reader: n, waits: wait})
 	}
 	return all
 }
 
-// named keeps a name short enough for pods, whose names end in -write or -read.
-func named(s string) string {
+// shortName keeps a name short enough for pods, whose names end in -write or -read.
+func shortName(s string) string {
 	const most = 50
 	if len(s) <= most {
 		return s

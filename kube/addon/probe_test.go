@@ -155,7 +155,7 @@ func TestProbeSharedClass(t *testing.T) {
 		assert.Equal(t, kube.Unchanged, changes[0].Result)
 		other := sc.DeepCopy()
 		other.Parameters["share"] = "/elsewhere"
-		_, err = s.ApplyAnew(t.Context(), other)
+		_, err = s.ApplyOrRecreate(t.Context(), other)
 		require.NoError(t, err)
 		state, err = p.Observe(t.Context(), s.Client)
 		require.NoError(t, err)

@@ -28,11 +28,11 @@ func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) err
 			return "", err
 		}
 		var ready, late, away []string
-		for _, n := range p.asked(all) {
+		for _, n := range p.coveredNodes(all) {
 			if slices.Contains(proven, n.Name) {
 				continue
 			}
-			why, never := p.unfit(n)
+			why, never := p.unfitReason(n)
 			switch {
 			case n.Cordoned && p.Local:
 				away = append(away, n.Name)
@@ -60,22 +60,22 @@ func (p *Probe) choose(ctx context.Context, k *kube.Client, proven []string) err
 	})
 }
 
-// asked are the nodes that a probe covers.
-func (p *Probe) asked(all []kube.Node) []kube.Node {
+// coveredNodes are the nodes that a probe covers.
+func (p *Probe) coveredNodes(all []kube.Node) []kube.Node {
 	return slices.DeleteFunc(slices.Clone(all), func(n kube.Node) bool {
 		return len(p.Nodes) > 0 && !slices.Contains(p.Nodes, n.Name)
 	})
 }
 
-// unfit says why no pod of the probe can run on a node, and whether that is permanent.
-func (p *Probe) unfit(n kube.Node) (why string, never bool) {
+// unfitReason says why no pod of the probe can run on a node, and whether that is permanent.
+func (p *Probe) unfitReason(n kube.Node) (why string, never bool) {
 	for _, t := range n.Taints {
 		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}
 		ok := taint.Effect == corev1.TaintEffectPreferNoSchedule ||
 			slices.ContainsFunc(p.Tolerations, func(one corev1.Toleration) bool { return tolerates(one, taint) })
 		switch {
 		case ok:
-		case passing(t.Key):
+		case isAutomaticTaint(t.Key):
 			why = "has the taint " + t.String()
 		default:
 			return fmt.Sprintf("its taint %s is not tolerated", t), true
@@ -87,9 +87,9 @@ func (p *Probe) unfit(n kube.Node) (why string, never bool) {
 	return why, false
 }
 
-// passing are taints that Kubernetes, its cloud provider (K3s has one) or the network set and
+// isAutomaticTaint are taints that Kubernetes, its cloud provider (K3s has one) or the network set and
 // clear automatically.
-func passing(key string) bool {
+func isAutomaticTaint(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return slices.Contains([]string{"node.kubernetes.io", "node.cloudprovider.kubernetes.io", "node.cilium.io"}, prefix)
 }

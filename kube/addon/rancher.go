@@ -48,16 +48,16 @@ func (r Rancher) Info() Info {
 	}
 }
 
-func (r Rancher) Make(s *Site) (Piece, error) {
+func (r Rancher) Make(s *Site) (Recipe, error) {
 	bootstrap, err := r.bootstrap(s)
-	if err := errors.Join(need("rancher", "hostname", r.Hostname), err); err != nil {
-		return Piece{}, err
+	if err := errors.Join(requireSet("rancher", "hostname", r.Hostname), err); err != nil {
+		return Recipe{}, err
 	}
 	ca, err := r.authority(s)
 	if err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
-	p := Piece{
+	p := Recipe{
 		Part: chart.Part{Name: "rancher", Keep: true}, Fleet: true, Replaces: []string{"fleet", "fleet-crd"},
 		Web: &Web{"Rancher", "https://" + r.Hostname},
 	}
@@ -100,7 +100,7 @@ func (r Rancher) Make(s *Site) (Piece, error) {
 	p.Release = s.release(r.Info(), v)
 	p.Release.Version = cmp.Or(r.Version, p.Release.Version)
 	p.Secrets = append(p.Secrets, bootstrap)
-	s.needs(&p, "ingress")
+	s.requireParts(&p, "ingress")
 	if s.TLS != nil && s.TLS.Source == spec.TLSSecret {
 		p.Late = withCertificate(p.Part, s.TLS.Secret, rancherTLS)
 	}

@@ -145,7 +145,7 @@ func TestNoUnknownKeys(t *testing.T) {
 		if s.part.Release == nil {
 			continue
 		}
-		unknown, err := source.Unknown(t.Context(), *s.part.Release)
+		unknown, err := source.UnknownValues(t.Context(), *s.part.Release)
 		require.NoError(t, err)
 		unknown = slices.DeleteFunc(unknown, func(path string) bool {
 			return slices.Contains(inComments, path) || strings.HasPrefix(path, `grafana["grafana.ini"]`)

@@ -38,12 +38,12 @@ func (x Scratch) Info() Info {
 	return i
 }
 
-func (x Scratch) Make(s *Site) (Piece, error) {
+func (x Scratch) Make(s *Site) (Recipe, error) {
 	switch p := x.Path; {
 	case len(x.Nodes) == 0:
-		return Piece{}, errors.New("scratch: no node has a scratch disk: name the nodes, or leave scratch out")
+		return Recipe{}, errors.New("scratch: no node has a scratch disk: name the nodes, or leave scratch out")
 	case !strings.HasPrefix(p, "/") || path.Clean(p) == "/" || path.Clean(p) != p:
-		return Piece{}, fmt.Errorf("scratch: folder %q: want an absolute path below /, e.g. /scratch", p)
+		return Recipe{}, fmt.Errorf("scratch: folder %q: want an absolute path below /, e.g. /scratch", p)
 	}
 	const provisioner = "homelab.cps-gpu.github.com/scratch"
 	nodes := slices.Sorted(slices.Values(x.Nodes))

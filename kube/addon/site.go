@@ -30,12 +30,12 @@ type Site struct {
 	Unread bool
 
 	// Made are the parts that were made before: a part may need them.
-	Made []Piece
+	Made []Recipe
 }
 
 // Has reports whether a part was made before.
 func (s *Site) Has(name string) bool {
-	return slices.ContainsFunc(s.Made, func(p Piece) bool { return p.Name == name })
+	return slices.ContainsFunc(s.Made, func(p Recipe) bool { return p.Name == name })
 }
 
 // Provider returns the part that provides a storage class; empty: K3s does.
@@ -73,8 +73,8 @@ func TaintsOf(n spec.Node) []corev1.Taint {
 	return out
 }
 
-// few is 1 if a second replica would have no other node to run on, else n.
-func (s *Site) few(n int) int { return max(1, min(n, len(s.Nodes))) }
+// replicas is 1 if a second replica would have no other node to run on, else n.
+func (s *Site) replicas(n int) int { return max(1, min(n, len(s.Nodes))) }
 
 // issued reports whether an issuer of the cluster signs certificates.
 func (s *Site) issued() bool { return s.TLS != nil && s.TLS.Source != spec.TLSSecret }

@@ -36,7 +36,7 @@ type Speed struct {
 // reads it back and compares it, and removes everything, as [Probe.Run] does. Leftovers of an
 // earlier run are removed first.
 func (p Probe) Measure(ctx context.Context, k *kube.Client, node string) (Speed, error) {
-	p.fill()
+	p.setDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("not done within %s", p.Timeout))
 	defer cancel()
 	sc := p.class()
@@ -48,18 +48,18 @@ func (p Probe) Measure(ctx context.Context, k *kube.Client, node string) (Speed,
 		return Speed{}, err
 	}
 	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Namespace, Labels: owned("probe")}}
+		ObjectMeta: metav1.ObjectMeta{Name: p.Namespace, Labels: ownLabels("probe")}}
 	if _, err := k.Apply(ctx, namespace); err != nil {
 		return Speed{}, err
 	}
 	waits := sc.VolumeBindingMode != nil && *sc.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-	t := trial{Probe: p, name: named("speed-" + p.Class + "-" + node), writer: node, reader: node, waits: waits}
+	t := trial{Probe: p, name: shortName("speed-" + p.Class + "-" + node), writer: node, reader: node, waits: waits}
 	var out Speed
 	claim := t.claim()
 	if err := k.Get(ctx, claim); err == nil && claim.Labels["app.kubernetes.io/managed-by"] != "homelab" {
 		return out, fmt.Errorf("claim %s/%s is not homelab's, so it is not touched", t.Namespace, t.name)
 	}
-	err = t.with(ctx, k, func(ctx context.Context) error {
+	err = t.withVolume(ctx, k, func(ctx context.Context) error {
 		words, err := t.runPod(ctx, k, t.speedPod())
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ type class struct {
 }
 
 // piece is a part that provides the class.
-func (c class) piece(s *Site, p chart.Part) Piece {
+func (c class) piece(s *Site, p chart.Part) Recipe {
 	p.Name, p.Classes = c.part, []string{c.name}
 	p.After = append(p.After, c.object(s))
 	probe := Probe{Class: c.name, Mode: c.mode, Local: c.wait, Nodes: c.nodes, Tolerations: Tolerations(s.Taints())}
@@ -37,7 +37,7 @@ func (c class) piece(s *Site, p chart.Part) Piece {
 			probe.Nodes = append(probe.Nodes, n.Name)
 		}
 	}
-	return Piece{Part: p, Probe: probe}
+	return Recipe{Part: p, Probe: probe}
 }
 
 func (c class) object(s *Site) *storagev1.StorageClass {

@@ -33,7 +33,7 @@ const (
 const mountPath = "/probe"
 
 func (t trial) run(ctx context.Context, k *kube.Client) error {
-	return t.with(ctx, k, func(ctx context.Context) error {
+	return t.withVolume(ctx, k, func(ctx context.Context) error {
 		claim, err := k.ClaimState(ctx, t.Namespace, t.name)
 		if err != nil {
 			return err
@@ -52,8 +52,8 @@ func (t trial) run(ctx context.Context, k *kube.Client) error {
 	})
 }
 
-// with runs do while the trial's claim exists, and has its volume if the class does not wait.
-func (t trial) with(ctx context.Context, k *kube.Client, do func(context.Context) error) (err error) {
+// withVolume runs do while the trial's claim exists, and has its volume if the class does not wait.
+func (t trial) withVolume(ctx context.Context, k *kube.Client, do func(context.Context) error) (err error) {
 	if err := t.remove(ctx, k); err != nil {
 		return fmt.Errorf("cleaning up after an earlier try: %w", err)
 	}
@@ -124,7 +124,7 @@ func (t trial) bound(ctx context.Context, k *kube.Client) error {
 		if err != nil || c.Bound {
 			return "", err
 		}
-		return because(fmt.Sprintf("claim %s/%s has no volume", t.Namespace, t.name), c.Reason), nil
+		return withReason(fmt.Sprintf("claim %s/%s has no volume", t.Namespace, t.name), c.Reason), nil
 	})
 }
 
@@ -144,7 +144,7 @@ func (t trial) runPod(ctx context.Context, k *kube.Client, pod *corev1.Pod) (tex
 		if c, err := k.ClaimState(ctx, t.Namespace, t.name); err == nil && !c.Bound && c.Reason != "" {
 			why = strings.TrimPrefix(why+"; its claim: "+c.Reason, "; ")
 		}
-		return because(fmt.Sprintf("pod %s/%s does not run", pod.Namespace, pod.Name), why), nil
+		return withReason(fmt.Sprintf("pod %s/%s does not run", pod.Namespace, pod.Name), why), nil
 	})
 	if err != nil {
 		return "", err
@@ -158,14 +158,14 @@ func (t trial) runPod(ctx context.Context, k *kube.Client, pod *corev1.Pod) (tex
 	if end.Phase == corev1.PodFailed {
 		return "", fmt.Errorf("the pod failed: %s", end.Reason)
 	}
-	return text, t.gone(ctx, k, pod)
+	return text, t.waitGone(ctx, k, pod)
 }
 
 // remove removes everything of the trial, and waits until it is gone. A volume of a class that
 // retains would stay forever, so its policy is changed to delete it with its claim.
 func (t trial) remove(ctx context.Context, k *kube.Client) error {
 	pods := []runtime.Object{t.pod("write", t.writer, "", ""), t.pod("read", t.reader, "", "")}
-	if err := t.gone(ctx, k, pods...); err != nil {
+	if err := t.waitGone(ctx, k, pods...); err != nil {
 		return err
 	}
 	claim, err := k.ClaimState(ctx, t.Namespace, t.name)
@@ -173,7 +173,7 @@ func (t trial) remove(ctx context.Context, k *kube.Client) error {
 		return err
 	}
 	if claim.Volume != "" {
-		err := k.Reclaim(ctx, claim.Volume, corev1.PersistentVolumeReclaimDelete)
+		err := k.SetReclaimPolicy(ctx, claim.Volume, corev1.PersistentVolumeReclaimDelete)
 		if err != nil && !errors.Is(err, kube.ErrNotFound) {
 			return err
 		}
@@ -189,7 +189,7 @@ func (t trial) remove(ctx context.Context, k *kube.Client) error {
 	return t.vanished(ctx, k, objects...)
 }
 
-func (t trial) gone(ctx context.Context, k *kube.Client, objects ...runtime.Object) error {
+func (t trial) waitGone(ctx context.Context, k *kube.Client, objects ...runtime.Object) error {
 	if err := k.Delete(ctx, objects...); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func describe(o runtime.Object) string {
 	return ref.String()
 }
 
-func because(what, why string) string {
+func withReason(what, why string) string {
 	if why == "" {
 		return what + " yet"
 	}

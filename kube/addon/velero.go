@@ -40,15 +40,15 @@ func (b Velero) Info() Info {
 	return i
 }
 
-func (b Velero) Make(s *Site) (Piece, error) {
+func (b Velero) Make(s *Site) (Recipe, error) {
 	access, err := s.Secret("backup.accessKey", b.AccessKey)
 	key, keyErr := s.Secret("backup.secretKey", b.SecretKey)
 	ca, caErr := File("backup.ca", b.CAFile)
 	if err := errors.Join(err, keyErr, caErr); err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
 	if err := b.check(access.Reveal(), key.Reveal()); err != nil {
-		return Piece{}, err
+		return Recipe{}, err
 	}
 	const credentials = "velero-credentials"
 	v := values{
@@ -76,7 +76,7 @@ func (b Velero) Make(s *Site) (Piece, error) {
 	s.tolerate(v, nil)
 	r := s.release(b.Info(), v)
 	cloud := fmt.Sprintf("[default]\naws_access_key_id=%s\naws_secret_access_key=%s\n", access.Reveal(), key.Reveal())
-	return Piece{Part: chart.Part{
+	return Recipe{Part: chart.Part{
 		Name: "velero", Release: r, NamespaceLabels: privileged(), Keep: true,
 		Secrets: []chart.Secret{{Namespace: veleroNamespace, Name: credentials,
 			Data: map[string]secret.Value{"cloud": secret.New(cloud)}}},
@@ -84,7 +84,7 @@ func (b Velero) Make(s *Site) (Piece, error) {
 }
 
 func (b Velero) check(access, key string) error {
-	errs := []error{need("velero", "bucket", b.Bucket)}
+	errs := []error{requireSet("velero", "bucket", b.Bucket)}
 	if access == "" || key == "" {
 		errs = append(errs, errors.New("velero: access key and secret key of the store must be set"))
 	}

@@ -20,8 +20,8 @@ type Conflict struct {
 // String returns both sentences.
 func (c Conflict) String() string { return c.Problem + ": " + c.Cure }
 
-// Refused returns the conflicts that are not mere warnings.
-func Refused(all []Conflict) []Conflict {
+// Incompatible returns the conflicts that are not mere warnings.
+func Incompatible(all []Conflict) []Conflict {
 	return slices.DeleteFunc(slices.Clone(all), func(c Conflict) bool { return c.Warning })
 }
 
@@ -100,7 +100,7 @@ func (c *checker) unpinned(name string, pin Pin, v *semver.Version) {
 			"it is not known what %s %s works with: %s is the version that we know", name, v.Original(), pin.Version)
 	}
 	if pin.Advised != "" && v.LessThan(semver.MustParse(pin.Advised)) {
-		c.add(true, names, fmt.Sprintf("take %s or later; %s is ours", pin.Advised, pin.Version), "%s %s %s", name, v.Original(), pin.Why)
+		c.add(true, names, fmt.Sprintf("take %s or later; %s is ours", pin.Advised, pin.Version), "%s %s %s", name, v.Original(), pin.Reason)
 	}
 }
 
@@ -124,7 +124,8 @@ func (c *checker) cure(name string, pin Pin) string {
 func (c *checker) fleet() {
 	rancher, fleet, crd := c.versions["rancher"], c.versions["fleet"], c.versions["fleet-crd"]
 	if rancher != nil && fleet != nil {
-		c.add(false, []string{"rancher", "fleet"}, "leave the standalone Fleet out: Rancher installs the one that it was tested with"+c.brought(rancher),
+		c.add(false, []string{"rancher", "fleet"},
+			"leave the standalone Fleet out: Rancher installs the one that it was tested with"+c.bundledFleet(rancher),
 			"a standalone Fleet beside Rancher would be two controllers for the same objects, each undoing the other")
 	}
 	if fleet != nil && crd != nil && !fleet.Equal(crd) {
@@ -136,8 +137,8 @@ func (c *checker) fleet() {
 	}
 }
 
-// brought says which Fleet a Rancher brings.
-func (c *checker) brought(rancher *semver.Version) string {
+// bundledFleet says which Fleet a Rancher brings.
+func (c *checker) bundledFleet(rancher *semver.Version) string {
 	for _, l := range c.pins["rancher"].Lines {
 		if l.Minor == minor(rancher) {
 			return fmt.Sprintf(" (%s brings Fleet %s)", rancher.Original(), l.Fleet)

@@ -22,7 +22,7 @@ type Pin struct {
 
 	Lines []Line // known release lines, the pinned one included
 	// Advised is the oldest version that is recommended, and Why says what is wrong with older ones.
-	Advised, Why string
+	Advised, Reason string
 }
 
 // Line is what is known about a minor version of a chart.

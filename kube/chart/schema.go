@@ -28,9 +28,9 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Text
 }
 
-// Normal returns values as Helm reads them from YAML: only mappings, lists, strings, booleans
+// Normalize returns values as Helm reads them from YAML: only mappings, lists, strings, booleans
 // and float64, whatever Go types they were built from.
-func Normal(values map[string]any) (map[string]any, error) {
+func Normalize(values map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	if len(values) == 0 {
 		return out, nil
@@ -48,16 +48,16 @@ func Normal(values map[string]any) (map[string]any, error) {
 // schemaURL is the base of references inside a chart's schema.
 const schemaURL = "file:///values.schema.json"
 
-// elsewhere resolves references to other files and servers to a schema that accepts
+// permissiveLoader resolves references to other files and servers to a schema that accepts
 // everything: the check must not depend on the network.
-type elsewhere struct{}
+type permissiveLoader struct{}
 
-func (elsewhere) Load(string) (any, error) { return true, nil }
+func (permissiveLoader) Load(string) (any, error) { return true, nil }
 
 // SchemaProblems checks values, with the chart's own in them, against the chart's
 // values.schema.json; their paths begin with path. An error means that the schema cannot be used.
 func SchemaProblems(schema []byte, values map[string]any, path ...string) ([]Problem, error) {
-	values, err := Normal(values)
+	values, err := Normalize(values)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func SchemaProblems(schema []byte, values map[string]any, path ...string) ([]Pro
 		return nil, err
 	}
 	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(elsewhere{})
+	compiler.UseLoader(permissiveLoader{})
 	if err := compiler.AddResource(schemaURL, doc); err != nil {
 		return nil, err
 	}
@@ -80,19 +80,19 @@ func SchemaProblems(schema []byte, values map[string]any, path ...string) ([]Pro
 		return nil, err // usually there is none
 	}
 	found := map[Problem]bool{}
-	leaves(invalid, path, found)
+	leafErrors(invalid, path, found)
 	return slices.SortedFunc(maps.Keys(found), func(a, b Problem) int {
 		return strings.Compare(a.String(), b.String())
 	}), nil
 }
 
-// leaves collects the errors at the leaves of the validator's tree.
-func leaves(e *jsonschema.ValidationError, path []string, found map[Problem]bool) {
+// leafErrors collects the errors at the leaves of the validator's tree.
+func leafErrors(e *jsonschema.ValidationError, path []string, found map[Problem]bool) {
 	at := DottedPath(slices.Concat(path, e.InstanceLocation))
 	switch k := e.ErrorKind.(type) {
 	case *kind.AnyOf, *kind.OneOf:
-		if one, ok := oneChoice(e); ok {
-			leaves(one, path, found)
+		if one, ok := onlyChoice(e); ok {
+			leafErrors(one, path, found)
 			return
 		}
 		found[Problem{at, choices(e)}] = true
@@ -110,12 +110,12 @@ func leaves(e *jsonschema.ValidationError, path []string, found map[Problem]bool
 		found[Problem{at, text(e.ErrorKind)}] = true
 	}
 	for _, c := range e.Causes {
-		leaves(c, path, found)
+		leafErrors(c, path, found)
 	}
 }
 
-// oneChoice returns the choice that the value is meant to be: the only one whose type fits.
-func oneChoice(e *jsonschema.ValidationError) (*jsonschema.ValidationError, bool) {
+// onlyChoice returns the choice that the value is meant to be: the only one whose type fits.
+func onlyChoice(e *jsonschema.ValidationError) (*jsonschema.ValidationError, bool) {
 	var fits []*jsonschema.ValidationError
 	for _, c := range e.Causes {
 		if !wrongType(c, len(e.InstanceLocation)) {
@@ -144,7 +144,7 @@ func choices(e *jsonschema.ValidationError) string {
 	var ways []string
 	for _, c := range e.Causes {
 		inner := map[Problem]bool{}
-		leaves(c, nil, inner)
+		leafErrors(c, nil, inner)
 		for p := range inner {
 			ways = append(ways, strings.TrimPrefix(p.String(), DottedPath(e.InstanceLocation)+": "))
 		}

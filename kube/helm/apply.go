@@ -56,7 +56,7 @@ func (c *Client) Apply(ctx context.Context, r chart.Release) error {
 		}
 		return nil
 	}
-	if err := c.begin(within, p); err != nil {
+	if err := c.prepareRevision(within, p); err != nil {
 		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	return c.advance(ctx, within, p)
@@ -77,7 +77,7 @@ const helmTimeout = 5 * time.Minute
 // awaitOthers waits while another Helm works on a release, up to Helm's own time limit: the
 // record of a killed Helm stays pending forever.
 func (c *Client) awaitOthers(ctx context.Context, r chart.Release) error {
-	return until(ctx, func(ctx context.Context) ([]string, error) {
+	return waitUntilNone(ctx, func(ctx context.Context) ([]string, error) {
 		history, err := c.history(ctx, r.Namespace, r.Name)
 		if err != nil || len(history) == 0 {
 			return nil, err
@@ -103,7 +103,7 @@ func (c *Client) repair(ctx context.Context, p *plan) error {
 		return err
 	}
 	for _, l := range looks {
-		if l.want == nil || l.want.GetKind() == "CustomResourceDefinition" && !ours(l.want, p.release.Name, p.release.Namespace) {
+		if l.want == nil || l.want.GetKind() == "CustomResourceDefinition" && !ownedBy(l.want, p.release.Name, p.release.Namespace) {
 			continue // nothing to do, or done by define
 		}
 		want = append(want, l.want)
@@ -129,9 +129,9 @@ func (c cluster) adopt(ctx context.Context, live *unstructured.Unstructured) err
 	return c.helm.Adopt(ctx, live, manager, "terraform-provider-helm")
 }
 
-// begin prepares a revision: its namespace, and the definitions of kinds in crds folders,
+// prepareRevision prepares a revision: its namespace, and the definitions of kinds in crds folders,
 // which Helm would neither upgrade nor roll back.
-func (c *Client) begin(ctx context.Context, p *plan) error {
+func (c *Client) prepareRevision(ctx context.Context, p *plan) error {
 	if err := c.ensureNamespace(ctx, p.release.Namespace); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (c *Client) advance(ctx, within context.Context, p *plan) error {
 		rev.pre, rev.post = release.HookPreInstall, release.HookPostInstall
 	}
 	var err error
-	if rev.objects, err = c.wanted(within, p.next.manifest, p.release.Name, p.release.Namespace); err != nil {
+	if rev.objects, err = c.wantedObjects(within, p.next.manifest, p.release.Name, p.release.Namespace); err != nil {
 		return fail(err)
 	}
 	if rev.obsolete, err = c.obsolete(within, p, rev.objects); err != nil {
@@ -212,12 +212,12 @@ func (c *Client) advance(ctx, within context.Context, p *plan) error {
 	if err := c.failPending(within, p); err != nil {
 		return fail(err)
 	}
-	if err := c.open(within, rev.record); err != nil {
+	if err := c.createRecord(within, rev.record); err != nil {
 		return fail(err)
 	}
-	why := c.carryOut(within, rev)
+	why := c.installRevision(within, rev)
 	if why == nil {
-		if err := c.settle(within, p, rev.record); err != nil {
+		if err := c.recordSuccess(within, p, rev.record); err != nil {
 			return fail(err)
 		}
 		return nil
@@ -264,11 +264,11 @@ func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 		case live == nil:
 			rev.made = append(rev.made, u)
 			continue
-		case !ours(live, p.release.Name, p.release.Namespace) && (u.GetKind() != "Namespace" || live.GetAnnotations()[noteName] != ""):
-			foreign = append(foreign, belongs(live))
+		case !ownedBy(live, p.release.Name, p.release.Namespace) && (u.GetKind() != "Namespace" || live.GetAnnotations()[noteName] != ""):
+			foreign = append(foreign, ownerOf(live))
 			continue
 		}
-		yield(u, live)
+		dropControllerFields(u, live)
 		if err := c.adopt(ctx, live); err != nil {
 			return err
 		}
@@ -281,8 +281,8 @@ func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 		strings.Join(foreign, "; "), labelManagedBy, managedByHelm, noteName, printable.Word(n), noteNamespace, printable.Word(ns))
 }
 
-// belongs names the owner of an object.
-func belongs(live *unstructured.Unstructured) string {
+// ownerOf names the owner of an object.
+func ownerOf(live *unstructured.Unstructured) string {
 	notes := live.GetAnnotations()
 	if notes[noteName] == "" {
 		return kube.RefOf(live).String() + " is there already, made without Helm"
@@ -304,8 +304,8 @@ func (c *Client) failPending(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// carryOut installs a revision: hooks, objects, removal of obsolete objects, readiness, hooks.
-func (c *Client) carryOut(ctx context.Context, rev *revision) error {
+// installRevision installs a revision: hooks, objects, removal of obsolete objects, readiness, hooks.
+func (c *Client) installRevision(ctx context.Context, rev *revision) error {
 	if err := c.runHooks(ctx, rev.record, rev.pre); err != nil {
 		return err
 	}
@@ -321,8 +321,8 @@ func (c *Client) carryOut(ctx context.Context, rev *revision) error {
 	return c.runHooks(ctx, rev.record, rev.post)
 }
 
-// settle records a successful revision, and deletes the oldest records.
-func (c *Client) settle(ctx context.Context, p *plan, rel *release.Release) error {
+// recordSuccess records a successful revision, and deletes the oldest records.
+func (c *Client) recordSuccess(ctx context.Context, p *plan, rel *release.Release) error {
 	what := "Upgrade complete"
 	if p.deployed == nil {
 		what = "Install complete"
@@ -371,5 +371,5 @@ func (c *Client) supersede(ctx context.Context, p *plan, current int) error {
 	if err != nil || len(all) <= maxHistory {
 		return err
 	}
-	return c.forget(ctx, p.release.Namespace, p.release.Name, all[:len(all)-maxHistory]...)
+	return c.deleteRecords(ctx, p.release.Namespace, p.release.Name, all[:len(all)-maxHistory]...)
 }

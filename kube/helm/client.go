@@ -34,7 +34,7 @@ type cluster struct {
 
 // NewClient makes a Client. It does not connect yet.
 func NewClient(k *kube.Client, s Source) *Client {
-	return &Client{cluster{k, k.As(manager)}, s}
+	return &Client{cluster{k, k.WithFieldManager(manager)}, s}
 }
 
 // State is a release as it is in the cluster.
@@ -61,16 +61,16 @@ func (c *Client) Observe(ctx context.Context, r chart.Release) (State, error) {
 	}
 	s := State{Installed: p.deployed != nil}
 	if p.last != nil {
-		s.Chart, s.Revision, s.Status = named(p.last.Chart), p.last.Version, p.last.Info.Status.String()
+		s.Chart, s.Revision, s.Status = nameAndVersion(p.last.Chart), p.last.Version, p.last.Info.Status.String()
 	}
 	if !s.Installed {
-		s.Changes = converge.Missing(named(p.chart.chart))
+		s.Changes = converge.Missing(nameAndVersion(p.chart.chart))
 		if p.last != nil {
 			s.Changes[0].Note = fmt.Sprintf("revision %d is %s: it was interrupted, and is installed again", s.Revision, s.Status)
 		}
 		return s, nil
 	}
-	s.Chart = named(p.deployed.Chart)
+	s.Chart = nameAndVersion(p.deployed.Chart)
 	s.Changes = p.differs()
 	looks, err := c.survey(ctx, p)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *plan) differs() converge.Diff {
 	if s := p.last.Info.Status; s != release.StatusDeployed {
 		d = append(d, converge.Field{Path: "status", Have: s.String(), Want: release.StatusDeployed.String(), Effect: converge.Update, Note: "it was interrupted, and is installed again"})
 	}
-	d = append(d, converge.Compare("chart", named(p.deployed.Chart), named(p.chart.chart), converge.Update)...)
+	d = append(d, converge.Compare("chart", nameAndVersion(p.deployed.Chart), nameAndVersion(p.chart.chart), converge.Update)...)
 	if canonical(p.deployed.Config) != p.config {
 		values(&d, []string{"values"}, p.deployed.Config, p.chart.values)
 	}
@@ -135,7 +135,7 @@ func values(d *converge.Diff, path []string, have, want any) {
 		}
 		return
 	}
-	f := converge.Field{Path: strings.Join(path, "/"), Have: short(have), Want: short(want), Effect: converge.Update}
+	f := converge.Field{Path: strings.Join(path, "/"), Have: shortValue(have), Want: shortValue(want), Effect: converge.Update}
 	if secretLike(path) {
 		if f.Have != "" {
 			f.Have = secret.Mask
@@ -160,9 +160,9 @@ func secretLike(path []string) bool {
 	return false
 }
 
-// short writes a value as one readable line. Mappings and lists, which may hold secrets, are
+// shortValue writes a value as one readable line. Mappings and lists, which may hold secrets, are
 // only counted.
-func short(v any) string {
+func shortValue(v any) string {
 	const most = 60
 	var s string
 	switch v := v.(type) {

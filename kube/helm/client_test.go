@@ -99,7 +99,7 @@ func TestClient(t *testing.T) {
 		require.NoError(t, c.Apply(t.Context(), r))
 		settled(r, 1)
 
-		_, err = k.As("kubectl-edit").Apply(t.Context(), &corev1.Secret{
+		_, err = k.WithFieldManager("kubectl-edit").Apply(t.Context(), &corev1.Secret{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "t"},
 			Data: map[string][]byte{"drawn": []byte("hunter2")}})
 		require.NoError(t, err)

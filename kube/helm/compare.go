@@ -12,21 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// covers reports whether live has everything that want asks for, so that applying want would
+// includes reports whether live has everything that want asks for, so that applying want would
 // change nothing. It may say no where the API server would only write a value differently;
 // then the server is asked. It never says yes wrongly, except for fields that an earlier
 // revision set and this one does not: callers do not use it where want has changed.
-func covers(live, want any) bool {
+func includes(live, want any) bool {
 	switch w := want.(type) {
 	case nil:
 		return true
 	case map[string]any:
 		l, ok := live.(map[string]any)
 		if !ok {
-			return live == nil && empty(want)
+			return live == nil && isEmpty(want)
 		}
 		for k, v := range w {
-			if !covers(l[k], v) {
+			if !includes(l[k], v) {
 				return false
 			}
 		}
@@ -36,13 +36,13 @@ func covers(live, want any) bool {
 		if !ok {
 			return live == nil && len(w) == 0
 		}
-		return coversList(l, w)
+		return includesList(l, w)
 	}
-	return equal(live, want) || live == nil && empty(want)
+	return equal(live, want) || live == nil && isEmpty(want)
 }
 
-func coversList(live, want []any) bool {
-	if len(live) == len(want) && !slices.ContainsFunc(indexes(want), func(i int) bool { return !covers(live[i], want[i]) }) {
+func includesList(live, want []any) bool {
+	if len(live) == len(want) && !slices.ContainsFunc(indexes(want), func(i int) bool { return !includes(live[i], want[i]) }) {
 		return true
 	}
 	// Lists of named things may have more entries, in another order.
@@ -58,7 +58,7 @@ func coversList(live, want []any) bool {
 	for _, e := range want {
 		m, _ := e.(map[string]any)
 		name, ok := m["name"].(string)
-		if !ok || seen[name] || have[name] == nil || !covers(have[name], e) {
+		if !ok || seen[name] || have[name] == nil || !includes(have[name], e) {
 			return false
 		}
 		seen[name] = true
@@ -74,14 +74,14 @@ func indexes(list []any) []int {
 	return out
 }
 
-// empty reports whether a value only says that there is none: the API server omits it.
-func empty(v any) bool {
+// isEmpty reports whether a value only says that there is none: the API server omits it.
+func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true
 	case map[string]any:
 		for _, e := range v {
-			if !empty(e) {
+			if !isEmpty(e) {
 				return false
 			}
 		}
@@ -143,12 +143,12 @@ func text64(v any) string {
 	return string(b)
 }
 
-// same compares two values of manifests.
-func same(a, b any) bool { return covers(a, b) && covers(b, a) }
+// equalValues compares two values of manifests.
+func equalValues(a, b any) bool { return includes(a, b) && includes(b, a) }
 
-// sameButRandom reports whether stored equals what a chart renders again, except where two
+// equalExceptRandom reports whether stored equals what a chart renders again, except where two
 // renderings, one and another, differ: those values are random, and stay as stored.
-func sameButRandom(stored, one, another any) bool {
+func equalExceptRandom(stored, one, another any) bool {
 	switch s := stored.(type) {
 	case map[string]any:
 		m, ok := one.(map[string]any)
@@ -157,7 +157,7 @@ func sameButRandom(stored, one, another any) bool {
 			return false
 		}
 		for k := range s {
-			if _, ok := m[k]; !ok || !sameButRandom(s[k], m[k], n[k]) {
+			if _, ok := m[k]; !ok || !equalExceptRandom(s[k], m[k], n[k]) {
 				return false
 			}
 		}
@@ -169,7 +169,7 @@ func sameButRandom(stored, one, another any) bool {
 			return false
 		}
 		for i := range s {
-			if !sameButRandom(s[i], m[i], n[i]) {
+			if !equalExceptRandom(s[i], m[i], n[i]) {
 				return false
 			}
 		}
@@ -178,8 +178,8 @@ func sameButRandom(stored, one, another any) bool {
 	return equal(stored, one) || !equal(one, another)
 }
 
-// sameManifests does so for whole manifests.
-func sameManifests(stored, one, another string) bool {
+// equalManifests does so for whole manifests.
+func equalManifests(stored, one, another string) bool {
 	if stored == one {
 		return true
 	}
@@ -194,7 +194,7 @@ func sameManifests(stored, one, another string) bool {
 			lists[i] = append(lists[i], o.Object)
 		}
 	}
-	return sameButRandom(lists[0], lists[1], lists[2])
+	return equalExceptRandom(lists[0], lists[1], lists[2])
 }
 
 // plainSecret writes a Secret's stringData as data, as the API server stores it.
@@ -218,11 +218,11 @@ func plainSecret(u *unstructured.Unstructured) {
 	u.Object["data"] = data
 }
 
-// yield removes from want what a controller takes over by design: the certificate authority in
+// dropControllerFields removes from want what a controller takes over by design: the certificate authority in
 // webhooks, where the chart has a placeholder or nothing, and the number of replicas that an
 // autoscaler has set. The managed fields of the live object name the controller; a person's
 // kubectl does not count as one.
-func yield(want, live *unstructured.Unstructured) {
+func dropControllerFields(want, live *unstructured.Unstructured) {
 	if live == nil {
 		return
 	}
@@ -256,7 +256,7 @@ func yield(want, live *unstructured.Unstructured) {
 func controllers(live *unstructured.Unstructured, subresource string, path ...string) bool {
 	var theirs bool
 	for _, e := range live.GetManagedFields() {
-		if !holds(e, path) {
+		if !managesField(e, path) {
 			continue
 		}
 		if e.Manager == manager || strings.HasPrefix(e.Manager, "kubectl") {
@@ -267,7 +267,7 @@ func controllers(live *unstructured.Unstructured, subresource string, path ...st
 	return theirs
 }
 
-func holds(e metav1.ManagedFieldsEntry, path []string) bool {
+func managesField(e metav1.ManagedFieldsEntry, path []string) bool {
 	if e.FieldsV1 == nil {
 		return false
 	}

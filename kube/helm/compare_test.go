@@ -43,14 +43,14 @@ func TestNumbersAreOne(t *testing.T) {
 func TestNothingIsNothing(t *testing.T) {
 	for text, nothing := range map[string]bool{"": true, "null": true, "{}": true, "{a: {b: null}}": true, "[]": true, `""`: true, "0": true, "false": true,
 		"[null]": false, "{a: {b: 1}}": false, "x": false, "1": false, "true": false} {
-		assert.Equal(t, nothing, empty(value(t, text)), text)
-		assert.Equal(t, nothing, covers(nil, value(t, text)), text)
+		assert.Equal(t, nothing, isEmpty(value(t, text)), text)
+		assert.Equal(t, nothing, includes(nil, value(t, text)), text)
 	}
 	for _, c := range []struct{ live, want string }{{"x", "{}"}, {"[1]", "{}"}, {"{}", "[]"}, {"x", "[]"}, {"x", `""`}, {"[{name: a}, {}]", "[{name: a}]"},
 		{"[{name: a}, {name: b}, {name: b}]", "[{name: b}, {name: a}]"}, {"[{name: a}]", "[{name: 5}]"}, {"[{name: a}]", "[a]"}, {"[a]", "[{name: a}]"}} {
-		assert.False(t, covers(value(t, c.live), value(t, c.want)), "%+v", c)
+		assert.False(t, includes(value(t, c.live), value(t, c.want)), "%+v", c)
 	}
-	assert.True(t, covers(value(t, "x"), nil))
+	assert.True(t, includes(value(t, "x"), nil))
 }
 
 // TestSameManifests: but for what is drawn, for the order, and for how a Secret is written.
@@ -77,13 +77,13 @@ func TestSameManifests(t *testing.T) {
 		{sec("data", b64), sec("stringData", "other"), sec("stringData", "other"), false},
 		{"{", cm("a", "1"), cm("a", "1"), false}, {cm("a", "1"), "{", cm("a", "1"), false}, {cm("a", "1"), cm("a", "2"), "{", false},
 	} {
-		assert.Equal(t, c.same, sameManifests(c.stored, c.one, c.another), "%+v", c)
+		assert.Equal(t, c.same, equalManifests(c.stored, c.one, c.another), "%+v", c)
 	}
 	for _, c := range []struct{ stored, one, another string }{
 		{"{a: 1}", "[1]", "[1]"}, {"{a: 1}", "{a: 1}", "[1]"}, {"{a: 1}", "{a: 1, b: 2}", "{a: 1}"}, {"{a: 1}", "{b: 1}", "{a: 1}"},
 		{"[1]", "{a: 1}", "[1]"}, {"[1]", "[1]", "{a: 1}"}, {"[1]", "[1, 2]", "[1, 2]"}, {"[1]", "[1]", "[1, 2]"}, {"[1, 2]", "[1, 3]", "[1, 3]"},
 	} {
-		assert.False(t, sameButRandom(value(t, c.stored), value(t, c.one), value(t, c.another)), "%+v", c)
+		assert.False(t, equalExceptRandom(value(t, c.stored), value(t, c.one), value(t, c.another)), "%+v", c)
 	}
 }
 
@@ -133,9 +133,9 @@ func TestWhatControllersFillInIsTheirs(t *testing.T) {
 			live := want.DeepCopy()
 			live.SetManagedFields(held(who, c.path...))
 			before := want.DeepCopy()
-			yield(want, nil)
+			dropControllerFields(want, nil)
 			assert.Equal(t, before, want)
-			yield(want, live)
+			dropControllerFields(want, live)
 			left := before.Object
 			if yields {
 				left = value(t, "{"+c.left+"}").(map[string]any)
@@ -144,7 +144,7 @@ func TestWhatControllersFillInIsTheirs(t *testing.T) {
 
 			live.SetManagedFields(held(who, c.path[:len(c.path)-1]...))
 			again := before.DeepCopy()
-			yield(again, live)
+			dropControllerFields(again, live)
 			assert.Equal(t, before, again, "it holds something else")
 		}
 	}

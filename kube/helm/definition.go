@@ -45,14 +45,14 @@ func definitions(ch *helmchart.Chart) ([]definition, error) {
 			if !ok {
 				objs, err := objects(string(doc))
 				if err != nil {
-					return nil, fmt.Errorf("chart %s: %s: %w", named(ch), d.file, err)
+					return nil, fmt.Errorf("chart %s: %s: %w", nameAndVersion(ch), d.file, err)
 				}
 				if len(objs) == 0 {
 					continue
 				}
 				ref = kube.RefOf(objs[0])
 				if len(objs) > 1 { // a List, which nobody writes
-					return nil, fmt.Errorf("chart %s: %s: more than one definition in a document", named(ch), d.file)
+					return nil, fmt.Errorf("chart %s: %s: more than one definition in a document", nameAndVersion(ch), d.file)
 				}
 			}
 			d.ref = ref
@@ -123,27 +123,27 @@ func (d definition) object() (*unstructured.Unstructured, error) {
 	return objs[0], nil
 }
 
-// lookAt observes a definition of a kind. It does not read one that we applied and nobody else
+// observeDefinition observes a definition of a kind. It does not read one that we applied and nobody else
 // has changed since.
-func (c cluster) lookAt(ctx context.Context, d definition) (l look, applied bool, err error) {
+func (c cluster) observeDefinition(ctx context.Context, d definition) (l objectState, applied bool, err error) {
 	meta, err := c.kube.Metadata(ctx, d.ref)
 	if errors.Is(err, kube.ErrNotFound) {
-		return look{diff: converge.Missing("new").WithPrefix(d.ref.Path())}, false, nil
+		return objectState{diff: converge.Missing("new").WithPrefix(d.ref.Path())}, false, nil
 	}
 	if err != nil {
-		return look{}, false, err
+		return objectState{}, false, err
 	}
-	if meta.GetAnnotations()[noteApplied] == d.digest && !touched(meta) {
-		return look{live: meta}, true, nil
+	if meta.GetAnnotations()[noteApplied] == d.digest && !isForeignManaged(meta) {
+		return objectState{live: meta}, true, nil
 	}
 	want, err := d.object()
 	if err != nil {
-		return look{}, false, err
+		return objectState{}, false, err
 	}
 	if have := meta.GetAnnotations()[noteApplied]; have != "" {
 		note(want, have) // this difference alone does not matter
 	}
-	l, err = c.look(ctx, want, true)
+	l, err = c.observe(ctx, want, true)
 	return l, false, err
 }
 
@@ -157,11 +157,11 @@ func note(u *unstructured.Unstructured, digest string) {
 	u.SetAnnotations(notes)
 }
 
-// touched reports whether another manager has set fields of a definition of a kind.
-func touched(meta *unstructured.Unstructured) bool {
+// isForeignManaged reports whether another manager has set fields of a definition of a kind.
+func isForeignManaged(meta *unstructured.Unstructured) bool {
 	for _, e := range meta.GetManagedFields() {
 		applied := e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply
-		if e.Subresource == "" && !applied && holds(e, []string{"f:spec"}) {
+		if e.Subresource == "" && !applied && managesField(e, []string{"f:spec"}) {
 			return true
 		}
 	}
@@ -185,7 +185,7 @@ func (c cluster) define(ctx context.Context, crds []definition) error {
 
 // defineOne returns what it wrote; nil if the definition is up to date.
 func (c cluster) defineOne(ctx context.Context, d definition) (*unstructured.Unstructured, error) {
-	l, applied, err := c.lookAt(ctx, d)
+	l, applied, err := c.observeDefinition(ctx, d)
 	if err != nil || applied {
 		return nil, err
 	}

@@ -48,8 +48,8 @@ type download struct {
 
 func (d download) path() string { return filepath.Join(d.dir, d.name) }
 
-// there reports whether an earlier one is.
-func (d download) there() bool {
+// isStored reports whether an earlier one is.
+func (d download) isStored() bool {
 	if d.dir == "" {
 		return false
 	}
@@ -57,12 +57,12 @@ func (d download) there() bool {
 	return err == nil
 }
 
-// keep keeps one, where that is possible.
-func (d download) keep(data []byte) error {
+// store keeps one, where that is possible.
+func (d download) store(data []byte) error {
 	if d.dir == "" {
 		return d.none
 	}
-	return keep(d.path(), data)
+	return writeAtomically(d.path(), data)
 }
 
 // cached returns the place of a release's chart among the downloads. Each repository has its
@@ -84,10 +84,10 @@ func (s Source) cached(r chart.Release) download {
 
 // fetch downloads a release's chart. If its digest is known, the download must have it.
 func (s Source) fetch(ctx context.Context, r chart.Release, digest string) ([]byte, error) {
-	converge.Progressf(ctx, "fetching chart %s %s from %s", r.Chart, r.Version, shown(r.Repo))
+	converge.Progressf(ctx, "fetching chart %s %s from %s", r.Chart, r.Version, withoutCredentials(r.Repo))
 	u, err := url.Parse(r.Repo)
 	if err != nil {
-		return nil, fmt.Errorf("repository %q is not a URL", shown(r.Repo))
+		return nil, fmt.Errorf("repository %q is not a URL", withoutCredentials(r.Repo))
 	}
 	client := s.client()
 	defer client.CloseIdleConnections()
@@ -98,7 +98,7 @@ func (s Source) fetch(ctx context.Context, r chart.Release, digest string) ([]by
 	case "https", "http":
 		data, err = fromIndex(ctx, client, u, r, digest != "")
 	default:
-		return nil, fmt.Errorf("repository %s: its scheme must be https or oci", shown(r.Repo))
+		return nil, fmt.Errorf("repository %s: its scheme must be https or oci", withoutCredentials(r.Repo))
 	}
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s Source) fetch(ctx context.Context, r chart.Release, digest string) ([]by
 			r.Chart, r.Version, have)
 	} else if have != digest {
 		return nil, fmt.Errorf("chart %s %s from %s has the digest %s, and %s was expected: it was changed on the way or in its repository; "+
-			"do not install it before you know why", r.Chart, r.Version, shown(r.Repo), have, digest)
+			"do not install it before you know why", r.Chart, r.Version, withoutCredentials(r.Repo), have, digest)
 	}
 	return data, nil
 }
@@ -119,8 +119,8 @@ func digestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// keep writes a file atomically: readers see all of it or nothing.
-func keep(path string, data []byte) error {
+// writeAtomically writes a file atomically: readers see all of it or nothing.
+func writeAtomically(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("folder for downloaded charts: %w", err)
 	}
@@ -219,7 +219,7 @@ func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r chart.
 		e, err = ix.find(r.Chart, r.Version)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("repository %s: %w", shown(r.Repo), err)
+		return nil, fmt.Errorf("repository %s: %w", withoutCredentials(r.Repo), err)
 	}
 	var errs []error
 	for _, raw := range e.URLs {
@@ -229,12 +229,12 @@ func fromIndex(ctx context.Context, client *http.Client, repo *url.URL, r chart.
 		}
 		if err == nil && e.Digest == "" && !pinned && !strings.HasPrefix(raw, "oci:") { // a registry has digests of its own
 			return nil, fmt.Errorf("repository %s: its index has no digest of %s %s, so nothing shows that the archive is the one that was published\n"+
-				"  compare it with its author's, and pin it under charts.digests: %s", shown(r.Repo), r.Chart, r.Version, digestOf(data))
+				"  compare it with its author's, and pin it under charts.digests: %s", withoutCredentials(r.Repo), r.Chart, r.Version, digestOf(data))
 		}
 		if err == nil {
 			return data, nil
 		}
-		errs = append(errs, fmt.Errorf("%s, which the index of %s names: %w", shown(raw), shown(r.Repo), err))
+		errs = append(errs, fmt.Errorf("%s, which the index of %s names: %w", withoutCredentials(raw), withoutCredentials(r.Repo), err))
 	}
 	return nil, errors.Join(errs...)
 }
@@ -247,7 +247,7 @@ func fromURL(ctx context.Context, client *http.Client, repo *url.URL, raw, versi
 		return nil, err
 	}
 	if repo.Scheme == "https" && u.Scheme == "http" && !digest {
-		return nil, &downgradeError{hidden(repo), hidden(u)}
+		return nil, &downgradeError{withoutLogin(repo), withoutLogin(u)}
 	}
 	if u.Scheme == "oci" { // bitnami's index does so
 		ref, err := registry.ParseReference(strings.TrimPrefix(raw, "oci://"))
@@ -292,7 +292,7 @@ func get(ctx context.Context, client *http.Client, u *url.URL, most int64) ([]by
 func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (data []byte, again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", hidden(u), err)
+		return nil, false, fmt.Errorf("%s: %w", withoutLogin(u), err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -304,25 +304,25 @@ func getOnce(ctx context.Context, client *http.Client, u *url.URL, most int64) (
 		if errors.As(err, &down) {
 			return nil, false, err
 		}
-		return nil, away(err), fmt.Errorf("%s cannot be reached: %w", hidden(u), err)
+		return nil, mayAnswerSoon(err), fmt.Errorf("%s cannot be reached: %w", withoutLogin(u), err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, resp.StatusCode >= http.StatusInternalServerError, fmt.Errorf("%s answers %s", hidden(u), resp.Status)
+		return nil, resp.StatusCode >= http.StatusInternalServerError, fmt.Errorf("%s answers %s", withoutLogin(u), resp.Status)
 	}
 	data, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
-		return nil, true, fmt.Errorf("%s broke off: %w", hidden(u), err)
+		return nil, true, fmt.Errorf("%s broke off: %w", withoutLogin(u), err)
 	case int64(len(data)) > most:
-		return nil, false, fmt.Errorf("%s has more than %d MiB", hidden(u), most>>20)
+		return nil, false, fmt.Errorf("%s has more than %d MiB", withoutLogin(u), most>>20)
 	}
 	return data, false, nil
 }
 
-// away reports whether a server that was not reached may answer soon: not if its name does not
+// mayAnswerSoon reports whether a server that was not reached may answer soon: not if its name does not
 // exist, or its certificate is not trusted.
-func away(err error) bool {
+func mayAnswerSoon(err error) bool {
 	var name *net.DNSError
 	var cert *tls.CertificateVerificationError
 	return !errors.As(err, &cert) && (!errors.As(err, &name) || !name.IsNotFound)

@@ -44,7 +44,7 @@ func (s Source) fromFolder(r chart.Release) (*helmchart.Chart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", f.path(name), err)
 	}
-	return s.judge(ch, f.path(name), r)
+	return s.checkChart(ch, f.path(name), r)
 }
 
 // inFolder returns the chart's name in Folder, or nothing.

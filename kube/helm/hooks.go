@@ -113,7 +113,7 @@ func (c *Client) cleanHooks(ctx context.Context, rel *release.Release, hooks []*
 // awaitEnd waits until hooks are done: Jobs and Pods have to end, anything else only has to
 // exist.
 func (c cluster) awaitEnd(ctx context.Context, objs []*unstructured.Unstructured) error {
-	return until(ctx, func(ctx context.Context) ([]string, error) {
+	return waitUntilNone(ctx, func(ctx context.Context) ([]string, error) {
 		var waiting []string
 		for _, u := range objs {
 			why, err := c.running(ctx, u)
@@ -146,7 +146,7 @@ func (c cluster) running(ctx context.Context, u *unstructured.Unstructured) (str
 		}
 		return joined("it is "+string(job.Phase), job.Reason), nil
 	case "Pod":
-		live, err := c.live(ctx, u)
+		live, err := c.read(ctx, u)
 		if err != nil {
 			return "", err
 		}
@@ -154,7 +154,7 @@ func (c cluster) running(ctx context.Context, u *unstructured.Unstructured) (str
 			return "", finalError{fmt.Errorf("%s was deleted while it ran", ref)}
 		}
 		phase, _, _ := unstructured.NestedString(live.Object, "status", "phase")
-		why, err := kube.NotReady(live)
+		why, err := kube.NotReadyReason(live)
 		switch {
 		case err != nil:
 			return "", err

@@ -100,15 +100,15 @@ func (l life) records(t *testing.T) string {
 	return strings.Join(out, ", ")
 }
 
-// kept is what a test reads of a record.
-type kept struct {
+// outlivesRelease is what a test reads of a record.
+type outlivesRelease struct {
 	Version int
 	Info    struct {
 		Status, Description string
 	}
 }
 
-func unpacked(t *testing.T, data string) (rel kept) {
+func unpacked(t *testing.T, data string) (rel outlivesRelease) {
 	t.Helper()
 	inner, err := base64.StdEncoding.DecodeString(data)
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func pull(ctx context.Context, client *http.Client, name, version string) ([]byt
 		err = fmt.Errorf("oci://%s: %w", name, err)
 		var network *net.OpError
 		var answer *errcode.ErrorResponse
-		if errors.As(err, &network) && away(err) || errors.As(err, &answer) && answer.StatusCode >= http.StatusInternalServerError {
+		if errors.As(err, &network) && mayAnswerSoon(err) || errors.As(err, &answer) && answer.StatusCode >= http.StatusInternalServerError {
 			err = converge.Transient(err)
 		}
 		return nil, err

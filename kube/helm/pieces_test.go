@@ -107,7 +107,7 @@ func TestTouched(t *testing.T) {
 	} {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, Operation: "Apply", FieldsV1: spec}, c.e})
-		assert.Equal(t, c.is, touched(u), "%+v", c.e)
+		assert.Equal(t, c.is, isForeignManaged(u), "%+v", c.e)
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	note(u, "one")
@@ -226,8 +226,8 @@ func TestOrder(t *testing.T) {
 	require.Error(t, err)
 	assert.Equal(t, 0, rank("CustomResourceDefinition")-rank("Namespace"))
 	assert.Less(t, rank("PriorityClass"), rank("Namespace")+2)
-	assert.Empty(t, named(nil))
-	assert.Empty(t, named(&helmchart.Chart{}))
+	assert.Empty(t, nameAndVersion(nil))
+	assert.Empty(t, nameAndVersion(&helmchart.Chart{}))
 }
 
 // TestDefaultsThatValuesReplace: by another kind of thing go, so that Helm's merge has nothing to warn of.
@@ -237,13 +237,13 @@ func TestDefaultsThatValuesReplace(t *testing.T) {
 		{"{a: 5, c: 1}", "{a: 6, d: {e: 1}}", "{a: 5, c: 1}"}, {"{a: {b: {c: 1}, d: 2}}", "{a: {b: 1, d: 3}}", "{a: {d: 2}}"}, {"{a: [1]}", "{a: 1}", "{a: [1]}"},
 	} {
 		defaults := value(t, c.defaults).(map[string]any)
-		dropUnlike(defaults, value(t, c.values).(map[string]any))
+		dropOtherTypes(defaults, value(t, c.values).(map[string]any))
 		assert.Equal(t, value(t, c.left), defaults, "%+v", c)
 	}
 	sub := inMemory("sub", map[string]any{"a": map[string]any{"x": 1}, "b": map[string]any{"x": 1}, "c": map[string]any{"x": 1}, "keep": map[string]any{"x": 1}})
 	top := inMemory("top", map[string]any{"sub": map[string]any{"a": 1}}, sub, inMemory("other", nil))
 	top.Metadata.Dependencies[0].Alias, top.Metadata.Dependencies[1].Alias = "second", "third"
-	settle(top, map[string]any{"sub": map[string]any{"b": 1}, "second": map[string]any{"c": 1}, "third": map[string]any{"keep": 1}})
+	dropReplacedDefaults(top, map[string]any{"sub": map[string]any{"b": 1}, "second": map[string]any{"c": 1}, "third": map[string]any{"keep": 1}})
 	assert.Equal(t, map[string]any{"keep": map[string]any{"x": 1}}, sub.Values)
 
 	given := map[string]any{"mid": map[string]any{"deep": "text", "x": 1}, "flat": 5, "none": nil}

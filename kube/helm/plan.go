@@ -62,7 +62,7 @@ func (c *Client) plan(ctx context.Context, r chart.Release) (*plan, error) {
 			p.deployed = rel
 		}
 	}
-	values, err := chart.Normal(r.Values)
+	values, err := chart.Normalize(r.Values)
 	if err != nil {
 		return nil, fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 	}
@@ -84,7 +84,7 @@ func (c *Client) plan(ctx context.Context, r chart.Release) (*plan, error) {
 // values.
 func (c *Client) renderUnlessSame(ctx context.Context, p *plan) error {
 	asked := p.last != nil && p.last.Info.Status == release.StatusDeployed &&
-		named(p.last.Chart) == named(p.chart.chart) && canonical(p.last.Config) == p.config
+		nameAndVersion(p.last.Chart) == nameAndVersion(p.chart.chart) && canonical(p.last.Config) == p.config
 	if asked && p.last.Labels[labelInputs] == p.inputs {
 		p.same = true
 		return nil
@@ -121,7 +121,7 @@ func (p *plan) rendersAgain(rel *release.Release, look lookup) (bool, error) {
 			return false, err
 		}
 	}
-	return sameManifests(rel.Manifest, one.manifest, another.manifest), nil
+	return equalManifests(rel.Manifest, one.manifest, another.manifest), nil
 }
 
 // moment says whether the next revision is an install or an upgrade. A release that never
@@ -165,7 +165,7 @@ func (p *plan) digest(caps Capabilities) string {
 	for _, part := range []string{p.files, p.config, p.release.Name, p.release.Namespace, caps.Kubernetes} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
-	text := asking(p.chart.chart)
+	text := capabilityTemplates(p.chart.chart)
 	for _, api := range caps.APIs {
 		if bytes.Contains(text, []byte(api)) {
 			_, _ = fmt.Fprintf(h, " %s", api)
@@ -174,8 +174,8 @@ func (p *plan) digest(caps Capabilities) string {
 	return sum(h)
 }
 
-// asking returns the templates in which a chart asks what the cluster serves.
-func asking(ch *helmchart.Chart) []byte {
+// capabilityTemplates returns the templates in which a chart asks what the cluster serves.
+func capabilityTemplates(ch *helmchart.Chart) []byte {
 	var out []byte
 	for _, f := range ch.Templates {
 		if bytes.Contains(f.Data, []byte("APIVersions")) {
@@ -183,7 +183,7 @@ func asking(ch *helmchart.Chart) []byte {
 		}
 	}
 	for _, d := range ch.Dependencies() {
-		out = append(out, asking(d)...)
+		out = append(out, capabilityTemplates(d)...)
 	}
 	return out
 }

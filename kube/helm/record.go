@@ -151,9 +151,9 @@ func encodeRecord(rel *release.Release) (*corev1.Secret, error) {
 	}, nil
 }
 
-// open creates the record of a new revision. It fails if the record exists, so that two runs
+// createRecord creates the record of a new revision. It fails if the record exists, so that two runs
 // cannot change a release at the same time.
-func (c *Client) open(ctx context.Context, rel *release.Release) error {
+func (c *Client) createRecord(ctx context.Context, rel *release.Release) error {
 	s, err := encodeRecord(rel)
 	if err != nil {
 		return err
@@ -176,13 +176,13 @@ func (c *Client) note(ctx context.Context, rel *release.Release, status release.
 		return err
 	}
 	return patiently(ctx, func(ctx context.Context) error {
-		_, err := c.helm.Put(ctx, s)
+		_, err := c.helm.ServerSideApply(ctx, s)
 		return err
 	})
 }
 
-// forget deletes the records of revisions.
-func (c *Client) forget(ctx context.Context, namespace, name string, revisions ...int) error {
+// deleteRecords deletes the records of revisions.
+func (c *Client) deleteRecords(ctx context.Context, namespace, name string, revisions ...int) error {
 	for _, n := range revisions {
 		s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recordName(name, n)}}

@@ -6,18 +6,18 @@ import (
 	"net/url"
 )
 
-// shown returns a URL without credentials.
-func shown(raw string) string {
+// withoutCredentials returns a URL without credentials.
+func withoutCredentials(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return "(not a URL)"
 	}
-	return hidden(u)
+	return withoutLogin(u)
 }
 
-// hidden returns a URL without its login. The user name is hidden too, because tokens are
+// withoutLogin returns a URL without its login. The user name is hidden too, because tokens are
 // often written there.
-func hidden(u *url.URL) string {
+func withoutLogin(u *url.URL) string {
 	clean := *u
 	if u.User != nil {
 		clean.User = url.User("xxxxx")
@@ -40,7 +40,7 @@ func redirected(req *http.Request, via []*http.Request) error {
 	case len(via) >= most:
 		return fmt.Errorf("%d redirects, one after the other", most)
 	case last.Scheme == "https" && req.URL.Scheme != "https":
-		return &downgradeError{hidden(last), hidden(req.URL)}
+		return &downgradeError{withoutLogin(last), withoutLogin(req.URL)}
 	}
 	return nil
 }

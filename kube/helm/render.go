@@ -77,7 +77,7 @@ func prepare(ch *helmchart.Chart, r chart.Release, c Capabilities) (*prepared, e
 	if err := chartutil.ValidateReleaseName(r.Name); err != nil {
 		return nil, fmt.Errorf("release %q: %w", r.Name, err)
 	}
-	values, err := chart.Normal(r.Values)
+	values, err := chart.Normalize(r.Values)
 	if err != nil {
 		return nil, fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 	}
@@ -87,21 +87,22 @@ func prepare(ch *helmchart.Chart, r chart.Release, c Capabilities) (*prepared, e
 	}
 	var errs []error
 	if v := ch.Metadata.KubeVersion; v != "" && c.Kubernetes != "" && !chartutil.IsCompatibleRange(v, p.caps.KubeVersion.Version) {
-		errs = append(errs, fmt.Errorf("chart %s wants Kubernetes %s, and the cluster's is %s: choose another version of one of them", named(ch), v, c.Kubernetes))
+		errs = append(errs,
+			fmt.Errorf("chart %s wants Kubernetes %s, and the cluster's is %s: choose another version of one of them", nameAndVersion(ch), v, c.Kubernetes))
 	}
 	problems := mappings(ch, values, nil)
-	settle(ch, values)
+	dropReplacedDefaults(ch, values)
 	if err := chartutil.ProcessDependenciesWithMerge(ch, values); err != nil {
-		return nil, fmt.Errorf("chart %s: %w", named(ch), err)
+		return nil, fmt.Errorf("chart %s: %w", nameAndVersion(ch), err)
 	}
 	all, err := chartutil.CoalesceValues(ch, values)
 	if err != nil {
-		return nil, fmt.Errorf("chart %s: %w", named(ch), err)
+		return nil, fmt.Errorf("chart %s: %w", nameAndVersion(ch), err)
 	}
 	found, err := checkSchema(ch, all, nil)
 	errs = append(errs, err)
 	if problems = append(problems, found...); len(problems) > 0 {
-		errs = append(errs, &ValuesError{Chart: named(ch), Problems: problems})
+		errs = append(errs, &ValuesError{Chart: nameAndVersion(ch), Problems: problems})
 	}
 	return p, errors.Join(errs...)
 }
@@ -124,11 +125,11 @@ func mappings(ch *helmchart.Chart, values map[string]any, keys []string) []chart
 	return out
 }
 
-// settle drops the defaults of a chart, and of the charts inside it, that values replace with
+// dropReplacedDefaults drops the defaults of a chart, and of the charts inside it, that values replace with
 // another type, for example a mapping with a list. Helm's own merge has the same result, but
 // prints a warning for each.
-func settle(ch *helmchart.Chart, values map[string]any) {
-	dropUnlike(ch.Values, values)
+func dropReplacedDefaults(ch *helmchart.Chart, values map[string]any) {
+	dropOtherTypes(ch.Values, values)
 	for _, d := range ch.Dependencies() {
 		names := []string{d.Name()}
 		for _, m := range ch.Metadata.Dependencies {
@@ -139,14 +140,14 @@ func settle(ch *helmchart.Chart, values map[string]any) {
 		for _, name := range names {
 			for _, above := range []map[string]any{ch.Values, values} {
 				if sub, ok := above[name].(map[string]any); ok {
-					settle(d, sub)
+					dropReplacedDefaults(d, sub)
 				}
 			}
 		}
 	}
 }
 
-func dropUnlike(defaults, values map[string]any) {
+func dropOtherTypes(defaults, values map[string]any) {
 	for k, v := range values {
 		d, ok := defaults[k]
 		if !ok || v == nil || d == nil {
@@ -156,7 +157,7 @@ func dropUnlike(defaults, values map[string]any) {
 		vm, vok := v.(map[string]any)
 		switch {
 		case dok && vok:
-			dropUnlike(dm, vm)
+			dropOtherTypes(dm, vm)
 		case dok != vok:
 			delete(defaults, k)
 		}
@@ -179,8 +180,8 @@ func (c Capabilities) helm() (*chartutil.Capabilities, error) {
 	return caps, nil
 }
 
-// named returns a chart's name and version.
-func named(ch *helmchart.Chart) string {
+// nameAndVersion returns a chart's name and version.
+func nameAndVersion(ch *helmchart.Chart) string {
 	if ch == nil || ch.Metadata == nil {
 		return ""
 	}
@@ -207,7 +208,7 @@ func (p *prepared) render(at moment, lookup engine.ClientProvider) (*rendered, e
 		Name: p.release.Name, Namespace: p.release.Namespace, Revision: at.revision, IsInstall: at.install, IsUpgrade: !at.install,
 	}, p.caps, true)
 	if err != nil {
-		return nil, fmt.Errorf("chart %s: %w", named(p.chart), err)
+		return nil, fmt.Errorf("chart %s: %w", nameAndVersion(p.chart), err)
 	}
 	var files map[string]string
 	if lookup == nil {
@@ -216,7 +217,7 @@ func (p *prepared) render(at moment, lookup engine.ClientProvider) (*rendered, e
 		files, err = engine.RenderWithClientProvider(p.chart, top, lookup)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("chart %s does not render with these values: %w", named(p.chart), err)
+		return nil, fmt.Errorf("chart %s does not render with these values: %w", nameAndVersion(p.chart), err)
 	}
 	out := &rendered{}
 	for name, body := range files {
@@ -229,7 +230,7 @@ func (p *prepared) render(at moment, lookup engine.ClientProvider) (*rendered, e
 	}
 	hooks, manifests, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
-		return nil, fmt.Errorf("chart %s renders something that is not YAML with these values: %w", named(p.chart), err)
+		return nil, fmt.Errorf("chart %s renders something that is not YAML with these values: %w", nameAndVersion(p.chart), err)
 	}
 	var b strings.Builder
 	for _, m := range manifests {

@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestUnknown(t *testing.T) {
-	got, err := local.Unknown(t.Context(), tiny(map[string]any{
+	got, err := local.UnknownValues(t.Context(), tiny(map[string]any{
 		"tabel": 1, "table": map[string]any{"inner": map[string]any{"deep": 1, "x.y": 2}}, "list": map[string]any{"a": 1},
 		"cache": map[string]any{"limits": map[string]any{"cpu": 1}}, "global": map[string]any{"a": 1},
 	}))

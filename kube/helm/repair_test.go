@@ -35,7 +35,7 @@ func edit(t *testing.T, k *kube.Client, manifest string) {
 	t.Helper()
 	objs, err := kube.Decode([]byte(manifest))
 	require.NoError(t, err)
-	_, err = k.As("kubectl-edit").Apply(t.Context(), objs...)
+	_, err = k.WithFieldManager("kubectl-edit").Apply(t.Context(), objs...)
 	require.NoError(t, err)
 }
 

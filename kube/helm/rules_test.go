@@ -24,7 +24,7 @@ func TestOnlyOursIsOurs(t *testing.T) {
 		for _, namespace := range names {
 			u := &unstructured.Unstructured{Object: map[string]any{}}
 			u.SetAnnotations(map[string]string{noteName: name, noteNamespace: namespace})
-			assert.Equal(t, name == "site" && namespace == "other", ours(u, "site", "other"), "%q in %q", name, namespace)
+			assert.Equal(t, name == "site" && namespace == "other", ownedBy(u, "site", "other"), "%q in %q", name, namespace)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func TestReplicasAreTheScalers(t *testing.T) {
 		want := &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "spec": map[string]any{"replicas": int64(2)}}}
 		live := want.DeepCopy()
 		live.SetManagedFields(holders)
-		yield(want, live)
+		dropControllerFields(want, live)
 		_, kept, _ := unstructured.NestedFieldNoCopy(want.Object, "spec", "replicas")
 		return !kept
 	}

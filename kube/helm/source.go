@@ -72,10 +72,10 @@ func (s Source) load(ctx context.Context, r chart.Release) (*helmchart.Chart, er
 		return nil, missing
 	}
 	cached, digest := s.cached(r), r.Digest
-	if cached.there() {
+	if cached.isStored() {
 		// One that cannot be read, after a full disk for example, or that has the wrong
 		// contents, is fetched again.
-		ch, err := s.kept(cached.path(), r, digest)
+		ch, err := s.readStored(cached.path(), r, digest)
 		if err == nil || s.Offline {
 			return ch, err
 		}
@@ -97,17 +97,17 @@ func (s Source) load(ctx context.Context, r chart.Release) (*helmchart.Chart, er
 		}
 		return nil, missing
 	}
-	if err := cached.keep(data); err != nil { // a read-only run need not be able to write
+	if err := cached.store(data); err != nil { // a read-only run need not be able to write
 		converge.Progressf(ctx, "chart %s %s is used, but not kept for the next time: %v", r.Chart, r.Version, err)
 		return s.readData(data, r)
 	}
-	s.forget(key)
+	s.dropCached(key)
 	return s.read(cached.path(), r)
 }
 
-// Remembering returns a Source that keeps in memory what it could not write to disk, so that
+// WithMemoryCache returns a Source that keeps in memory what it could not write to disk, so that
 // it downloads each chart once.
-func (s Source) Remembering() Source {
+func (s Source) WithMemoryCache() Source {
 	s.memory = &sync.Map{}
 	return s
 }
@@ -127,15 +127,15 @@ func (s Source) remembered(key string, fetch func() ([]byte, error)) ([]byte, er
 	return data, err
 }
 
-// forget applies to what is on disk.
-func (s Source) forget(key string) {
+// dropCached applies to what is on disk.
+func (s Source) dropCached(key string) {
 	if s.memory != nil {
 		s.memory.Delete(key)
 	}
 }
 
-// kept reads an earlier download.
-func (s Source) kept(path string, r chart.Release, digest string) (*helmchart.Chart, error) {
+// readStored reads an earlier download.
+func (s Source) readStored(path string, r chart.Release, digest string) (*helmchart.Chart, error) {
 	if digest != "" {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -156,21 +156,21 @@ func (s Source) read(path string, r chart.Release) (*helmchart.Chart, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chart %s: %w", path, err)
 	}
-	return s.judge(ch, path, r)
+	return s.checkChart(ch, path, r)
 }
 
 // readData is read for a download that could not be kept.
 func (s Source) readData(data []byte, r chart.Release) (*helmchart.Chart, error) {
-	from := shown(r.Repo)
+	from := withoutCredentials(r.Repo)
 	ch, err := loader.LoadArchive(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("chart %s %s from %s: %w", r.Chart, r.Version, from, err)
 	}
-	return s.judge(ch, "from "+from, r)
+	return s.checkChart(ch, "from "+from, r)
 }
 
-// judge checks that a chart is the wanted one, and can be installed.
-func (s Source) judge(ch *helmchart.Chart, path string, r chart.Release) (*helmchart.Chart, error) {
+// checkChart checks that a chart is the wanted one, and can be installed.
+func (s Source) checkChart(ch *helmchart.Chart, path string, r chart.Release) (*helmchart.Chart, error) {
 	m := ch.Metadata
 	if m.Name != r.Chart {
 		return nil, fmt.Errorf("chart %s is called %s in its Chart.yaml, not %s", path, m.Name, r.Chart)

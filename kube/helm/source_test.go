@@ -142,7 +142,7 @@ func TestLookingNeedsNotWrite(t *testing.T) {
 			require.NoError(t, source.Check(ctx, repo.release(), caps))
 			assert.EqualValues(t, 4, repo.requests.Load())
 
-			source = source.Remembering()
+			source = source.WithMemoryCache()
 			for range 3 {
 				_, err := source.Render(ctx, repo.release(), caps)
 				require.NoError(t, err)

@@ -114,7 +114,7 @@ func record(t *testing.T, rel *release.Release) string {
 	t.Helper()
 	s, err := encodeRecord(rel)
 	require.NoError(t, err)
-	u, err := kube.Plain(s)
+	u, err := kube.ToUnstructured(s)
 	require.NoError(t, err)
 	b, err := u.MarshalJSON()
 	require.NoError(t, err)
@@ -214,10 +214,10 @@ func TestRevisionsAreForgotten(t *testing.T) {
 	c, _ := talking(t, map[string]any{"GET " + secrets: "403 hidden"})
 	require.ErrorIs(t, c.supersede(t.Context(), &plan{release: chart.Release{Name: "r", Namespace: "web"}}, 99), kube.ErrForbidden)
 	c, k := talking(t, nil)
-	require.NoError(t, c.forget(t.Context(), "web", "r", 1, 2), "what is gone is forgotten")
+	require.NoError(t, c.deleteRecords(t.Context(), "web", "r", 1, 2), "what is gone is forgotten")
 	assert.Len(t, k.heard, 2)
 	c, k = talking(t, map[string]any{"DELETE " + secrets + "/" + recordName("r", 1): "403 no"})
-	require.ErrorIs(t, c.forget(t.Context(), "web", "r", 1, 2), kube.ErrForbidden)
+	require.ErrorIs(t, c.deleteRecords(t.Context(), "web", "r", 1, 2), kube.ErrForbidden)
 	assert.Len(t, k.heard, 1)
 
 	// Only what was deployed before is superseded.
@@ -236,7 +236,7 @@ func TestOpen(t *testing.T) {
 	for answer, want := range map[string]string{"{}": "", "409 there": "release web/r: another run started revision 2 at the same time: run it again",
 		"403 no": "release web/r: begin revision 2: create secret web/sh.helm.release.v1.r.v2: not allowed: no"} {
 		c, _ := talking(t, map[string]any{"POST " + secrets: answer})
-		err := c.open(t.Context(), rev(2, release.StatusPendingInstall, "", ""))
+		err := c.createRecord(t.Context(), rev(2, release.StatusPendingInstall, "", ""))
 		if want == "" {
 			require.NoError(t, err)
 			continue
@@ -246,6 +246,6 @@ func TestOpen(t *testing.T) {
 	c, _ := talking(t, nil)
 	bad := rev(1, release.StatusDeployed, "", "")
 	bad.Config = map[string]any{"f": func() {}}
-	require.ErrorContains(t, c.open(t.Context(), bad), "its record: ")
+	require.ErrorContains(t, c.createRecord(t.Context(), bad), "its record: ")
 	require.ErrorContains(t, c.note(t.Context(), bad, release.StatusFailed, ""), "its record: ")
 }

@@ -27,8 +27,8 @@ const (
 	parallelChanges = 8
 )
 
-// look is one object of a release: as wanted, as it is, and the difference.
-type look struct {
+// objectState is one object of a release: as wanted, as it is, and the difference.
+type objectState struct {
 	want    *unstructured.Unstructured // nil: it should not be there
 	live    *unstructured.Unstructured // nil: it is not there
 	diff    converge.Diff
@@ -59,7 +59,7 @@ func (c cluster) asApplied(ctx context.Context, o *unstructured.Unstructured, na
 // place sets the release's namespace for an object that names none. If its kind is not served
 // yet, that happens later.
 func (c cluster) place(ctx context.Context, o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
-	u, err := kube.Plain(o)
+	u, err := kube.ToUnstructured(o)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +79,9 @@ func (c cluster) place(ctx context.Context, o *unstructured.Unstructured, namesp
 	return u, nil
 }
 
-// wanted returns the objects of a manifest, prepared by asApplied, in the order of
+// wantedObjects returns the objects of a manifest, prepared by asApplied, in the order of
 // installation.
-func (c *Client) wanted(ctx context.Context, manifest, name, namespace string) ([]*unstructured.Unstructured, error) {
+func (c *Client) wantedObjects(ctx context.Context, manifest, name, namespace string) ([]*unstructured.Unstructured, error) {
 	objs, err := objects(manifest)
 	if err != nil {
 		return nil, fmt.Errorf("release %s/%s: %w", namespace, name, err)
@@ -111,7 +111,7 @@ func (c *Client) obsolete(ctx context.Context, p *plan, want []*unstructured.Uns
 		if p.deployed != nil && rel.Version < p.deployed.Version {
 			continue
 		}
-		objs, err := c.wanted(ctx, rel.Manifest, p.release.Name, p.release.Namespace)
+		objs, err := c.wantedObjects(ctx, rel.Manifest, p.release.Name, p.release.Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -126,15 +126,15 @@ func (c *Client) obsolete(ctx context.Context, p *plan, want []*unstructured.Uns
 }
 
 // survey observes every object of a release, several at a time.
-func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
-	want, err := c.wanted(ctx, p.manifest(), p.release.Name, p.release.Namespace)
+func (c *Client) survey(ctx context.Context, p *plan) ([]objectState, error) {
+	want, err := c.wantedObjects(ctx, p.manifest(), p.release.Name, p.release.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	before := map[string]*unstructured.Unstructured{}
 	var gone []*unstructured.Unstructured
 	if !p.same {
-		old, err := c.wanted(ctx, p.deployed.Manifest, p.release.Name, p.release.Namespace)
+		old, err := c.wantedObjects(ctx, p.deployed.Manifest, p.release.Name, p.release.Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -145,36 +145,36 @@ func (c *Client) survey(ctx context.Context, p *plan) ([]look, error) {
 			return nil, err
 		}
 	}
-	looks := make([]look, len(want)+len(gone)+len(p.crds))
+	looks := make([]objectState, len(want)+len(gone)+len(p.crds))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)
 	for i, u := range want {
 		g.Go(func() (err error) {
 			old := before[key(u)]
-			looks[i], err = c.look(gctx, u, old == nil && !p.same || old != nil && !same(old.Object, u.Object))
+			looks[i], err = c.observe(gctx, u, old == nil && !p.same || old != nil && !equalValues(old.Object, u.Object))
 			return err
 		})
 	}
 	for i, u := range gone {
 		g.Go(func() (err error) {
-			looks[len(want)+i], err = c.lookGone(gctx, p, u)
+			looks[len(want)+i], err = c.observeObsolete(gctx, p, u)
 			return err
 		})
 	}
 	for i, d := range p.crds {
 		g.Go(func() (err error) {
-			looks[len(want)+len(gone)+i], _, err = c.lookAt(gctx, d)
+			looks[len(want)+len(gone)+i], _, err = c.observeDefinition(gctx, d)
 			return err
 		})
 	}
 	return looks, g.Wait()
 }
 
-// look observes one object. changed says that the wanted object differs from the last
+// observe observes one object. changed says that the wanted object differs from the last
 // revision's: then the API server computes the difference.
-func (c cluster) look(ctx context.Context, u *unstructured.Unstructured, changed bool) (look, error) {
-	l := look{want: u}
-	live, err := c.live(ctx, u)
+func (c cluster) observe(ctx context.Context, u *unstructured.Unstructured, changed bool) (objectState, error) {
+	l := objectState{want: u}
+	live, err := c.read(ctx, u)
 	if err != nil {
 		return l, err
 	}
@@ -185,16 +185,16 @@ func (c cluster) look(ctx context.Context, u *unstructured.Unstructured, changed
 		return l, nil
 	}
 	l.live = live
-	yield(l.want, live)
-	if why, err := c.notReady(ctx, live); err != nil {
+	dropControllerFields(l.want, live)
+	if why, err := c.unreadyReason(ctx, live); err != nil {
 		return l, err
 	} else if why != "" {
 		l.waiting = kube.RefOf(u).String() + ": " + why
 	}
-	if !changed && covers(live.Object, l.want.Object) {
+	if !changed && includes(live.Object, l.want.Object) {
 		return l, nil
 	}
-	after, err := c.helm.Try(ctx, l.want)
+	after, err := c.helm.DryRunApply(ctx, l.want)
 	var refused *kube.Error
 	switch {
 	case err == nil:
@@ -210,7 +210,7 @@ func (c cluster) look(ctx context.Context, u *unstructured.Unstructured, changed
 		}
 		return l, nil
 	}
-	l.diff = kube.Differs(live, after)
+	l.diff = kube.DiffObjects(live, after)
 	return l, nil
 }
 
@@ -223,8 +223,8 @@ func masked(u *unstructured.Unstructured, err error) string {
 	return err.Error()
 }
 
-// live reads an object; nil if it or its kind does not exist.
-func (c cluster) live(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// read reads an object; nil if it or its kind does not exist.
+func (c cluster) read(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion(u.GetAPIVersion())
 	live.SetKind(u.GetKind())
@@ -238,23 +238,25 @@ func (c cluster) live(ctx context.Context, u *unstructured.Unstructured) (*unstr
 	return live, err
 }
 
-// lookGone observes an object that should no longer exist.
-func (c *Client) lookGone(ctx context.Context, p *plan, u *unstructured.Unstructured) (look, error) {
-	live, err := c.live(ctx, u)
-	if err != nil || live == nil || !ours(live, p.release.Name, p.release.Namespace) || kept(live) {
-		return look{}, err
+// observeObsolete observes an object that should no longer exist.
+func (c *Client) observeObsolete(ctx context.Context, p *plan, u *unstructured.Unstructured) (objectState, error) {
+	live, err := c.read(ctx, u)
+	if err != nil || live == nil || !ownedBy(live, p.release.Name, p.release.Namespace) || outlivesRelease(live) {
+		return objectState{}, err
 	}
-	return look{live: live, diff: converge.Unwanted("obsolete").WithPrefix(kube.RefOf(u).Path())}, nil
+	return objectState{live: live, diff: converge.Unwanted("obsolete").WithPrefix(kube.RefOf(u).Path())}, nil
 }
 
-// ours reports whether an object belongs to a release.
-func ours(live *unstructured.Unstructured, name, namespace string) bool {
+// ownedBy reports whether an object belongs to a release.
+func ownedBy(live *unstructured.Unstructured, name, namespace string) bool {
 	notes := live.GetAnnotations()
 	return notes[noteName] == name && notes[noteNamespace] == namespace
 }
 
-// kept reports whether an object outlives its release.
-func kept(u *unstructured.Unstructured) bool { return u.GetAnnotations()[notePolicy] == policyKeep }
+// outlivesRelease reports whether an object outlives its release.
+func outlivesRelease(u *unstructured.Unstructured) bool {
+	return u.GetAnnotations()[notePolicy] == policyKeep
+}
 
 // endsByItself reports whether an object is removed when it is done: a Job with a time to
 // live.

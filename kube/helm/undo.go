@@ -82,7 +82,7 @@ func (c *Client) removeInstalled(ctx context.Context, p *plan, rev *revision) er
 	if err != nil {
 		return err
 	}
-	return c.forget(ctx, p.release.Namespace, p.release.Name, all...)
+	return c.deleteRecords(ctx, p.release.Namespace, p.release.Name, all...)
 }
 
 // rollBack creates a revision that repeats the last successful one.
@@ -96,7 +96,7 @@ func (c *Client) rollBack(ctx context.Context, p *plan, rev *revision) error {
 	record.SetStatus(release.StatusPendingRollback, weRollBack+strconv.Itoa(p.deployed.Version))
 	back := &revision{record: &record, pre: release.HookPreRollback, post: release.HookPostRollback}
 	var err error
-	if back.objects, err = c.wanted(ctx, record.Manifest, record.Name, record.Namespace); err != nil {
+	if back.objects, err = c.wantedObjects(ctx, record.Manifest, record.Name, record.Namespace); err != nil {
 		return err
 	}
 	old := map[string]bool{}
@@ -106,17 +106,17 @@ func (c *Client) rollBack(ctx context.Context, p *plan, rev *revision) error {
 		if err != nil {
 			return err
 		}
-		yield(u, live)
+		dropControllerFields(u, live)
 	}
 	for _, u := range rev.objects {
 		if !old[key(u)] {
 			back.obsolete = append(back.obsolete, u)
 		}
 	}
-	if err := c.open(ctx, &record); err != nil {
+	if err := c.createRecord(ctx, &record); err != nil {
 		return err
 	}
-	if err := c.carryOut(ctx, back); err != nil {
+	if err := c.installRevision(ctx, back); err != nil {
 		return errors.Join(err, c.note(ctx, &record, release.StatusFailed, "Rollback failed: "+err.Error()))
 	}
 	if err := c.note(ctx, &record, release.StatusDeployed, record.Info.Description); err != nil {

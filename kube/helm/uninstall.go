@@ -37,7 +37,7 @@ func (c *Client) uninstall(ctx context.Context, history []*release.Release) erro
 	var objs []*unstructured.Unstructured
 	seen := map[string]bool{}
 	for _, rel := range slices.Backward(history) {
-		some, err := c.wanted(ctx, rel.Manifest, rel.Name, rel.Namespace)
+		some, err := c.wantedObjects(ctx, rel.Manifest, rel.Name, rel.Namespace)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (c *Client) uninstall(ctx context.Context, history []*release.Release) erro
 	if err != nil {
 		return err
 	}
-	return c.forget(ctx, last.Namespace, last.Name, all...)
+	return c.deleteRecords(ctx, last.Namespace, last.Name, all...)
 }
 
 // removeOurs deletes the objects of objs that belong to a release and do not outlive it, and
@@ -80,7 +80,7 @@ func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*u
 		if err != nil {
 			return err
 		}
-		if live == nil || !ours(live, rel.Name, rel.Namespace) || kept(live) || kept(u) {
+		if live == nil || !ownedBy(live, rel.Name, rel.Namespace) || outlivesRelease(live) || outlivesRelease(u) {
 			continue
 		}
 		words = append(words, u)
@@ -92,11 +92,11 @@ func (c *Client) removeOurs(ctx context.Context, rel *release.Release, objs []*u
 // first, because their controllers must still run to release them; the definitions of kinds go
 // last.
 func (c cluster) remove(ctx context.Context, objs []*unstructured.Unstructured) error {
-	objs, err := c.there(ctx, objs)
+	objs, err := c.existing(ctx, objs)
 	if err != nil || len(objs) == 0 {
 		return err
 	}
-	converge.Progressf(ctx, "removing %s", few(names(objs)))
+	converge.Progressf(ctx, "removing %s", firstReasons(names(objs)))
 	batches := make([][]*unstructured.Unstructured, 3)
 	for _, u := range objs {
 		batch := 1
@@ -116,8 +116,8 @@ func (c cluster) remove(ctx context.Context, objs []*unstructured.Unstructured) 
 	return nil
 }
 
-// there returns the objects that exist.
-func (c cluster) there(ctx context.Context, objs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// existing returns the objects that exist.
+func (c cluster) existing(ctx context.Context, objs []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	lives := make([]*unstructured.Unstructured, len(objs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)

@@ -53,28 +53,28 @@ func checkSchema(ch *helmchart.Chart, values map[string]any, path []string) ([]c
 	return problems, nil
 }
 
-// Unknown returns the paths of a release's values that exist neither in the chart's own values
+// UnknownValues returns the paths of a release's values that exist neither in the chart's own values
 // nor in those of the charts inside it: usually typing errors that no schema reports.
 // Everything below an empty value ({}, [] or nothing) counts as known, and so do the contents
 // of lists. Some charts read keys that their values.yaml names in comments only, so use this
 // for warnings.
-func (s Source) Unknown(ctx context.Context, r chart.Release) ([]string, error) {
+func (s Source) UnknownValues(ctx context.Context, r chart.Release) ([]string, error) {
 	ch, err := s.load(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	values, err := chart.Normal(r.Values)
+	values, err := chart.Normalize(r.Values)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	unknown(&out, values, known(ch), nil)
+	unknown(&out, values, defaultValues(ch), nil)
 	slices.Sort(out)
 	return out, nil
 }
 
-// known returns the values of a chart with those of the charts inside it.
-func known(ch *helmchart.Chart) map[string]any {
+// defaultValues returns the values of a chart with those of the charts inside it.
+func defaultValues(ch *helmchart.Chart) map[string]any {
 	all := maps.Clone(ch.Values)
 	if all == nil {
 		all = map[string]any{}
@@ -83,7 +83,7 @@ func known(ch *helmchart.Chart) map[string]any {
 		all["global"] = nil
 	}
 	for _, d := range ch.Dependencies() {
-		inner := known(d)
+		inner := defaultValues(d)
 		if own, ok := all[d.Name()].(map[string]any); ok {
 			inner = chartutil.CoalesceTables(inner, own)
 		}

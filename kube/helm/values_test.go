@@ -62,7 +62,7 @@ func TestWhatSchemasRefuse(t *testing.T) {
 	} {
 		schema, err := yamlToJSON(c.schema)
 		require.NoError(t, err, c.schema)
-		m, err := chart.Normal(value(t, c.values).(map[string]any))
+		m, err := chart.Normalize(value(t, c.values).(map[string]any))
 		require.NoError(t, err)
 		found, err := chart.SchemaProblems(schema, m)
 		require.NoError(t, err, c.schema)
@@ -119,15 +119,15 @@ func TestSchemasOfChartsInside(t *testing.T) {
 }
 
 func TestNormal(t *testing.T) {
-	got, err := chart.Normal(map[string]any{"n": 5, "l": []string{"x"}, "m": map[string]bool{"b": true}})
+	got, err := chart.Normalize(map[string]any{"n": 5, "l": []string{"x"}, "m": map[string]bool{"b": true}})
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"n": 5.0, "l": []any{"x"}, "m": map[string]any{"b": true}}, got)
 	for _, none := range []map[string]any{nil, {}} {
-		got, err = chart.Normal(none)
+		got, err = chart.Normalize(none)
 		require.NoError(t, err)
 		assert.Equal(t, map[string]any{}, got)
 	}
-	_, err = chart.Normal(map[string]any{"f": func() {}})
+	_, err = chart.Normalize(map[string]any{"f": func() {}})
 	require.ErrorContains(t, err, "values: json: unsupported type")
 }
 
@@ -136,11 +136,11 @@ func TestKnownValues(t *testing.T) {
 	top := inMemory("top", map[string]any{"a": 1, "sub": map[string]any{"x": 2, "more": 3}}, inMemory("sub", map[string]any{"x": 1, "own": 1}), inMemory("bare", nil))
 	top.Metadata.Dependencies[0].Alias = "second"
 	assert.Equal(t, map[string]any{"a": 1, "global": nil, "second": nil, "bare": map[string]any{"global": nil},
-		"sub": map[string]any{"x": 1, "own": 1, "more": 3, "global": nil}}, known(top))
+		"sub": map[string]any{"x": 1, "own": 1, "more": 3, "global": nil}}, defaultValues(top))
 	assert.NotContains(t, top.Values, "global", "the chart's own stay as they are")
-	assert.Equal(t, map[string]any{"global": "x"}, known(inMemory("g", map[string]any{"global": "x"})))
+	assert.Equal(t, map[string]any{"global": "x"}, defaultValues(inMemory("g", map[string]any{"global": "x"})))
 	var out []string
-	unknown(&out, map[string]any{"global": map[string]any{"z": 1}, "second": map[string]any{"z": 1}, "a": map[string]any{"z": 1}, "sub": map[string]any{"z": 1, "x": 5}}, known(top), nil)
+	unknown(&out, map[string]any{"global": map[string]any{"z": 1}, "second": map[string]any{"z": 1}, "a": map[string]any{"z": 1}, "sub": map[string]any{"z": 1, "x": 5}}, defaultValues(top), nil)
 	assert.Equal(t, []string{"sub.z"}, out)
 }
 

@@ -18,7 +18,7 @@ import (
 // Intervals between two checks while waiting: short at first, because most objects are ready
 // at once, then longer.
 const (
-	firstLook = 200 * time.Millisecond
+	firstPoll = 200 * time.Millisecond
 	everyLook = 2 * time.Second
 )
 
@@ -28,10 +28,10 @@ type finalError struct{ error }
 // Unwrap returns the failure.
 func (e finalError) Unwrap() error { return e.error }
 
-// until checks repeatedly until nothing is left to wait for. It also waits for an API server
+// waitUntilNone checks repeatedly until nothing is left to wait for. It also waits for an API server
 // that does not answer, such as K3s' during a restart.
-func until(ctx context.Context, looks func(context.Context) ([]string, error)) error {
-	pause := firstLook
+func waitUntilNone(ctx context.Context, looks func(context.Context) ([]string, error)) error {
+	pause := firstPoll
 	var last []string
 	for {
 		waiting, err := looks(ctx)
@@ -46,7 +46,7 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 			return nil
 		}
 		if !slices.Equal(waiting, last) {
-			converge.Progressf(ctx, "waiting: %s", few(waiting))
+			converge.Progressf(ctx, "waiting: %s", firstReasons(waiting))
 		}
 		last = waiting
 		if converge.Pause(ctx, pause) != nil {
@@ -58,12 +58,12 @@ func until(ctx context.Context, looks func(context.Context) ([]string, error)) e
 
 // patiently retries an idempotent call while the API server does not answer.
 func patiently(ctx context.Context, do func(context.Context) error) error {
-	return until(ctx, func(ctx context.Context) ([]string, error) { return nil, do(ctx) })
+	return waitUntilNone(ctx, func(ctx context.Context) ([]string, error) { return nil, do(ctx) })
 }
 
 // find reads an object, with retries; nil if it or its kind does not exist.
 func (c cluster) find(ctx context.Context, u *unstructured.Unstructured) (live *unstructured.Unstructured, err error) {
-	err = patiently(ctx, func(ctx context.Context) (err error) { live, err = c.live(ctx, u); return err })
+	err = patiently(ctx, func(ctx context.Context) (err error) { live, err = c.read(ctx, u); return err })
 	return live, err
 }
 
@@ -72,11 +72,11 @@ func stopped(ctx context.Context, waiting []string) error {
 	if len(waiting) == 0 {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: still waiting: %s", context.Cause(ctx), few(waiting))
+	return fmt.Errorf("%w: still waiting: %s", context.Cause(ctx), firstReasons(waiting))
 }
 
-// few writes the first few reasons for waiting, and the number of the others.
-func few(waiting []string) string {
+// firstReasons writes the first few reasons for waiting, and the number of the others.
+func firstReasons(waiting []string) string {
 	const most = 3
 	if len(waiting) <= most {
 		return strings.Join(waiting, "; ")
@@ -87,8 +87,8 @@ func few(waiting []string) string {
 // awaitReady waits until every object is ready.
 func (c cluster) awaitReady(ctx context.Context, objs []*unstructured.Unstructured) error {
 	left := objs
-	return until(ctx, func(ctx context.Context) ([]string, error) {
-		words, err := c.lacking(ctx, left)
+	return waitUntilNone(ctx, func(ctx context.Context) ([]string, error) {
+		words, err := c.unready(ctx, left)
 		if err != nil {
 			return nil, err
 		}
@@ -105,8 +105,8 @@ func (c cluster) awaitReady(ctx context.Context, objs []*unstructured.Unstructur
 	})
 }
 
-// lacking returns for each object why it is not ready, or nothing.
-func (c cluster) lacking(ctx context.Context, objs []*unstructured.Unstructured) ([]string, error) {
+// unready returns for each object why it is not ready, or nothing.
+func (c cluster) unready(ctx context.Context, objs []*unstructured.Unstructured) ([]string, error) {
 	words := make([]string, len(objs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLooks)
@@ -115,7 +115,7 @@ func (c cluster) lacking(ctx context.Context, objs []*unstructured.Unstructured)
 			continue
 		}
 		g.Go(func() error {
-			live, err := c.live(ctx, u)
+			live, err := c.read(ctx, u)
 			if err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ func (c cluster) lacking(ctx context.Context, objs []*unstructured.Unstructured)
 				}
 				return nil
 			}
-			why, err := c.notReady(ctx, live)
+			why, err := c.unreadyReason(ctx, live)
 			if why != "" {
 				words[i] = kube.RefOf(u).String() + ": " + why
 			}
@@ -161,13 +161,13 @@ func hopeless(live *unstructured.Unstructured, why string) bool {
 	return false
 }
 
-// notReady says why an object is not ready, with the reasons of its pods; nothing if it is
+// unreadyReason says why an object is not ready, with the reasons of its pods; nothing if it is
 // ready.
-func (c cluster) notReady(ctx context.Context, live *unstructured.Unstructured) (string, error) {
+func (c cluster) unreadyReason(ctx context.Context, live *unstructured.Unstructured) (string, error) {
 	if paused, _, _ := unstructured.NestedBool(live.Object, "spec", "paused"); paused && live.GetKind() == "Deployment" {
 		return "", nil // somebody has stopped it on purpose
 	}
-	why, err := kube.NotReady(live)
+	why, err := kube.NotReadyReason(live)
 	if err != nil || why == "" {
 		return "", err
 	}
@@ -176,7 +176,7 @@ func (c cluster) notReady(ctx context.Context, live *unstructured.Unstructured) 
 		if first, err := c.waitsForConsumer(ctx, live); err != nil || first {
 			return "", err
 		}
-		more, err := c.kube.Complaint(ctx, kube.RefOf(live))
+		more, err := c.kube.LastWarning(ctx, kube.RefOf(live))
 		return joined(why, more), err
 	case "Deployment", "DaemonSet", "StatefulSet", "Job":
 		more, err := c.podsSay(ctx, live)
@@ -209,7 +209,7 @@ func (c cluster) waitsForConsumer(ctx context.Context, claim *unstructured.Unstr
 	class.SetAPIVersion("storage.k8s.io/v1")
 	class.SetKind("StorageClass")
 	class.SetName(name)
-	live, err := c.live(ctx, class)
+	live, err := c.read(ctx, class)
 	if err != nil || live == nil {
 		return false, err
 	}
@@ -234,7 +234,7 @@ func (c cluster) podsSay(ctx context.Context, live *unstructured.Unstructured) (
 		return "", err
 	}
 	for i := range pods {
-		why, err := kube.NotReady(&pods[i])
+		why, err := kube.NotReadyReason(&pods[i])
 		if err == nil && why != "" && why != nothingKnown && pods[i].GetDeletionTimestamp() == nil {
 			return "pod " + pods[i].GetName() + ": " + why, nil
 		}
@@ -242,18 +242,18 @@ func (c cluster) podsSay(ctx context.Context, live *unstructured.Unstructured) (
 	if len(pods) > 0 {
 		return "", nil
 	}
-	return c.kube.Complaint(ctx, kube.RefOf(live))
+	return c.kube.LastWarning(ctx, kube.RefOf(live))
 }
 
 // awaitGone waits until objects that were deleted are gone.
 func (c cluster) awaitGone(ctx context.Context, objs []*unstructured.Unstructured) error {
-	return until(ctx, func(ctx context.Context) ([]string, error) {
+	return waitUntilNone(ctx, func(ctx context.Context) ([]string, error) {
 		words := make([]string, len(objs))
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(parallelLooks)
 		for i, u := range objs {
 			g.Go(func() error {
-				live, err := c.live(ctx, u)
+				live, err := c.read(ctx, u)
 				if err != nil || live == nil {
 					return err
 				}

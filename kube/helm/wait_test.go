@@ -27,9 +27,9 @@ func listening(ctx context.Context) (context.Context, func() []string) {
 }
 
 func TestFew(t *testing.T) {
-	assert.Equal(t, "a; b; c", few([]string{"a", "b", "c"}))
-	assert.Equal(t, "a; b; c; and 1 more", few([]string{"a", "b", "c", "d"}))
-	assert.Equal(t, "a", few([]string{"a"}))
+	assert.Equal(t, "a; b; c", firstReasons([]string{"a", "b", "c"}))
+	assert.Equal(t, "a; b; c; and 1 more", firstReasons([]string{"a", "b", "c", "d"}))
+	assert.Equal(t, "a", firstReasons([]string{"a"}))
 }
 
 // TestUntil: looks come soon at first and every two seconds then; what is waited for is said when
@@ -40,7 +40,7 @@ func TestUntil(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
 		steps := []string{"a", "a", "b", "b", "b", "b", "b", "b", "b", "b", "b", ""}
-		require.NoError(t, until(ctx, func(context.Context) ([]string, error) {
+		require.NoError(t, waitUntilNone(ctx, func(context.Context) ([]string, error) {
 			at = append(at, time.Since(began))
 			if s := steps[len(at)-1]; s != "" {
 				return []string{s}, nil
@@ -72,11 +72,11 @@ func TestUntil(t *testing.T) {
 		within, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, over)
 		defer cancel()
 		began = time.Now()
-		err := until(within, func(context.Context) ([]string, error) { return []string{"x"}, nil })
+		err := waitUntilNone(within, func(context.Context) ([]string, error) { return []string{"x"}, nil })
 		require.EqualError(t, err, "over: still waiting: x")
 		require.ErrorIs(t, err, over)
 		assert.Equal(t, 10*time.Second, time.Since(began))
-		require.EqualError(t, until(within, func(context.Context) ([]string, error) { return nil, nil }), "over", "what a look says then is worth nothing")
+		require.EqualError(t, waitUntilNone(within, func(context.Context) ([]string, error) { return nil, nil }), "over", "what a look says then is worth nothing")
 		require.ErrorIs(t, finalError{broken}, broken)
 	})
 }
@@ -130,7 +130,7 @@ func TestNotReadySaysWhatPodsSay(t *testing.T) {
 			answers[name] = asJSON(t, text)
 		}
 		client, k := talking(t, answers)
-		why, err := client.notReady(t.Context(), thing(t, c.object))
+		why, err := client.unreadyReason(t.Context(), thing(t, c.object))
 		require.NoError(t, err, "%+v", c)
 		assert.Equal(t, c.want, why, "%+v", c)
 		if _, asked := c.answers[pods]; asked {
@@ -145,11 +145,11 @@ func TestNotReadySaysWhatPodsSay(t *testing.T) {
 		{claim, map[string]any{class: "403 hidden"}}, {claim, map[string]any{events: "403 hidden"}},
 	} {
 		client, _ := talking(t, c.answers)
-		_, err := client.notReady(t.Context(), thing(t, c.object))
+		_, err := client.unreadyReason(t.Context(), thing(t, c.object))
 		require.ErrorIs(t, err, kube.ErrForbidden)
 	}
 	client, _ := talking(t, nil)
-	why, err := client.notReady(t.Context(), thing(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: many}}"))
+	why, err := client.unreadyReason(t.Context(), thing(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: many}}"))
 	require.Error(t, err)
 	assert.Empty(t, why)
 }

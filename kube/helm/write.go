@@ -41,8 +41,8 @@ func (c cluster) writeAll(ctx context.Context, objs []*unstructured.Unstructured
 // chart, or the API server does not answer for a moment: applying again is harmless.
 func (c cluster) write(ctx context.Context, u *unstructured.Unstructured) error {
 	recreated := false
-	return until(ctx, func(ctx context.Context) ([]string, error) {
-		_, err := c.helm.Put(ctx, u)
+	return waitUntilNone(ctx, func(ctx context.Context) ([]string, error) {
+		_, err := c.helm.ServerSideApply(ctx, u)
 		var noKind *kube.NoKindError
 		switch {
 		case err == nil:

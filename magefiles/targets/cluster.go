@@ -14,7 +14,7 @@ type ClusterValidateOptions struct{ FileOptions }
 
 // ClusterValidate is cluster:validate.
 func ClusterValidate(ctx context.Context, o ClusterValidateOptions) error {
-	return within(ctx, settings(o), func(ctx context.Context, o session.Options) error {
+	return withOptions(ctx, settings(o), func(ctx context.Context, o session.Options) error {
 		s, err := session.Load(o)
 		if err != nil {
 			return err
@@ -35,7 +35,7 @@ type ClusterPlanOptions struct {
 func ClusterPlan(ctx context.Context, o ClusterPlanOptions) error {
 	s := settings(o)
 	s.Start = true
-	return with(ctx, s, session.Plan)
+	return withSession(ctx, s, session.Plan)
 }
 
 // ClusterUpOptions are the options of [ClusterUp].
@@ -77,7 +77,7 @@ type ClusterWatchOptions struct {
 
 // ClusterWatch is cluster:watch.
 func ClusterWatch(ctx context.Context, o ClusterWatchOptions) error {
-	return withFlags(ctx, settings(o), report.Watch, o.WatchFlags)
+	return withSessionFlags(ctx, settings(o), report.Watch, o.WatchFlags)
 }
 
 // ClusterDoctorOptions are the options of [ClusterDoctor].
@@ -91,7 +91,7 @@ type ClusterDoctorOptions struct {
 func ClusterDoctor(ctx context.Context, o ClusterDoctorOptions) error {
 	s := settings(o)
 	s.Without = true
-	return with(ctx, s, examine.Doctor)
+	return withSession(ctx, s, examine.Doctor)
 }
 
 // ClusterSupportOptions are the options of [ClusterSupport].
@@ -105,7 +105,7 @@ type ClusterSupportOptions struct {
 func ClusterSupport(ctx context.Context, o ClusterSupportOptions) error {
 	s := settings(o)
 	s.Without = true
-	return withFlags(ctx, s, examine.Support, o.SupportFlags)
+	return withSessionFlags(ctx, s, examine.Support, o.SupportFlags)
 }
 
 // ClusterDownOptions are the options of [ClusterDown].
@@ -117,7 +117,7 @@ type ClusterDownOptions struct {
 
 // ClusterDown is cluster:down.
 func ClusterDown(ctx context.Context, o ClusterDownOptions) error {
-	return withFlags(ctx, settings(o), session.Down, o.DownFlags)
+	return withSessionFlags(ctx, settings(o), session.Down, o.DownFlags)
 }
 
 // ClusterKubeconfigOptions are the options of [ClusterKubeconfig].
@@ -125,7 +125,7 @@ type ClusterKubeconfigOptions struct{ FileOptions }
 
 // ClusterKubeconfig is cluster:kubeconfig.
 func ClusterKubeconfig(ctx context.Context, o ClusterKubeconfigOptions) error {
-	return with(ctx, settings(o), session.Kubeconfig)
+	return withSession(ctx, settings(o), session.Kubeconfig)
 }
 
 // ClusterInitOptions are the options of [ClusterInit].
@@ -133,7 +133,8 @@ type ClusterInitOptions struct{ session.InitFlags }
 
 // ClusterInit is cluster:init.
 func ClusterInit(ctx context.Context, o ClusterInitOptions) error {
-	return within(ctx, settings(o), func(ctx context.Context, s session.Options) error { return session.Init(ctx, s.Console, o.InitFlags) })
+	return withOptions(ctx, settings(o),
+		func(ctx context.Context, s session.Options) error { return session.Init(ctx, s.Console, o.InitFlags) })
 }
 
 // ClusterBackupOptions are the options of [ClusterBackup].
@@ -146,7 +147,7 @@ type ClusterBackupOptions struct {
 
 // ClusterBackup is cluster:backup.
 func ClusterBackup(ctx context.Context, o ClusterBackupOptions) error {
-	return withFlags(ctx, settings(o), backup.Backup, o.BackupFlags)
+	return withSessionFlags(ctx, settings(o), backup.Backup, o.BackupFlags)
 }
 
 // ClusterRestoreOptions are the options of [ClusterRestore].
@@ -159,7 +160,7 @@ type ClusterRestoreOptions struct {
 
 // ClusterRestore is cluster:restore.
 func ClusterRestore(ctx context.Context, o ClusterRestoreOptions) error {
-	return withFlags(ctx, settings(o), backup.Restore, o.RestoreFlags)
+	return withSessionFlags(ctx, settings(o), backup.Restore, o.RestoreFlags)
 }
 
 // ClusterCertsOptions are the options of [ClusterCerts].
@@ -172,7 +173,7 @@ type ClusterCertsOptions struct {
 
 // ClusterCerts is cluster:certs.
 func ClusterCerts(ctx context.Context, o ClusterCertsOptions) error {
-	return withFlags(ctx, settings(o), backup.Certs, o.CertsFlags)
+	return withSessionFlags(ctx, settings(o), backup.Certs, o.CertsFlags)
 }
 
 // BackupVerifyOptions are the options of [BackupVerify].
@@ -183,5 +184,5 @@ type BackupVerifyOptions struct {
 
 // BackupVerify is backup:verify.
 func BackupVerify(ctx context.Context, o BackupVerifyOptions) error {
-	return withinFlags(ctx, settings(o), backup.Verify, o.VerifyFlags)
+	return withOptionsFlags(ctx, settings(o), backup.Verify, o.VerifyFlags)
 }

@@ -46,7 +46,7 @@ func nouns() map[string]string {
 }
 
 func (v Verb) command(name string) *cobra.Command {
-	c := &cobra.Command{Use: name, Short: v.short(), Long: v.Name + " " + v.Doc, Args: cobra.NoArgs, SilenceUsage: true}
+	c := &cobra.Command{Use: name, Short: v.summary(), Long: v.Name + " " + v.Doc, Args: cobra.NoArgs, SilenceUsage: true}
 	f := v.flagSet()
 	c.Flags().SortFlags = false
 	c.Flags().AddFlagSet(f)
@@ -55,7 +55,7 @@ func (v Verb) command(name string) *cobra.Command {
 		return nil
 	})
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return v.explain(err) })
-	c.RunE = func(c *cobra.Command, _ []string) error { return v.run(c.Context(), given(c.Flags())) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return v.run(c.Context(), setFlags(c.Flags())) }
 	return c
 }
 
@@ -83,7 +83,7 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(twoDashes(args))
 	err := root.ExecuteContext(ctx)
 	if e := new(Error); err == nil || errors.As(err, &e) {
-		return tell(err)
+		return printError(err)
 	}
 	fmt.Fprintln(os.Stderr, strings.TrimSpace(err.Error()))
 	return 3
@@ -129,8 +129,8 @@ func (v Verb) flagSet() *pflag.FlagSet {
 	return f
 }
 
-// given are the values of the flags that were written.
-func given(f *pflag.FlagSet) map[string]any {
+// setFlags are the values of the flags that were written.
+func setFlags(f *pflag.FlagSet) map[string]any {
 	out := map[string]any{}
 	f.Visit(func(flag *pflag.Flag) {
 		var value any = flag.Value.String()

@@ -24,8 +24,8 @@ func (e *Error) Unwrap() error { return e.cause }
 // ExitStatus returns the exit code to Mage.
 func (e *Error) ExitStatus() int { return e.Code }
 
-// ended makes the error of a command. The console knows the secrets that its text must not show.
-func ended(c *console.Console, err error) error {
+// commandError makes the error of a command. The console knows the secrets that its text must not show.
+func commandError(c *console.Console, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -41,8 +41,8 @@ func ended(c *console.Console, err error) error {
 	return out
 }
 
-// tell prints an error on standard error, and returns the exit code.
-func tell(err error) int {
+// printError prints an error on standard error, and returns the exit code.
+func printError(err error) int {
 	if err == nil {
 		return 0
 	}
@@ -58,4 +58,4 @@ func tell(err error) int {
 }
 
 // Failed is an error of a command with exit code 1.
-func Failed(err error) error { return ended(console.New(false), err) }
+func Failed(err error) error { return commandError(console.New(false), err) }

@@ -38,7 +38,7 @@ func TestTheLastErrorIsHarmless(t *testing.T) {
 		{foreign, 1, false},
 		{coded{foreign}, 3, false},
 	} {
-		err := ended(c, x.err)
+		err := commandError(c, x.err)
 		var ours *Error
 		require.ErrorAs(t, err, &ours)
 		assert.Equal(t, x.code, ours.ExitStatus())
@@ -50,5 +50,5 @@ func TestTheLastErrorIsHarmless(t *testing.T) {
 			assert.NotContains(t, text, "\x1b")
 		}
 	}
-	assert.NoError(t, ended(c, nil))
+	assert.NoError(t, commandError(c, nil))
 }

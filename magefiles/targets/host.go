@@ -18,7 +18,7 @@ type HostCheckOptions struct {
 func HostCheck(ctx context.Context, o HostCheckOptions) error {
 	s := settings(o)
 	s.Start = true
-	return withinFlags(ctx, s, session.HostCheck, o.HostFlags)
+	return withOptionsFlags(ctx, s, session.HostCheck, o.HostFlags)
 }
 
 // HostPrepOptions are the options of [HostPrep].
@@ -30,7 +30,7 @@ type HostPrepOptions struct {
 
 // HostPrep is host:prep.
 func HostPrep(ctx context.Context, o HostPrepOptions) error {
-	return withinFlags(ctx, settings(o), session.HostPrep, o.HostPrepFlags)
+	return withOptionsFlags(ctx, settings(o), session.HostPrep, o.HostPrepFlags)
 }
 
 // HostRoleOptions are the options of [HostRole].
@@ -42,7 +42,7 @@ type HostRoleOptions struct {
 
 // HostRole is host:role.
 func HostRole(ctx context.Context, o HostRoleOptions) error {
-	return withinFlags(ctx, settings(o), session.HostRole, o.HostRoleFlags)
+	return withOptionsFlags(ctx, settings(o), session.HostRole, o.HostRoleFlags)
 }
 
 // HostTrialOptions are the options of [HostTrial].
@@ -57,7 +57,7 @@ type HostTrialOptions struct {
 func HostTrial(ctx context.Context, o HostTrialOptions) error {
 	s := settings(o)
 	s.Start, s.MakeKey = true, true
-	return withinFlags(ctx, s, session.HostTrial, o.HostTrialFlags)
+	return withOptionsFlags(ctx, s, session.HostTrial, o.HostTrialFlags)
 }
 
 // LabStartOptions are the options of [LabStart]: there are none.
@@ -65,7 +65,7 @@ type LabStartOptions struct{}
 
 // LabStart is lab:start.
 func LabStart(ctx context.Context, _ LabStartOptions) error {
-	return ended(console.New(false), session.Interrupted(ctx, session.LabStart(ctx)))
+	return commandError(console.New(false), session.InterruptionError(ctx, session.LabStart(ctx)))
 }
 
 // LabStatusOptions are the options of [LabStatus].
@@ -73,7 +73,7 @@ type LabStatusOptions struct{ session.LabStatusFlags }
 
 // LabStatus is lab:status.
 func LabStatus(ctx context.Context, o LabStatusOptions) error {
-	return ended(console.New(o.JSON), session.LabStatus(ctx, o.LabStatusFlags))
+	return commandError(console.New(o.JSON), session.LabStatus(ctx, o.LabStatusFlags))
 }
 
 // LabStopOptions are the options of [LabStop]: there are none.
@@ -81,5 +81,5 @@ type LabStopOptions struct{}
 
 // LabStop is lab:stop.
 func LabStop(ctx context.Context, _ LabStopOptions) error {
-	return ended(console.New(false), session.LabStop(ctx))
+	return commandError(console.New(false), session.LabStop(ctx))
 }

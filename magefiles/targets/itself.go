@@ -18,16 +18,16 @@ const listing = "HOMELAB_LISTING"
 // itself asks this program, as built by Mage, for a target of another package, and for the names of all targets. If
 // the program does not answer, there are none.
 func itself(word string) (v *Verb, names []string) {
-	names = listed(ask("-l"))
+	names = parseList(mageOutput("-l"))
 	i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, word) })
 	if i < 0 {
 		return nil, names
 	}
-	return described(names[i], ask("-h", names[i])), names
+	return described(names[i], mageOutput("-h", names[i])), names
 }
 
-// ask runs this program and returns what Mage prints.
-func ask(args ...string) string {
+// mageOutput runs this program and returns what Mage prints.
+func mageOutput(args ...string) string {
 	program, err := os.Executable()
 	if err != nil {
 		return ""
@@ -41,8 +41,8 @@ func ask(args ...string) string {
 	return string(out)
 }
 
-// listed returns the names in the output of mage -l.
-func listed(text string) []string {
+// parseList returns the names in the output of mage -l.
+func parseList(text string) []string {
 	var out []string
 	_, text, _ = strings.Cut(text, "Targets:\n")
 	for line := range strings.Lines(text) {

@@ -32,7 +32,7 @@ func TestMageTargetsAreTheTable(t *testing.T) {
 // TestListsFitATerminal: a line of Mage's list has the longest name, two margins, and what the verb does.
 func TestListsFitATerminal(t *testing.T) {
 	for _, v := range Verbs() {
-		assert.LessOrEqual(t, len("  platform:passwords    ")+len(v.short()), 80, v.Name)
+		assert.LessOrEqual(t, len("  platform:passwords    ")+len(v.summary()), 80, v.Name)
 	}
 }
 
@@ -63,7 +63,7 @@ func mageTargets(t *testing.T) []byte {
 		method := v.function[len(noun):]
 		require.True(t, unicode.IsUpper(rune(method[0])), v.function)
 		require.True(t, strings.EqualFold(space+":"+method, v.Name), v.function)
-		fmt.Fprintf(&out, "\n// %s %s\nfunc (%s) %s(ctx context.Context", method, v.short()+".", space, method)
+		fmt.Fprintf(&out, "\n// %s %s\nfunc (%s) %s(ctx context.Context", method, v.summary()+".", space, method)
 		values := ""
 		for i, f := range v.Flags { // Main prints the help of flags, so that they need no line each
 			values += ", " + f.Name

@@ -36,7 +36,7 @@ func Main(args []string, aliases ...map[string]any) error {
 	case l.mage:
 		return nil
 	}
-	os.Exit(tell(l.run(context.Background())))
+	os.Exit(printError(l.run(context.Background())))
 	return nil
 }
 
@@ -64,11 +64,11 @@ func (l line) run(ctx context.Context) error {
 	return nil
 }
 
-// lookUp finds a target of another package, and the names of all targets of the program.
-type lookUp func(word string) (v *Verb, names []string)
+// targetFinder finds a target of another package, and the names of all targets of the program.
+type targetFinder func(word string) (v *Verb, names []string)
 
 // read reads a command line.
-func read(args []string, aliases []map[string]any, others lookUp) (l line, err error) {
+func read(args []string, aliases []map[string]any, others targetFinder) (l line, err error) {
 	verbs := Verbs()
 	if strings.HasPrefix(args[0], "-") { // Mage's own flags
 		l.mage = true
@@ -142,7 +142,7 @@ func (v *Verb) parse(args []string) (rest []string, values map[string]any, err e
 	if err := f.Parse(words); err != nil {
 		return nil, nil, v.explain(err)
 	}
-	return args[end:], given(f), nil
+	return args[end:], setFlags(f), nil
 }
 
 // explain is an error about a flag, with what to write instead.

@@ -99,8 +99,8 @@ func TestHelpOfAnotherTarget(t *testing.T) {
 
 // What Mage prints has the names of the targets of any package.
 func TestTargetsThatTheProgramLists(t *testing.T) {
-	assert.Equal(t, []string{"cluster:up", "infra:deploy"}, listed("A cluster.\n\nTargets:\n  cluster:up*     creates\n  infra:deploy    deploys it\n\n* default target\n"))
-	assert.Empty(t, listed(""))
+	assert.Equal(t, []string{"cluster:up", "infra:deploy"}, parseList("A cluster.\n\nTargets:\n  cluster:up*     creates\n  infra:deploy    deploys it\n\n* default target\n"))
+	assert.Empty(t, parseList(""))
 }
 
 // Each verb is a command, and its flags fill its options.

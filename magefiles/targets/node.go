@@ -17,7 +17,7 @@ type NodeDrainOptions struct {
 
 // NodeDrain is node:drain.
 func NodeDrain(ctx context.Context, o NodeDrainOptions) error {
-	return withFlags(ctx, settings(o), session.NodeDrain, o.NodeFlags)
+	return withSessionFlags(ctx, settings(o), session.NodeDrain, o.NodeFlags)
 }
 
 // NodeUncordonOptions are the options of [NodeUncordon].
@@ -31,7 +31,7 @@ type NodeUncordonOptions struct {
 // NodeUncordon is node:uncordon.
 func NodeUncordon(ctx context.Context, o NodeUncordonOptions) error {
 	flags := session.NodeFlags{ChangeFlags: session.ChangeFlags{NoWait: o.NoWait}, Node: o.Node}
-	return withFlags(ctx, settings(o), session.NodeUncordon, flags)
+	return withSessionFlags(ctx, settings(o), session.NodeUncordon, flags)
 }
 
 // NodeCycleOptions are the options of [NodeCycle].
@@ -44,7 +44,7 @@ type NodeCycleOptions struct {
 
 // NodeCycle is node:cycle.
 func NodeCycle(ctx context.Context, o NodeCycleOptions) error {
-	return withFlags(ctx, settings(o), session.NodeCycle, o.NodeCycleFlags)
+	return withSessionFlags(ctx, settings(o), session.NodeCycle, o.NodeCycleFlags)
 }
 
 // NodeReplaceOptions are the options of [NodeReplace].
@@ -57,7 +57,7 @@ type NodeReplaceOptions struct {
 
 // NodeReplace is node:replace.
 func NodeReplace(ctx context.Context, o NodeReplaceOptions) error {
-	return withFlags(ctx, settings(o), session.NodeReplace, o.NodeReplaceFlags)
+	return withSessionFlags(ctx, settings(o), session.NodeReplace, o.NodeReplaceFlags)
 }
 
 // NodeRemoveOptions are the options of [NodeRemove].
@@ -70,7 +70,7 @@ type NodeRemoveOptions struct {
 
 // NodeRemove is node:remove.
 func NodeRemove(ctx context.Context, o NodeRemoveOptions) error {
-	return withFlags(ctx, settings(o), session.NodeRemove, o.NodeRemoveFlags)
+	return withSessionFlags(ctx, settings(o), session.NodeRemove, o.NodeRemoveFlags)
 }
 
 // K3sUpgradeOptions are the options of [K3sUpgrade].
@@ -84,7 +84,7 @@ type K3sUpgradeOptions struct {
 
 // K3sUpgrade is k3s:upgrade.
 func K3sUpgrade(ctx context.Context, o K3sUpgradeOptions) error {
-	return withinFlags(ctx, settings(o), upgrade.K3s, o.UpgradeFlags)
+	return withOptionsFlags(ctx, settings(o), upgrade.K3s, o.UpgradeFlags)
 }
 
 // TemplateListOptions are the options of [TemplateList].
@@ -95,7 +95,7 @@ type TemplateListOptions struct {
 
 // TemplateList is template:list.
 func TemplateList(ctx context.Context, o TemplateListOptions) error {
-	return with(ctx, settings(o), session.TemplateList)
+	return withSession(ctx, settings(o), session.TemplateList)
 }
 
 // TemplatePruneOptions are the options of [TemplatePrune].
@@ -107,7 +107,7 @@ type TemplatePruneOptions struct {
 
 // TemplatePrune is template:prune.
 func TemplatePrune(ctx context.Context, o TemplatePruneOptions) error {
-	return withFlags(ctx, settings(o), session.TemplatePrune, o.ChangeFlags)
+	return withSessionFlags(ctx, settings(o), session.TemplatePrune, o.ChangeFlags)
 }
 
 // GPUListOptions are the options of [GPUList].
@@ -119,7 +119,7 @@ type GPUListOptions struct {
 
 // GPUList is gpu:list.
 func GPUList(ctx context.Context, o GPUListOptions) error {
-	return withFlags(ctx, settings(o), session.GPUList, o.HostFlags)
+	return withSessionFlags(ctx, settings(o), session.GPUList, o.HostFlags)
 }
 
 // GPUVerifyOptions are the options of [GPUVerify].

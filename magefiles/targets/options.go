@@ -56,32 +56,32 @@ func settings(of any) session.Options {
 	return o
 }
 
-// with opens a session and does one thing in it.
-func with(ctx context.Context, o session.Options, do func(*session.Session, context.Context) error) error {
-	return within(ctx, o, func(ctx context.Context, o session.Options) error { return session.Do(ctx, o, do) })
+// withSession opens a session and does one thing in it.
+func withSession(ctx context.Context, o session.Options, do func(*session.Session, context.Context) error) error {
+	return withOptions(ctx, o, func(ctx context.Context, o session.Options) error { return session.Do(ctx, o, do) })
 }
 
-// withFlags is with for a command with flags of its own.
-func withFlags[F any](ctx context.Context, o session.Options, do func(*session.Session, context.Context, F) error, flags F) error {
-	return with(ctx, o, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
+// withSessionFlags is with for a command with flags of its own.
+func withSessionFlags[F any](ctx context.Context, o session.Options, do func(*session.Session, context.Context, F) error, flags F) error {
+	return withSession(ctx, o, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
 }
 
-// withReport is withFlags for a command that leaves a page, if its options name one.
+// withReport is withSessionFlags for a command that leaves a page, if its options name one.
 func withReport[F any](ctx context.Context, o session.Options, command string, do func(*session.Session, context.Context, F) error, flags F) error {
-	return within(ctx, o, func(ctx context.Context, o session.Options) error {
+	return withOptions(ctx, o, func(ctx context.Context, o session.Options) error {
 		return report.Do(ctx, o, command, func(s *session.Session, ctx context.Context) error { return do(s, ctx, flags) })
 	})
 }
 
-// withinFlags is within for a command with flags of its own.
-func withinFlags[F any](ctx context.Context, o session.Options, do func(context.Context, session.Options, F) error, flags F) error {
-	return within(ctx, o, func(ctx context.Context, o session.Options) error { return do(ctx, o, flags) })
+// withOptionsFlags is within for a command with flags of its own.
+func withOptionsFlags[F any](ctx context.Context, o session.Options, do func(context.Context, session.Options, F) error, flags F) error {
+	return withOptions(ctx, o, func(ctx context.Context, o session.Options) error { return do(ctx, o, flags) })
 }
 
-// within is with for functions that open their own sessions. SIGTERM works like Ctrl-C.
-func within(ctx context.Context, o session.Options, do func(context.Context, session.Options) error) error {
+// withOptions is with for functions that open their own sessions. SIGTERM works like Ctrl-C.
+func withOptions(ctx context.Context, o session.Options, do func(context.Context, session.Options) error) error {
 	if o.Timeout < 0 {
-		return ended(o.Console, session.Invalid("-timeout=%s: write a duration, such as 30m", o.Timeout))
+		return commandError(o.Console, session.Invalid("-timeout=%s: write a duration, such as 30m", o.Timeout))
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
@@ -90,5 +90,5 @@ func within(ctx context.Context, o session.Options, do func(context.Context, ses
 		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
-	return ended(o.Console, session.Interrupted(ctx, do(ctx, o)))
+	return commandError(o.Console, session.InterruptionError(ctx, do(ctx, o)))
 }

@@ -17,7 +17,7 @@ type PlatformPasswordsOptions struct {
 
 // PlatformPasswords is platform:passwords.
 func PlatformPasswords(ctx context.Context, o PlatformPasswordsOptions) error {
-	return withFlags(ctx, settings(o), session.Passwords, o.PasswordsFlags)
+	return withSessionFlags(ctx, settings(o), session.Passwords, o.PasswordsFlags)
 }
 
 // HubOpenOptions are the options of [HubOpen].
@@ -28,7 +28,7 @@ type HubOpenOptions struct {
 
 // HubOpen is hub:open.
 func HubOpen(ctx context.Context, o HubOpenOptions) error {
-	return withFlags(ctx, settings(o), session.HubOpen, o.HubOpenFlags)
+	return withSessionFlags(ctx, settings(o), session.HubOpen, o.HubOpenFlags)
 }
 
 // HubVerifyOptions are the options of [HubVerify].
@@ -53,7 +53,7 @@ type HubProfilesOptions struct {
 
 // HubProfiles is hub:profiles.
 func HubProfiles(ctx context.Context, o HubProfilesOptions) error {
-	return within(ctx, settings(o), func(_ context.Context, o session.Options) error {
+	return withOptions(ctx, settings(o), func(_ context.Context, o session.Options) error {
 		s, err := session.Load(o)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ type FleetLintOptions struct{ gitops.LintFlags }
 
 // FleetLint is fleet:lint.
 func FleetLint(ctx context.Context, o FleetLintOptions) error {
-	return ended(console.New(o.JSON), gitops.Lint(ctx, o.LintFlags))
+	return commandError(console.New(o.JSON), gitops.Lint(ctx, o.LintFlags))
 }
 
 // FleetRenderOptions are the options of [FleetRender].
@@ -81,7 +81,7 @@ type FleetRenderOptions struct {
 func FleetRender(ctx context.Context, o FleetRenderOptions) error {
 	s := settings(o)
 	s.Charts = o.Charts
-	return withinFlags(ctx, s, session.FleetRender, o.FleetRenderFlags)
+	return withOptionsFlags(ctx, s, session.FleetRender, o.FleetRenderFlags)
 }
 
 // FleetPushOptions are the options of [FleetPush].
@@ -96,7 +96,7 @@ type FleetPushOptions struct {
 func FleetPush(ctx context.Context, o FleetPushOptions) error {
 	s := settings(o)
 	s.Charts = o.Charts
-	return withFlags(ctx, s, session.FleetPush, o.FleetPushFlags)
+	return withSessionFlags(ctx, s, session.FleetPush, o.FleetPushFlags)
 }
 
 // FleetStatusOptions are the options of [FleetStatus].
@@ -110,5 +110,5 @@ type FleetStatusOptions struct {
 func FleetStatus(ctx context.Context, o FleetStatusOptions) error {
 	s := settings(o)
 	s.Timeout = o.Timeout
-	return withFlags(ctx, s, gitops.Status, o.StatusFlags)
+	return withSessionFlags(ctx, s, gitops.Status, o.StatusFlags)
 }

@@ -21,8 +21,8 @@ type Verb struct {
 	run      func(ctx context.Context, values map[string]any) error
 }
 
-// short is the beginning of Doc: what the verb does, in a line of a list.
-func (v Verb) short() string {
+// summary is the beginning of Doc: what the verb does, in a line of a list.
+func (v Verb) summary() string {
 	short := v.Doc
 	for _, end := range []string{"; ", ": ", ". "} {
 		short, _, _ = strings.Cut(short, end)

@@ -43,14 +43,14 @@ func Registries(s *spec.Spec) ([]k3s.Registry, error) {
 // folder is where a node gets the files of k3s.airgap, until they are installed.
 const folder = "/var/lib/rancher/homelab.airgap"
 
-// needed names the files of the folder k3s.airgap that a release requires.
-func needed(r k3s.Release) []string {
+// requiredFiles names the files of the folder k3s.airgap that a release requires.
+func requiredFiles(r k3s.Release) []string {
 	return []string{r.Sums(), r.Binary(), r.Images()}
 }
 
-// inFolder are the releases whose files the folder k3s.airgap has: one for each architecture whose
+// releasesIn are the releases whose files the folder k3s.airgap has: one for each architecture whose
 // checksums are there, else that of VMs, which is then missed.
-func inFolder(root *os.Root, version string) []k3s.Release {
+func releasesIn(root *os.Root, version string) []k3s.Release {
 	var out []k3s.Release
 	for _, arch := range []string{"amd64", "arm64", "arm"} {
 		r := k3s.Release{Version: version, Arch: arch}
@@ -70,7 +70,7 @@ func SumsURL(s *spec.Spec) string {
 	if s.K3s.AirgapDir != "" {
 		return ""
 	}
-	return k3s.Release{Version: s.K3s.Version}.URL(needed(k3s.Release{})[0])
+	return k3s.Release{Version: s.K3s.Version}.URL(requiredFiles(k3s.Release{})[0])
 }
 
 // Check returns an error that lists the files that the folder k3s.airgap lacks.
@@ -84,8 +84,8 @@ func Check(s *spec.Spec) error {
 	}
 	defer func() { _ = root.Close() }()
 	var errs []error
-	for _, release := range inFolder(root, s.K3s.Version) {
-		for _, name := range needed(release) {
+	for _, release := range releasesIn(root, s.K3s.Version) {
+		for _, name := range requiredFiles(release) {
 			errs = append(errs, checkArtifact(root, name, release.URL(name)))
 		}
 	}
@@ -121,8 +121,8 @@ func Release(s *spec.Spec, arch string) k3s.Release {
 	return r
 }
 
-// Outward is a runner whose commands use the proxy for https if the file names one.
-func Outward(s *spec.Spec, r remote.Runner) remote.Runner {
+// WithProxy is a runner whose commands use the proxy for https if the file names one.
+func WithProxy(s *spec.Spec, r remote.Runner) remote.Runner {
 	proxy := s.Guest.HTTPSProxy
 	if proxy == "" {
 		return r
@@ -135,15 +135,15 @@ func Outward(s *spec.Spec, r remote.Runner) remote.Runner {
 
 // Install installs K3s on a node of an architecture, in the version of the file.
 func Install(ctx context.Context, s *spec.Spec, root remote.Runner, arch string) error {
-	return Staged(ctx, s, root, arch, func(ctx context.Context) error {
-		_, err := k3s.Install(ctx, Outward(s, root), Release(s, arch))
+	return WithStaged(ctx, s, root, arch, func(ctx context.Context) error {
+		_, err := k3s.Install(ctx, WithProxy(s, root), Release(s, arch))
 		return err
 	})
 }
 
-// Staged copies the files of k3s.airgap to a node, if the file has that key, and deletes them
+// WithStaged copies the files of k3s.airgap to a node, if the file has that key, and deletes them
 // after do has used them.
-func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, arch string, do func(context.Context) error) error {
+func WithStaged(ctx context.Context, s *spec.Spec, root remote.Runner, arch string, do func(context.Context) error) error {
 	dir := s.K3s.AirgapDir
 	if dir == "" {
 		return do(ctx)
@@ -151,7 +151,7 @@ func Staged(ctx context.Context, s *spec.Spec, root remote.Runner, arch string, 
 	if err := Check(s); err != nil {
 		return err
 	}
-	for _, name := range needed(Release(s, arch)) {
+	for _, name := range requiredFiles(Release(s, arch)) {
 		converge.Progressf(ctx, "copying %s", name)
 		if err := copyTo(ctx, root, dir, name, folder+"/"+name); err != nil {
 			return err

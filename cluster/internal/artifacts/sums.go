@@ -34,12 +34,12 @@ func CheckSums(ctx context.Context, s *spec.Spec) error {
 	}
 	defer func() { _ = root.Close() }()
 	var errs []error
-	for _, release := range inFolder(root, s.K3s.Version) {
+	for _, release := range releasesIn(root, s.K3s.Version) {
 		sums, err := readSums(root, release.Sums())
 		if err != nil {
 			return converge.Permanent(err)
 		}
-		for _, name := range needed(release)[1:] {
+		for _, name := range requiredFiles(release)[1:] {
 			errs = append(errs, checkSum(ctx, root, release, name, sums[name]))
 		}
 	}

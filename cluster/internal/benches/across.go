@@ -18,9 +18,9 @@ import (
 // everyNode is the node of a check that concerns several of them.
 const everyNode = "all nodes"
 
-// Across sums over the GPUs of all nodes that have free ones, if there are two or more. It returns
+// AcrossNodesStep sums over the GPUs of all nodes that have free ones, if there are two or more. It returns
 // nil where fewer have GPUs, or no image is named.
-func (b *Benches) Across() converge.Step {
+func (b *Benches) AcrossNodesStep() converge.Step {
 	var nodes []spec.Node
 	for _, n := range b.Spec.GPUNodes() {
 		if n.GPUs.Sharing.Strategy != spec.SharingMIG {
@@ -31,12 +31,12 @@ func (b *Benches) Across() converge.Step {
 		return nil
 	}
 	id := b.plan(bench.Across, everyNode)
-	a := &across{}
-	return &converge.Resource[seen]{
+	a := &participants{}
+	return &converge.Resource[jobState]{
 		ID: id,
-		Observe: func(ctx context.Context) (seen, error) {
+		Observe: func(ctx context.Context) (jobState, error) {
 			if a.nothing {
-				return seen{done: true}, converge.Permanent(broken(a.used))
+				return jobState{done: true}, converge.Permanent(broken(a.used))
 			}
 			s, err := b.all(ctx, a)
 			s.Job = a.waits.remember(s.Job)
@@ -52,32 +52,32 @@ func (b *Benches) Across() converge.Step {
 			b.note(id, append(s.checks, a.used...)...)
 			return s, converge.Permanent(broken(s.checks))
 		},
-		Diff: func(s seen) converge.Diff {
+		Diff: func(s jobState) converge.Diff {
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
 			return differs(s.Job, "NCCL sums over the GPUs of all nodes")
 		},
-		Apply:  func(ctx context.Context, _ seen) error { return b.meet(ctx, nodes, a) },
-		Settle: pullTime + bench.Across.Work(0) + afterwards, Poll: run.LookEvery,
+		Apply:  func(ctx context.Context, _ jobState) error { return b.createJobs(ctx, nodes, a) },
+		Settle: pullTime + bench.Across.MaxTime(0) + afterwards, Poll: run.PollInterval,
 	}
 }
 
-// across is who takes part.
-type across struct {
+// participants is who takes part.
+type participants struct {
 	nodes   []spec.Node
 	world   int // GPUs
 	mbit    int
 	used    []check.Check
 	nothing bool
-	waits   waits
+	waits   waitReason
 }
 
 // all is the state of the Jobs: of the worst of them.
-func (b *Benches) all(ctx context.Context, a *across) (seen, error) {
-	s := seen{Job: kube.Job{Phase: kube.JobMissing}}
+func (b *Benches) all(ctx context.Context, a *participants) (jobState, error) {
+	s := jobState{Job: kube.Job{Phase: kube.JobMissing}}
 	for i, n := range a.nodes {
-		one, err := b.look(ctx, bench.Across, n.Name)
+		one, err := b.observe(ctx, bench.Across, n.Name)
 		if err != nil {
 			return s, err
 		}
@@ -94,16 +94,16 @@ func (b *Benches) all(ctx context.Context, a *across) (seen, error) {
 	return s, nil
 }
 
-// meet creates the Jobs of all nodes that have free GPUs.
-func (b *Benches) meet(ctx context.Context, nodes []spec.Node, a *across) error {
+// createJobs creates the Jobs of all nodes that have free GPUs.
+func (b *Benches) createJobs(ctx context.Context, nodes []spec.Node, a *participants) error {
 	client, err := b.Kube(ctx)
 	if err != nil {
 		return err
 	}
-	*a = across{}
+	*a = participants{}
 	counts := map[string]int{}
 	for _, n := range nodes {
-		count, used, err := b.free(ctx, client, bench.Across, n)
+		count, used, err := b.countFree(ctx, client, bench.Across, n)
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (b *Benches) meet(ctx context.Context, nodes []spec.Node, a *across) error 
 		return nil
 	}
 	o := bench.Options{Verify: b.Verify, Image: b.image(bench.Across), World: a.world}
-	o.Verify.Timeout = run.Limit(b.Spec, pullTime+bench.Across.Work(0))
+	o.Verify.Timeout = run.Limit(b.Spec, pullTime+bench.Across.MaxTime(0))
 	for i, n := range a.nodes {
 		o.Rank = i
 		if err := b.create(ctx, client, bench.Job(n.Name, counts[n.Name], bench.Across, o)); err != nil {
@@ -178,6 +178,6 @@ func (b *Benches) Sweep() converge.Step {
 			}
 			return client.Delete(ctx, objects...)
 		},
-		Poll: run.LookEvery,
+		Poll: run.PollInterval,
 	}
 }

@@ -87,11 +87,11 @@ func (b *Benches) image(k bench.Kind) string {
 func (b *Benches) Steps(n spec.Node) []converge.Step {
 	var out []converge.Step
 	for _, k := range b.Kinds() {
-		offers := offer.Of(n).Cards
+		offers := offer.GPUsOf(n).Cards
 		if n.GPUs.Sharing.Shared() {
 			offers = 1
 		}
-		if offers < k.Least() || b.image(k) == "" {
+		if offers < k.MinGPUs() || b.image(k) == "" {
 			continue
 		}
 		why := ""
@@ -103,51 +103,51 @@ func (b *Benches) Steps(n spec.Node) []converge.Step {
 	return out
 }
 
-// seen is what a step has found.
-type seen struct {
+// jobState is what a step has found.
+type jobState struct {
 	kube.Job
 	done   bool
 	checks []check.Check
 }
 
 // step measures on one node.
-func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource[seen] {
+func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource[jobState] {
 	id := b.plan(k, n.Name)
 	if why != "" {
-		return &converge.Resource[seen]{ID: id, Observe: func(context.Context) (seen, error) {
+		return &converge.Resource[jobState]{ID: id, Observe: func(context.Context) (jobState, error) {
 			b.note(id, skipped(k, n.Name, why))
-			return seen{}, nil
-		}, Diff: func(seen) converge.Diff { return nil }}
+			return jobState{}, nil
+		}, Diff: func(jobState) converge.Diff { return nil }}
 	}
 	m := &machine{node: n}
-	return &converge.Resource[seen]{
+	return &converge.Resource[jobState]{
 		ID: id,
-		Observe: func(ctx context.Context) (seen, error) {
+		Observe: func(ctx context.Context) (jobState, error) {
 			if m.nothing {
-				return seen{done: true}, converge.Permanent(broken(m.used))
+				return jobState{done: true}, converge.Permanent(broken(m.used))
 			}
-			s, err := b.look(ctx, k, n.Name)
+			s, err := b.observe(ctx, k, n.Name)
 			s.Job = m.waits.remember(s.Job)
 			if err != nil || !s.Ended() {
 				return s, err
 			}
 			lines, err := b.lines(ctx, bench.Name(n.Name, k, b.Verify.RunID))
 			if k == bench.Burn {
-				m.after(ctx, b.Root(n.Name))
+				m.recordAfter(ctx, b.Root(n.Name))
 				b.Computed(n.Name, bench.Results(lines))
 			}
 			s.checks = complete(k, n.Name, bench.Judge(k, n.Name, lines, m.Machine), m.gpus, s.Job, err)
 			b.note(id, append(s.checks, m.used...)...)
 			return s, converge.Permanent(broken(s.checks))
 		},
-		Diff: func(s seen) converge.Diff {
+		Diff: func(s jobState) converge.Diff {
 			if s.done || s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			return differs(s.Job, fmt.Sprintf("%s of %s is measured", b.called(k), n.Name))
+			return differs(s.Job, fmt.Sprintf("%s of %s is measured", b.description(k), n.Name))
 		},
-		Apply:  func(ctx context.Context, _ seen) error { return b.start(ctx, k, m) },
-		Settle: pullTime + k.Work(b.Burn) + afterwards, Poll: run.LookEvery,
+		Apply:  func(ctx context.Context, _ jobState) error { return b.createJob(ctx, k, m) },
+		Settle: pullTime + k.MaxTime(b.Burn) + afterwards, Poll: run.PollInterval,
 	}
 }
 
@@ -155,31 +155,31 @@ func differs(j kube.Job, want string) converge.Diff {
 	return converge.Diff{{Have: strings.TrimSuffix(string(j.Phase)+": "+j.Reason, ": "), Want: want, Effect: converge.Create}}
 }
 
-// called is a measurement in words.
-func (b *Benches) called(k bench.Kind) string {
+// description is a measurement in words.
+func (b *Benches) description(k bench.Kind) string {
 	if k == bench.Burn {
 		return fmt.Sprintf("a load of %s", b.Burn)
 	}
 	return string(k)
 }
 
-// start creates the Job of a measurement for those GPUs that nobody else has.
-func (b *Benches) start(ctx context.Context, k bench.Kind, m *machine) error {
+// createJob creates the Job of a measurement for those GPUs that nobody else has.
+func (b *Benches) createJob(ctx context.Context, k bench.Kind, m *machine) error {
 	client, err := b.Kube(ctx)
 	if err != nil {
 		return err
 	}
-	if m.gpus, m.used, err = b.free(ctx, client, k, m.node); err != nil {
+	if m.gpus, m.used, err = b.countFree(ctx, client, k, m.node); err != nil {
 		return err
 	}
-	if m.gpus < k.Least() {
+	if m.gpus < k.MinGPUs() {
 		m.nothing = true
 		b.note(b.id(k, m.node.Name), m.used...)
 		return nil
 	}
-	m.before(ctx, b.Root(m.node.Name))
+	m.recordBefore(ctx, b.Root(m.node.Name))
 	o := bench.Options{Verify: b.Verify, Image: b.image(k), Burn: b.Burn}
-	o.Verify.Timeout = run.Limit(b.Spec, pullTime+k.Work(b.Burn))
+	o.Verify.Timeout = run.Limit(b.Spec, pullTime+k.MaxTime(b.Burn))
 	return b.create(ctx, client, bench.Job(m.node.Name, m.gpus, k, o))
 }
 
@@ -192,8 +192,8 @@ func (b *Benches) create(ctx context.Context, client *kube.Client, objects []run
 	return err
 }
 
-// free counts the GPUs of a node that nobody has, and names who has the others.
-func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n spec.Node) (int, []check.Check, error) {
+// countFree counts the GPUs of a node that nobody has, and names who has the others.
+func (b *Benches) countFree(ctx context.Context, client *kube.Client, k bench.Kind, n spec.Node) (int, []check.Check, error) {
 	node, err := client.Node(ctx, n.Name)
 	if err != nil {
 		return 0, nil, err
@@ -206,11 +206,11 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 	if node.Cordoned {
 		return 0, []check.Check{skipped(k, n.Name, "drained and gets no pods: run homelab node:uncordon -node="+n.Name+", then verify again")}, nil
 	}
-	holders, err := client.WhoHolds(ctx, nvidia.Resource, n.Name)
+	holders, err := client.Holders(ctx, nvidia.Resource, n.Name)
 	if err != nil {
 		return 0, nil, err
 	}
-	count := offer.Of(n).Cards
+	count := offer.GPUsOf(n).Cards
 	var used []check.Check
 	for _, h := range holders {
 		count -= int(h.Count)
@@ -224,35 +224,35 @@ func (b *Benches) free(ctx context.Context, client *kube.Client, k bench.Kind, n
 	case n.GPUs.Sharing.Shared() && len(holders) > 0:
 		return 0, used, nil // its share may be of any of them
 	case n.GPUs.Sharing.Shared():
-		if offer.Of(n).Cards > 1 {
-			why := fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", offer.Of(n).Cards)
+		if offer.GPUsOf(n).Cards > 1 {
+			why := fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", offer.GPUsOf(n).Cards)
 			used = append(used, skipped(k, n.Name, why))
 		}
 		return 1, used, nil
-	case count < k.Least() && len(used) == 0:
+	case count < k.MinGPUs() && len(used) == 0:
 		used = append(used, skipped(k, n.Name, "too few GPUs"))
 	}
 	return max(count, 0), used, nil
 }
 
-// look reads the state of a Job.
-func (b *Benches) look(ctx context.Context, k bench.Kind, node string) (seen, error) {
+// observe reads the state of a Job.
+func (b *Benches) observe(ctx context.Context, k bench.Kind, node string) (jobState, error) {
 	client, err := b.Kube(ctx)
 	if err != nil {
-		return seen{}, err
+		return jobState{}, err
 	}
 	j, err := client.JobState(ctx, b.namespace(), bench.Name(node, k, b.Verify.RunID))
-	return seen{Job: j}, err
+	return jobState{Job: j}, err
 }
 
-// waits is what a Job last waited for.
-type waits string
+// waitReason is what a Job last waited for.
+type waitReason string
 
 // remember adds that to a Job whose time limit has passed.
-func (w *waits) remember(j kube.Job) kube.Job {
+func (w *waitReason) remember(j kube.Job) kube.Job {
 	switch {
 	case j.Phase == kube.JobPending && j.Reason != "":
-		*w = waits(j.Reason)
+		*w = waitReason(j.Reason)
 	case j.Phase == kube.JobFailed && *w != "" && strings.Contains(j.Reason, "Deadline"):
 		j.Reason += "; it waited: " + string(*w)
 	}

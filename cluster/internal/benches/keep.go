@@ -114,18 +114,18 @@ type machine struct {
 	used    []check.Check // about those that others have
 	nothing bool          // there was nothing to measure
 	log     []nvidia.LogFinding
-	waits   waits
+	waits   waitReason
 }
 
-// before notes what is known of a node. If nobody can log in, limits are lower and some faults are
+// recordBefore notes what is known of a node. If nobody can log in, limits are lower and some faults are
 // not seen.
-func (m *machine) before(ctx context.Context, root remote.Runner) {
+func (m *machine) recordBefore(ctx context.Context, root remote.Runner) {
 	m.Before, m.log = state(ctx, root)
 	m.Topology, _ = nvidia.ReadTopology(ctx, root)
 }
 
-// after notes what has changed.
-func (m *machine) after(ctx context.Context, root remote.Runner) {
+// recordAfter notes what has changed.
+func (m *machine) recordAfter(ctx context.Context, root remote.Runner) {
 	now, log := state(ctx, root)
 	m.After, m.Faults = now, nil
 	for _, f := range log {

@@ -18,7 +18,7 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway,
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 		FreshHostKeys: s.Image.Template != "",
-		Packages:      ownPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
+		Packages:      firstBootPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTSecurity: APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
 	for _, card := range n.Networks {
@@ -51,4 +51,4 @@ func APTSecurity(s *spec.Spec) string {
 }
 
 // Distro is the distribution of the machines that this cluster makes.
-func Distro(s *spec.Spec) distro.Distro { return distro.Named(s.Image.Distribution) }
+func Distro(s *spec.Spec) distro.Distro { return distro.ByName(s.Image.Distribution) }

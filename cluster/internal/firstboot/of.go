@@ -7,9 +7,9 @@ import (
 	"github.com/cps-gpu/homelab/internal/names"
 )
 
-// Of reports whether a file on a storage is a seed of one of these machines. Proxmox does not
+// IsSeedOf reports whether a file on a storage is a seed of one of these machines. Proxmox does not
 // start a machine with a missing ISO in its drive.
-func Of(s *spec.Spec, machines map[string]bool, file string) bool {
+func IsSeedOf(s *spec.Spec, machines map[string]bool, file string) bool {
 	parts := strings.Split(file, "_")
 	return names.OwnsFile(s, file) && machines[parts[2]]
 }

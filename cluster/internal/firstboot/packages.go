@@ -19,9 +19,9 @@ func BakedPackages(s *spec.Spec) []string {
 // basePackages are what K3s and its storage need on a machine, in addition to the agent.
 func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl"} }
 
-// ownPackages are installed at a node's first boot if the template is the user's own: the
+// firstBootPackages are installed at a node's first boot if the template is the user's own: the
 // agent, which reports the host key, and the packages that a baked template already has.
-func ownPackages(s *spec.Spec) []string {
+func firstBootPackages(s *spec.Spec) []string {
 	if s.Image.Template == "" {
 		return s.Guest.Packages
 	}

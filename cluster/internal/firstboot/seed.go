@@ -114,8 +114,8 @@ func Distinct(keys []string) (out []string) {
 	return out
 }
 
-// seeded is the state of a node's first-boot configuration.
-type seeded struct {
+// seedState is the state of a node's first-boot configuration.
+type seedState struct {
 	file  string // the wanted ISO
 	there bool   // the ISO exists, or the machine needs none
 	lives bool   // its VM exists, and was made with another ISO
@@ -123,12 +123,12 @@ type seeded struct {
 
 // Step uploads the first-boot configuration of a node. An existing machine keeps its own. With
 // fresh, the machine is about to be created, no matter what exists now.
-func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
+func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seedState] {
 	storage := m.spec.Image.SeedStorage
-	return &converge.Resource[seeded]{
+	return &converge.Resource[seedState]{
 		ID:      "seed/" + n.Name,
-		Observe: func(ctx context.Context) (seeded, error) { return m.lookForSeed(ctx, n, fresh) },
-		Diff: func(s seeded) converge.Diff {
+		Observe: func(ctx context.Context) (seedState, error) { return m.findSeed(ctx, n, fresh) },
+		Diff: func(s seedState) converge.Diff {
 			switch {
 			case s.there:
 				return nil
@@ -137,7 +137,7 @@ func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 			}
 			return converge.Diff{{Want: "first-boot ISO on " + storage, Effect: converge.Create, Note: m.spec.Placed[n.Name]}}
 		},
-		Apply: func(ctx context.Context, s seeded) error {
+		Apply: func(ctx context.Context, s seedState) error {
 			sd, err := m.Seed(n)
 			if err != nil {
 				return err
@@ -158,30 +158,30 @@ func (m *Maker) Step(n spec.Node, fresh bool) *converge.Resource[seeded] {
 	}
 }
 
-func (m *Maker) lookForSeed(ctx context.Context, n spec.Node, fresh bool) (seeded, error) {
+func (m *Maker) findSeed(ctx context.Context, n spec.Node, fresh bool) (seedState, error) {
 	sd, err := m.Seed(n)
 	if err != nil {
-		return seeded{}, err
+		return seedState{}, err
 	}
 	volumes, err := m.proxmox.Storages.Volumes(ctx, n.Host, m.spec.Image.SeedStorage, "")
 	if err != nil {
-		return seeded{}, err
+		return seedState{}, err
 	}
 	there := func(file string) bool {
 		return slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Name() == file })
 	}
 	if have := there(sd.File); have || fresh {
-		return seeded{file: sd.File, there: have}, nil
+		return seedState{file: sd.File, there: have}, nil
 	}
 	vm, err := m.proxmox.VMs.Get(ctx, names.Tag(m.spec), n.Name)
 	if err != nil {
-		return seeded{}, err
+		return seedState{}, err
 	}
 	file := sd.File
-	if born := Boot(vm); born != "" && sameExceptKeys(n, sd, born) {
+	if born := Boot(vm); born != "" && equalExceptKeys(n, sd, born) {
 		file = born
 	}
-	return seeded{file: file, there: there(file), lives: vm != nil && !vm.Unfinished && file == sd.File}, nil
+	return seedState{file: file, there: there(file), lives: vm != nil && !vm.Unfinished && file == sd.File}, nil
 }
 
 // Boot is the name of the seed of a machine's first boot, "" if there was none yet.
@@ -192,22 +192,22 @@ func Boot(vm *proxmox.VM) string {
 	return proxmox.Volume{ID: vm.Seed}.Name()
 }
 
-// KeepBoot leaves a machine the seed of its first boot if only the authorized keys differ. A
+// KeepSeed leaves a machine the seed of its first boot if only the authorized keys differ. A
 // file server always keeps its own: nothing recreates it.
-func (m *Maker) KeepBoot(n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
+func (m *Maker) KeepSeed(n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) proxmox.VMSpec {
 	born := Boot(vm)
 	if born == "" || n.Adopt {
 		return to
 	}
-	if sd, err := m.Seed(n); err == nil && sameExceptKeys(n, sd, born) {
+	if sd, err := m.Seed(n); err == nil && equalExceptKeys(n, sd, born) {
 		to.Seed = vm.Seed
 	}
 	return to
 }
 
-// sameExceptKeys reports whether a machine's first-boot seed matches the file, perhaps except
+// equalExceptKeys reports whether a machine's first-boot seed matches the file, perhaps except
 // for the keys.
-func sameExceptKeys(n spec.Node, sd Seed, born string) bool {
+func equalExceptKeys(n spec.Node, sd Seed, born string) bool {
 	return n.Role == spec.FileServer || seedContent(born) == seedContent(sd.File)
 }
 

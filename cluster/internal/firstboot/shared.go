@@ -42,12 +42,12 @@ func (m *Maker) DestroyVM(ctx context.Context, vm *proxmox.VM) error {
 	return m.proxmox.VMs.Remove(ctx, vm)
 }
 
-// KeepForeign removes from volumes the seeds that another Proxmox may own. If two Proxmox share
+// ExcludeForeign removes from volumes the seeds that another Proxmox may own. If two Proxmox share
 // a storage and each has a cluster of the same name, such as a test and its production, their
 // seeds have the same names, and neither sees the other's VMs. On such a storage, a seed belongs
 // to this cluster if one of its machines has or had it in its drive, or if the current file
 // makes it.
-func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
+func (m *Maker) ExcludeForeign(ctx context.Context, host string, volumes []proxmox.Volume) ([]proxmox.Volume, error) {
 	if !slices.ContainsFunc(volumes, func(v proxmox.Volume) bool { return v.Content == hostprep.ISOContent }) {
 		return volumes, nil
 	}
@@ -64,7 +64,7 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 	for _, v := range volumes {
 		if v.Content == hostprep.ISOContent && shared[v.Storage()] {
 			if made == nil {
-				if made, err = m.provenSeeds(ctx); err != nil {
+				if made, err = m.seedsInDrives(ctx); err != nil {
 					return nil, err
 				}
 			}
@@ -79,9 +79,9 @@ func (m *Maker) KeepForeign(ctx context.Context, host string, volumes []proxmox.
 	return out, nil
 }
 
-// provenSeeds notes which seeds the machines of this cluster have in their drives, and returns
+// seedsInDrives notes which seeds the machines of this cluster have in their drives, and returns
 // the seeds that the file makes.
-func (m *Maker) provenSeeds(ctx context.Context) (map[string]bool, error) {
+func (m *Maker) seedsInDrives(ctx context.Context) (map[string]bool, error) {
 	vms, err := m.proxmox.VMs.List(ctx, names.Tag(m.spec))
 	if err != nil {
 		return nil, err

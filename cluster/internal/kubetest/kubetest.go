@@ -81,8 +81,8 @@ func FleetKinds() string {
 	return out.String()
 }
 
-// Second returns the error of a call that also returns another value.
-func Second[T any](_ T, err error) error { return err }
+// ErrOf returns the error of a call that also returns another value.
+func ErrOf[T any](_ T, err error) error { return err }
 
 // Refused is a step of a T, and what is there before it: every request of it that Kubernetes refuses
 // must fail it, with what Kubernetes said.

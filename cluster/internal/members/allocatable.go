@@ -39,7 +39,7 @@ func (ks *Kubernetes) offerTime() time.Duration {
 // AllocatableStep waits until Kubernetes can allocate all of a node's GPUs, as many as the file
 // makes of them.
 func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64] {
-	want := offer.Of(n).Resources
+	want := offer.GPUsOf(n).Resources
 	return &converge.Resource[map[string]int64]{
 		ID: "allocatable/" + n.Name,
 		Observe: func(ctx context.Context) (map[string]int64, error) {
@@ -47,16 +47,16 @@ func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64
 			if err != nil || have == nil {
 				return nil, err
 			}
-			return offered(have), nil
+			return offeredGPUs(have), nil
 		},
 		Diff:   func(have map[string]int64) converge.Diff { return diffOffered(have, want) },
 		Settle: gs.offerTime(),
-		Poll:   run.LookEvery,
+		Poll:   run.PollInterval,
 	}
 }
 
-// offered is what a node offers of its GPUs.
-func offered(n *kube.Node) map[string]int64 {
+// offeredGPUs is what a node offers of its GPUs.
+func offeredGPUs(n *kube.Node) map[string]int64 {
 	out := map[string]int64{}
 	for name := range n.Allocatable {
 		ours := name == nvidia.Resource || strings.HasPrefix(string(name), nvidia.MIGResource(""))

@@ -19,7 +19,7 @@ import (
 // restarts, one node after the other, and pods keep running.
 func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, converge.Diff) []converge.Cost {
 	return func(ctx context.Context, have k3s.State, _ converge.Diff) []converge.Cost {
-		if !stale(have, ms.Spec.K3s.Version) {
+		if !isOtherVersion(have, ms.Spec.K3s.Version) {
 			return nil
 		}
 		return ms.Upgrades(ctx, fmt.Sprintf("K3s %s → %s", have.Version, ms.Spec.K3s.Version), n)
@@ -30,16 +30,16 @@ func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, conv
 func (ts *Turns) Upgrades(ctx context.Context, why string, n spec.Node) []converge.Cost {
 	costs := ts.Stops(ctx, why+ts.gpuTime(n), n.Name)
 	for i := range costs {
-		costs[i].Users = ts.endsWith(ctx, n)
+		costs[i].Users = ts.workEnding(ctx, n)
 	}
 	return costs
 }
 
-// endsWith is whose work ends if a node is upgraded: pods that hold GPUs are waited for, unless the file
+// workEnding is whose work ends if a node is upgraded: pods that hold GPUs are waited for, unless the file
 // has them evicted. In the node's turn none is left, so one that has come since would end.
-func (ts *Turns) endsWith(ctx context.Context, n spec.Node) []converge.Loss {
+func (ts *Turns) workEnding(ctx context.Context, n spec.Node) []converge.Loss {
 	return ts.Users(ctx, func(w *workload.Work) []converge.Loss {
-		if n.HasGPUs() && !ts.evicts() && !ts.turns.of(n.Name) {
+		if n.HasGPUs() && !ts.evicts() && !ts.turns.isHeldBy(n.Name) {
 			w = w.WithoutGPUs()
 		}
 		return w.On(n.Name)
@@ -63,15 +63,15 @@ func (ms *Members) costsOfMarks(n spec.Node, marks kube.Marks) func(context.Cont
 			}
 		}
 		if have != nil && strings.HasPrefix(have.Labels[sharingLabel], spec.SharingMPS) && have.Labels[sharingLabel] != marks.Labels[sharingLabel] {
-			out = append(out, ms.endsMPS(ctx, n)...)
+			out = append(out, ms.mpsCosts(ctx, n)...)
 		}
 		return out
 	}
 }
 
-// endsMPS is the cost of stopping or restarting the MPS daemon on a node: the jobs that
+// mpsCosts is the cost of stopping or restarting the MPS daemon on a node: the jobs that
 // compute through it, if any.
-func (gs *GPUs) endsMPS(ctx context.Context, n spec.Node) []converge.Cost {
+func (gs *GPUs) mpsCosts(ctx context.Context, n spec.Node) []converge.Cost {
 	users := gs.Users(ctx, func(w *workload.Work) []converge.Loss { return w.Ends(n.Name) })
 	if len(users) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (gs *GPUs) costsOfPlugin(ctx context.Context, d, _ converge.Diff) []converg
 	var out []converge.Cost
 	for _, n := range gs.Spec.GPUNodes() {
 		if n.GPUs.Sharing.Strategy == spec.SharingMPS {
-			out = append(out, gs.endsMPS(ctx, n)...)
+			out = append(out, gs.mpsCosts(ctx, n)...)
 		}
 	}
 	return out

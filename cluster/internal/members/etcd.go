@@ -52,7 +52,7 @@ func (ms *Members) etcdSick(ctx context.Context) (string, error) {
 			if _, ours := ms.Spec.Node(n.Name); !ours {
 				continue
 			}
-			if why := ms.notReady(ctx, n.Name); why != "" {
+			if why := ms.unreadyReason(ctx, n.Name); why != "" {
 				out = append(out, n.Name+": "+why)
 			}
 		}
@@ -76,9 +76,9 @@ func (ms *Members) apiNodes(ctx context.Context) ([]kube.Node, error) {
 // pkg/server/healthz). kubectl quotes the whole answer.
 var failedCheck = regexp.MustCompile(`\[-\]([\w/.-]+) failed`)
 
-// notReady says why the API server on a server's machine is not ready, "" if it is. The
+// unreadyReason says why the API server on a server's machine is not ready, "" if it is. The
 // cluster's address would ask whichever server has it.
-func (ms *Members) notReady(ctx context.Context, server string) string {
+func (ms *Members) unreadyReason(ctx context.Context, server string) string {
 	ctx, cancel := context.WithTimeout(ctx, run.Limit(ms.Spec, askTime))
 	defer cancel()
 	_, err := remote.Output(ctx, ms.Nodes.Root(server), k3sProgram, "kubectl", "get", "--raw", "/readyz?verbose")

@@ -44,6 +44,6 @@ func TestChecksThatFailed(t *testing.T) {
 
 func TestTimesInWords(t *testing.T) {
 	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 0: "0s", 10 * time.Second: "10s", 48 * time.Hour: "48h"} {
-		assert.Equal(t, want, words(d))
+		assert.Equal(t, want, durationText(d))
 	}
 }

@@ -132,7 +132,7 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 		Observe: func(ctx context.Context) (k3s.State, error) { return ms.observeK3s(ctx, n) },
 		Costs:   ms.costsOfK3s(n),
 		Settle:  joinTime,
-		Poll:    run.LookEvery,
+		Poll:    run.PollInterval,
 	}
 	if n.Role == spec.Agent {
 		step.Diff = func(have k3s.State) converge.Diff {
@@ -142,7 +142,7 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 			}
 			return agent.Diff(have)
 		}
-		step.Apply = func(ctx context.Context, have k3s.State) error { return ms.bringAgent(ctx, n, have) }
+		step.Apply = func(ctx context.Context, have k3s.State) error { return ms.convergeAgent(ctx, n, have) }
 		return step
 	}
 	step.Diff = func(have k3s.State) converge.Diff {
@@ -152,7 +152,7 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 		}
 		return srv.Diff(have)
 	}
-	step.Apply = func(ctx context.Context, have k3s.State) error { return ms.bringServer(ctx, n, have) }
+	step.Apply = func(ctx context.Context, have k3s.State) error { return ms.convergeServer(ctx, n, have) }
 	return step
 }
 
@@ -176,7 +176,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 		return have, converge.Permanent(fmt.Errorf("%s: %w", n.Name, err))
 	}
 	if err := ks.Owns(ctx, n, have); err != nil {
-		return have, Foreign(err)
+		return have, PermanentIfForeign(err)
 	}
 	if have.Restoring != "" {
 		return have, converge.Permanent(Unfinished(n.Name, have))
@@ -184,12 +184,12 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	for _, o := range have.ForeignFiles {
 		converge.Progressf(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
-	if stale(have, ks.Spec.K3s.Version) {
+	if isOtherVersion(have, ks.Spec.K3s.Version) {
 		if err := ks.checkVersion(string(n.Role), have.Version); err != nil {
 			return have, converge.Permanent(err)
 		}
 	}
-	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ks.Spec.K3s.Version && ks.Nodes.Seen(n.Name).Started.Load() {
+	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ks.Spec.K3s.Version && ks.Nodes.Observation(n.Name).Started.Load() {
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil
@@ -202,7 +202,7 @@ func (ms *Members) joins(n spec.Node, have k3s.State) bool {
 	return joined || n.Name != ms.Spec.Servers()[0].Name
 }
 
-func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State) error {
+func (ms *Members) convergeServer(ctx context.Context, n spec.Node, have k3s.State) error {
 	joins := ms.joins(n, have)
 	ask := func() (secret.Value, error) { return ms.token(ctx, n.Name, k3s.Token) }
 	if !joins && have.Config == nil {
@@ -228,16 +228,16 @@ func (ms *Members) bringServer(ctx context.Context, n spec.Node, have k3s.State)
 	if err := ms.markK3s(ctx, n, have); err != nil {
 		return err
 	}
-	ms.Nodes.Seen(n.Name).Started.Store(true)
-	if stale(have, srv.Version) {
+	ms.Nodes.Observation(n.Name).Started.Store(true)
+	if isOtherVersion(have, srv.Version) {
 		return ms.upgradeServer(ctx, n, have, srv)
 	}
 	if err := ms.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
-	ms.Nodes.Seen(n.Name).Absent.Store(false) // from here on others may ask it
+	ms.Nodes.Observation(n.Name).Absent.Store(false) // from here on others may ask it
 	if joins {
-		if err := ms.forgetOld(ctx, n, have); err != nil {
+		if err := ms.deleteOldNode(ctx, n, have); err != nil {
 			return err
 		}
 	}
@@ -277,7 +277,7 @@ func (ms *Members) clusterOfOthers(ctx context.Context, n spec.Node) (token secr
 		"bring that server back, or remove it from the file: %s", n.Name, printable.FirstLine(unformed.Error())))
 }
 
-func (ms *Members) bringAgent(ctx context.Context, n spec.Node, have k3s.State) error {
+func (ms *Members) convergeAgent(ctx context.Context, n spec.Node, have k3s.State) error {
 	agent, err := k3sAgent(ms.Spec, n)
 	if err != nil {
 		return err
@@ -302,8 +302,8 @@ func (ms *Members) startAgent(ctx context.Context, n spec.Node, have k3s.State, 
 	if err := ms.markK3s(ctx, n, have); err != nil {
 		return err
 	}
-	ms.Nodes.Seen(n.Name).Started.Store(true)
-	if stale(have, agent.Version) {
+	ms.Nodes.Observation(n.Name).Started.Store(true)
+	if isOtherVersion(have, agent.Version) {
 		return ms.upgradeAgent(ctx, n, have, join)
 	}
 	if !have.Running() { // a kubelet that starts must not be newer than a server either
@@ -314,7 +314,7 @@ func (ms *Members) startAgent(ctx context.Context, n spec.Node, have k3s.State, 
 	if err := ms.ensureK3s(ctx, n, have); err != nil {
 		return err
 	}
-	if err := ms.forgetOld(ctx, n, have); err != nil {
+	if err := ms.deleteOldNode(ctx, n, have); err != nil {
 		return err
 	}
 	return ms.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
@@ -322,8 +322,8 @@ func (ms *Members) startAgent(ctx context.Context, n spec.Node, have k3s.State, 
 	})
 }
 
-// stale reports whether K3s runs in another version than wanted.
-func stale(have k3s.State, want string) bool {
+// isOtherVersion reports whether K3s runs in another version than wanted.
+func isOtherVersion(have k3s.State, want string) bool {
 	return have.Role != k3s.RoleNone && have.Version != "" && have.Version != want
 }
 

@@ -70,9 +70,9 @@ func (ks *Kubernetes) fetchKubeconfig(ctx context.Context) (secret.Value, error)
 	return config, nil
 }
 
-// Use sets the client for the API, which was made from that kubeconfig. If client is nil, the
+// SetClient sets the client for the API, which was made from that kubeconfig. If client is nil, the
 // next caller of Kube asks the servers.
-func (ks *Kubernetes) Use(client *kube.Client, kubeconfig string) {
+func (ks *Kubernetes) SetClient(client *kube.Client, kubeconfig string) {
 	ks.api.mu.Lock()
 	defer ks.api.mu.Unlock()
 	ks.api.client, ks.api.config = client, kubeconfig
@@ -88,19 +88,21 @@ var errAbsent = errors.New("its machine was made just now")
 const askTime = 20 * time.Second
 
 func (ks *Kubernetes) tokenOf(ctx context.Context, server string, read TokenReader) (secret.Value, error) {
-	if ks.Nodes.Seen(server).Absent.Load() {
+	if ks.Nodes.Observation(server).Absent.Load() {
 		return secret.Value{}, errAbsent
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	if err := ks.OwnServer(ctx, server); err != nil {
+	if err := ks.CheckOwnServer(ctx, server); err != nil {
 		return secret.Value{}, err
 	}
 	return read(ctx, ks.Nodes.Root(server))
 }
 
-// CanKeep checks, before anything changes, that the kubeconfig can be written to its path.
-func (ks *Kubernetes) CanKeep(context.Context) error { return whole.Check(ks.Kubeconfig, 0o600) }
+// CheckKubeconfigWritable checks, before anything changes, that the kubeconfig can be written to its path.
+func (ks *Kubernetes) CheckKubeconfigWritable(context.Context) error {
+	return whole.Check(ks.Kubeconfig, 0o600)
+}
 
 // KubeconfigStep writes a kubeconfig for kubectl, mode 0600, and checks that a server has the
 // administrator's kubeconfig.
@@ -123,7 +125,7 @@ func (ks *Kubernetes) KubeconfigStep() *converge.Resource[kubeconfigs] {
 		},
 		Apply: func(_ context.Context, s kubeconfigs) error {
 			ks.memory.Load().wrote.Store(true) // the next run writes what this run learns from now on
-			return errors.Join(whole.Whole(path, s.want, 0o600), ks.Hosts.Flush())
+			return errors.Join(whole.WriteFile(path, s.want, 0o600), ks.Hosts.Flush())
 		},
 	}
 }

@@ -21,21 +21,21 @@ type Kubernetes struct {
 
 // memory is what a Plan or Run knows of the cluster. Its zero value is empty.
 type memory struct {
-	work      workSeen
+	work      workObservations
 	unhealthy unhealthy
 	wrote     atomic.Bool // the kubeconfig, and the host keys that were known then
 }
 
-// Begin forgets what an earlier Plan or Run has seen: everything may have changed since.
-func (ks *Kubernetes) Begin() {
+// Reset forgets what an earlier Plan or Run has seen: everything may have changed since.
+func (ks *Kubernetes) Reset() {
 	ks.memory.Store(&memory{})
-	ks.Nodes.Begin()
+	ks.Nodes.Reset()
 }
 
 // Graph returns an empty graph whose steps have the time limits of the file, and forget what
 // they have seen when another Plan or Run of it begins.
 func (ks *Kubernetes) Graph() *converge.Graph {
-	return &converge.Graph{Patience: ks.Spec.Patience, TimeoutHint: run.Longer(ks.Spec), OnStart: ks.Begin}
+	return &converge.Graph{Patience: ks.Spec.Patience, TimeoutHint: run.TimeoutHint(ks.Spec), OnStart: ks.Reset}
 }
 
 // Config is what Members need.

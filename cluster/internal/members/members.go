@@ -5,7 +5,7 @@ import "github.com/cps-gpu/homelab/cluster/internal/nodes"
 // Turns take nodes down and up again, one at a time.
 type Turns struct {
 	*Kubernetes
-	turns *turns
+	turns *turnHolder
 }
 
 // GPUs are what nodes offer to Kubernetes.
@@ -15,22 +15,22 @@ type GPUs struct{ *Turns }
 // for concurrent use.
 type Members struct {
 	*GPUs
-	saved *saved
+	saved *savedSnapshot
 }
 
 // New makes Members.
 func New(c Config) *Members {
-	return members(c, &api{}, &turns{free: make(chan struct{}, 1)}, &saved{})
+	return members(c, &api{}, &turnHolder{free: make(chan struct{}, 1)}, &savedSnapshot{})
 }
 
-// Another returns the same members for another run, which sees the machines as ns.
-func (ms *Members) Another(ns *nodes.Nodes) *Members {
+// ForRun returns the same members for another run, which sees the machines as ns.
+func (ms *Members) ForRun(ns *nodes.Nodes) *Members {
 	c := ms.Config
 	c.Nodes = ns
 	return members(c, ms.api, ms.turns, ms.saved)
 }
 
-func members(c Config, a *api, t *turns, s *saved) *Members {
+func members(c Config, a *api, t *turnHolder, s *savedSnapshot) *Members {
 	ks := &Kubernetes{Config: c, api: a}
 	ks.memory.Store(&memory{})
 	return &Members{GPUs: &GPUs{&Turns{Kubernetes: ks, turns: t}}, saved: s}

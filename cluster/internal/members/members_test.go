@@ -23,7 +23,7 @@ import (
 func TestWhoMayGoDownAfterOneThatWentBadly(t *testing.T) {
 	ms := New(Config{})
 	ctx := t.Context()
-	refuses := ms.Refuses
+	refuses := ms.CheckNoneBroken
 	require.NoError(t, refuses("gpu1"))
 	ms.noteUnhealthy(ctx, errors.New("no driver"), "gpu1")
 	ms.noteUnhealthy(ctx, errors.New("no driver"), "gpu2")

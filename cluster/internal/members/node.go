@@ -46,7 +46,7 @@ func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 			return ms.SettleNode(ctx, n.Name, marks)
 		},
 		Settle: ReadyTime,
-		Poll:   run.LookEvery,
+		Poll:   run.PollInterval,
 	}
 }
 
@@ -84,10 +84,10 @@ func (ms *Members) SettleNode(ctx context.Context, name string, marks kube.Marks
 	return client.Uncordon(ctx, name)
 }
 
-// stays is why a node was not drained, or does not go down although it is: it takes pods as before.
-type stays struct{ error }
+// stayReason is why a node was not drained, or does not go down although it is: it takes pods as before.
+type stayReason struct{ error }
 
-func (s stays) Unwrap() error { return s.error }
+func (s stayReason) Unwrap() error { return s.error }
 
 // Drain drains a node and returns its state before that, nil if the cluster does not have
 // the node. Once the node takes no more pods, it asks about those that are there.
@@ -101,21 +101,22 @@ func (ts *Turns) Drain(ctx context.Context, node string) (*kube.Node, error) {
 		return nil, err
 	}
 	converge.Progressf(ctx, "draining %s", node)
-	return was, client.Drain(ctx, node, kube.Drain{DeleteEmptyDir: true, Force: true, May: func(ctx context.Context) error { return ts.stillMay(ctx, was) }})
+	return was, client.Drain(ctx, node,
+		kube.Drain{DeleteEmptyDir: true, Force: true, Approve: func(ctx context.Context) error { return ts.confirm(ctx, was) }})
 }
 
 // DrainFor is Drain for something that cannot be undone, about which it asks again: a drain takes a while.
 func (ts *Turns) DrainFor(ctx context.Context, node string) (*kube.Node, error) {
 	was, err := ts.Drain(ctx, node)
 	if err == nil && was != nil {
-		err = ts.stillMay(ctx, was)
+		err = ts.confirm(ctx, was)
 	}
 	return was, err
 }
 
-// stillMay asks again whether a step may do what a node is cordoned for. If not, the node takes pods
+// confirm asks again whether a step may do what a node is cordoned for. If not, the node takes pods
 // as before.
-func (ts *Turns) stillMay(ctx context.Context, was *kube.Node) error {
+func (ts *Turns) confirm(ctx context.Context, was *kube.Node) error {
 	no := converge.Confirm(ctx)
 	if no == nil || ctx.Err() != nil {
 		return no
@@ -129,7 +130,7 @@ func (ts *Turns) stillMay(ctx context.Context, was *kube.Node) error {
 			return errors.Join(no, err)
 		}
 	}
-	return stays{no}
+	return stayReason{no}
 }
 
 // DeleteNode deletes a Node, and waits until it is gone: K3s holds the Node of a server back with
@@ -144,7 +145,7 @@ func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
 	if err := client.DeleteNode(ctx, node); err != nil {
 		return err
 	}
-	if n, ours := ts.Spec.Node(node); ours && ts.onlyServer(n) {
+	if n, ours := ts.Spec.Node(node); ours && ts.isOnlyServer(n) {
 		return nil
 	}
 	rule := converge.WaitRule{
@@ -173,7 +174,7 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	done, err := ms.turnOf(ctx, n, ms.serversAway)
+	done, err := ms.turnWhenHealthy(ctx, n, ms.serversAway)
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,9 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// NoPluginStep removes homelab's own device plugins, before the GPU operator deploys its own: only
+// RemovePluginStep removes homelab's own device plugins, before the GPU operator deploys its own: only
 // one may offer a node's GPUs.
-func (gs *GPUs) NoPluginStep() *converge.Resource[[]kube.Ref] {
+func (gs *GPUs) RemovePluginStep() *converge.Resource[[]kube.Ref] {
 	return &converge.Resource[[]kube.Ref]{
 		ID:      "device-plugin",
 		Observe: gs.ownPlugins,
@@ -49,7 +49,7 @@ func (gs *GPUs) NoPluginStep() *converge.Resource[[]kube.Ref] {
 					return err
 				}
 			}
-			rule := converge.WaitRule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.LookEvery,
+			rule := converge.WaitRule{What: "waiting until the device plugin has ended", Limit: ReadyTime, Poll: run.PollInterval,
 				TimeoutText: "the device plugin's pods have not ended"}
 			return run.Until(ctx, gs.Spec, rule, func(ctx context.Context) (string, error) {
 				pods, err := client.List(ctx, "v1", "Pod", nvidia.PluginName, "app.kubernetes.io/name")
@@ -142,7 +142,7 @@ func (gs *GPUs) RuntimeStep(n spec.Node, namespace, driverPods string) *converge
 // exist ends the wait (failure N7).
 func (gs *GPUs) waitOperator(ctx context.Context, n spec.Node, namespace, driverPods string) error {
 	rule := converge.WaitRule{
-		What: "waiting for the GPU operator on " + n.Name, Limit: operatorTime, Poll: 2 * run.LookEvery,
+		What: "waiting for the GPU operator on " + n.Name, Limit: operatorTime, Poll: 2 * run.PollInterval,
 		TimeoutText: "the GPU operator has not installed driver and toolkit on " + n.Name,
 		Hint:        "kubectl -n " + namespace + " get pods,events shows more",
 	}
@@ -181,16 +181,16 @@ func pulls(pod unstructured.Unstructured, node string) (string, error) {
 			continue
 		}
 		if strings.Contains(w.Message, "not found") {
-			return "", converge.Permanent(errors.New(noDriverImage(c.Image, node)))
+			return "", converge.Permanent(errors.New(missingImageText(c.Image, node)))
 		}
 		return fmt.Sprintf("image %s: %s", c.Image, w.Message), nil
 	}
 	return "its driver is being installed", nil
 }
 
-// noDriverImage explains an image that does not exist. Containers with prebuilt modules are made
+// missingImageText explains an image that does not exist. Containers with prebuilt modules are made
 // for some kernels of a distribution only, and name the kernel.
-func noDriverImage(image, node string) string {
+func missingImageText(image, node string) string {
 	cure := "write branch: 580-server under nvidia.driver, or mode: prebuilt"
 	if strings.Count(image[strings.LastIndexByte(image, ':')+1:], "-") > 1 { // BRANCH-KERNEL-SYSTEM, not VERSION-SYSTEM
 		cure = "remove driver.usePrecompiled from nvidia.values, so that the container builds the modules, or write mode: prebuilt"

@@ -63,8 +63,8 @@ func (ks *Kubernetes) Owns(ctx context.Context, n spec.Node, have k3s.State) err
 	return others
 }
 
-// Known reports whether anything but a server itself says that this cluster exists.
-func (ks *Kubernetes) Known(ctx context.Context, n spec.Node) (bool, error) {
+// ClusterExists reports whether anything but a server itself says that this cluster exists.
+func (ks *Kubernetes) ClusterExists(ctx context.Context, n spec.Node) (bool, error) {
 	ours, err := ks.authorities(ctx, n)
 	return len(ours) > 0, err
 }
@@ -86,7 +86,7 @@ func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[strin
 		}
 	}
 	for _, n := range ks.Spec.Servers() {
-		if n.Name == but.Name || ks.Nodes.Seen(n.Name).Absent.Load() {
+		if n.Name == but.Name || ks.Nodes.Observation(n.Name).Absent.Load() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -99,11 +99,11 @@ func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[strin
 	return ours, nil
 }
 
-// OwnServer returns an error if the K3s of an external server does not belong to this
+// CheckOwnServer returns an error if the K3s of an external server does not belong to this
 // cluster: nothing that this server says about its cluster may be used.
-func (ks *Kubernetes) OwnServer(ctx context.Context, name string) error {
+func (ks *Kubernetes) CheckOwnServer(ctx context.Context, name string) error {
 	n, _ := ks.Spec.Node(name)
-	met := ks.Nodes.Seen(name)
+	met := ks.Nodes.Observation(name)
 	if !n.External || met.Owned.Load() {
 		return nil
 	}
@@ -128,8 +128,8 @@ func (ks *Kubernetes) markK3s(ctx context.Context, n spec.Node, have k3s.State) 
 	return nil
 }
 
-// Foreign makes the error for K3s of another cluster permanent.
-func Foreign(err error) error {
+// PermanentIfForeign makes the error for K3s of another cluster permanent.
+func PermanentIfForeign(err error) error {
 	var others *OthersK3sError
 	if errors.As(err, &others) {
 		return converge.Permanent(err)

@@ -53,7 +53,7 @@ func (gs *GPUs) PluginStep() *converge.Resource[converge.Diff] {
 // which nodes share their GPUs, since a plugin reads one configuration. [sharingLabel] selects
 // the nodes of each.
 func PluginObjects(s *spec.Spec) ([]runtime.Object, error) {
-	all := []addon.PluginOptions{pluginOptions(s, spec.Node{GPUs: spec.GPURequest{Sharing: undivided(s.NVIDIA.Sharing)}})}
+	all := []addon.PluginOptions{pluginOptions(s, spec.Node{GPUs: spec.GPURequest{Sharing: withoutSharing(s.NVIDIA.Sharing)}})}
 	for _, n := range s.GPUNodes() {
 		o := pluginOptions(s, n)
 		if !slices.ContainsFunc(all, func(other addon.PluginOptions) bool { return other.Name == o.Name }) {
@@ -87,18 +87,18 @@ const asCluster = "cluster"
 const divided = "mig-"
 
 func sharingName(s *spec.Spec, n spec.Node) string {
-	if strategy := offer.Of(n).MIG; strategy != "" {
+	if strategy := offer.GPUsOf(n).MIG; strategy != "" {
 		return divided + string(strategy)
 	}
-	of := undivided(n.GPUs.Sharing)
-	if of.Name() == undivided(s.NVIDIA.Sharing).Name() {
+	of := withoutSharing(n.GPUs.Sharing)
+	if of.Name() == withoutSharing(s.NVIDIA.Sharing).Name() {
 		return asCluster
 	}
 	return of.Name()
 }
 
-// undivided is the sharing of GPUs that are not divided after all.
-func undivided(s spec.Sharing) spec.Sharing {
+// withoutSharing is the sharing of GPUs that are not divided after all.
+func withoutSharing(s spec.Sharing) spec.Sharing {
 	if s.Strategy == spec.SharingMIG || s.Strategy == "" {
 		return spec.Sharing{Strategy: spec.SharingNone}
 	}
@@ -108,7 +108,7 @@ func undivided(s spec.Sharing) spec.Sharing {
 // pluginOptions is how a node offers its GPUs.
 func pluginOptions(s *spec.Spec, n spec.Node) addon.PluginOptions {
 	name := sharingName(s, n)
-	o := addon.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}, MIG: offer.Of(n).MIG}
+	o := addon.PluginOptions{Taints: GPUTaints(s), Nodes: map[string]string{sharingLabel: name}, MIG: offer.GPUsOf(n).MIG}
 	if name != asCluster {
 		o.Name = nvidia.PluginName + "-" + name
 	}

@@ -18,11 +18,11 @@ import (
 // long etcd may take to remove its member.
 const forgetTime = 2 * time.Minute
 
-// forgetOld deletes the Node of an earlier machine of this name that was destroyed without
+// deleteOldNode deletes the Node of an earlier machine of this name that was destroyed without
 // telling Kubernetes. K3s would refuse the new machine, since the password of the name and the
 // etcd member belong to the old one; both are deleted with the Node. A Node that is Ready is
 // in use, and is kept.
-func (ms *Members) forgetOld(ctx context.Context, n spec.Node, have k3s.State) error {
+func (ms *Members) deleteOldNode(ctx context.Context, n spec.Node, have k3s.State) error {
 	if have.Applied != "" || have.Running() {
 		return nil // the Node may be that of this machine
 	}

@@ -55,6 +55,6 @@ func (ks *Kubernetes) APIBack(ctx context.Context, limit time.Duration) error {
 		if err != nil {
 			return "", err
 		}
-		return "", client.Reachable(ctx)
+		return "", client.CheckReachable(ctx)
 	})
 }

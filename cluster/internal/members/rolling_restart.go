@@ -21,32 +21,32 @@ import (
 // TakeDown drains a node, calls do, and waits until the node is as healthy as before. It waits
 // while another node is down, and after a failure no other node goes down in this run.
 func (ts *Turns) TakeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return ts.inTurn(ctx, n, visit{away: ts.othersAway, do: do})
+	return ts.inTurn(ctx, n, maintenance{away: ts.othersUnhealthy, do: do})
 }
 
 // Upgrade is TakeDown for another driver, toolkit or kernel, and for GPUs that are divided in another
 // way: pods that hold the node's GPUs get the time of the file to end, as with another version of K3s.
 // keeps is what the node keeps if they do not.
 func (ts *Turns) Upgrade(ctx context.Context, n spec.Node, keeps string, do func(context.Context) error) error {
-	return ts.inTurn(ctx, n, visit{away: ts.othersAway, keeps: keeps, do: do})
+	return ts.inTurn(ctx, n, maintenance{away: ts.othersUnhealthy, gpuGrace: keeps, do: do})
 }
 
 // Cycle is TakeDown for a node that the user has named: other agents may be down.
 func (ts *Turns) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	return ts.inTurn(ctx, n, visit{away: ts.serversAway, do: do})
+	return ts.inTurn(ctx, n, maintenance{away: ts.serversAway, do: do})
 }
 
-// visit is what happens to a node in its turn.
-type visit struct {
-	away  awayCheck                   // what must be up
-	keeps string                      // pods that hold GPUs get the time of the file to end, else the node keeps this; "": they get none
-	first func(context.Context) error // before the node is drained; may be nil
-	do    func(context.Context) error
-	after func(context.Context) error // once the node is back; may be nil
+// maintenance is what happens to a node in its turn.
+type maintenance struct {
+	away     unhealthyFunc               // what must be up
+	gpuGrace string                      // pods that hold GPUs get the time of the file to end, else the node keeps this; "": they get none
+	first    func(context.Context) error // before the node is drained; may be nil
+	do       func(context.Context) error
+	after    func(context.Context) error // once the node is back; may be nil
 }
 
-func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
-	done, err := ts.turnWithGPUs(ctx, n, v)
+func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v maintenance) (err error) {
+	done, err := ts.acquireTurnWithGPUs(ctx, n, v)
 	if err != nil {
 		return err
 	}
@@ -58,10 +58,10 @@ func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
 		err = converge.Confirm(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, ts.freeAgain(ctx, n, v))
+		return errors.Join(err, ts.uncordonAgain(ctx, n, v))
 	}
 	defer func() {
-		if !errors.As(err, new(stays)) {
+		if !errors.As(err, new(stayReason)) {
 			ts.noteUnhealthy(ctx, err, n.Name)
 		}
 	}()
@@ -69,8 +69,8 @@ func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
 		return v.do(ctx)
 	}
 	was, err := ts.drainNode(ctx, n)
-	if errors.As(err, new(stays)) {
-		return errors.Join(err, ts.freeAgain(ctx, n, v))
+	if errors.As(err, new(stayReason)) {
+		return errors.Join(err, ts.uncordonAgain(ctx, n, v))
 	}
 	if err != nil {
 		return err
@@ -88,14 +88,14 @@ func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v visit) (err error) {
 // keep running. But only the restart shows whether a kubelet starts with these settings, so
 // nodes take turns here too.
 func (ts *Turns) RestartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
-	done, err := ts.turnOf(ctx, n, ts.othersAway)
+	done, err := ts.turnWhenHealthy(ctx, n, ts.othersUnhealthy)
 	if err != nil {
 		return err
 	}
 	defer done()
 	was, err := ts.ObserveNode(ctx, n.Name)
 	switch {
-	case err != nil && ts.onlyServer(n) && ctx.Err() == nil: // the API may need other settings
+	case err != nil && ts.isOnlyServer(n) && ctx.Err() == nil: // the API may need other settings
 		was = nil
 	case err != nil:
 		return err
@@ -138,7 +138,7 @@ func (ts *Turns) waitReported(ctx context.Context, n spec.Node, was *kube.Node) 
 
 // waitRecovered waits until a node is as healthy as before it was taken down.
 func (ts *Turns) waitRecovered(ctx context.Context, n spec.Node, was *kube.Node) error {
-	if err := ts.waitBack(ctx, was); err != nil || n.Role != spec.Server {
+	if err := ts.waitReadyWithGPUs(ctx, was); err != nil || n.Role != spec.Server {
 		return err
 	}
 	return ts.APIBack(ctx, APITime)
@@ -151,7 +151,7 @@ func (ts *Turns) drainNode(ctx context.Context, n spec.Node) (*kube.Node, error)
 	case errors.Is(err, ErrUnformed):
 		converge.Progressf(ctx, "there is no cluster yet, so %s is not drained", n.Name)
 		return nil, nil
-	case err != nil && ts.onlyServer(n) && ctx.Err() == nil:
+	case err != nil && ts.isOnlyServer(n) && ctx.Err() == nil:
 		converge.Progressf(ctx, "%s is the only server and its API does not answer, so it continues without a drain: %s", n.Name,
 			printable.FirstLine(err.Error()))
 		return nil, nil
@@ -161,14 +161,14 @@ func (ts *Turns) drainNode(ctx context.Context, n spec.Node) (*kube.Node, error)
 	return ts.DrainFor(ctx, n.Name)
 }
 
-// waitBack waits until a node that went down is Ready again with the GPUs that it had, and
+// waitReadyWithGPUs waits until a node that went down is Ready again with the GPUs that it had, and
 // then uncordons it. Kubernetes shows a node as Ready for 40 seconds after the last report of
 // its kubelet, so only a report of another boot or version counts.
-func (ts *Turns) waitBack(ctx context.Context, was *kube.Node) error {
+func (ts *Turns) waitReadyWithGPUs(ctx context.Context, was *kube.Node) error {
 	n, _ := ts.Spec.Node(was.Name)
 	gpus := map[string]int64{}
 	if ts.HasPlugin() && !ts.redivided(n, was) { // only as many of its earlier GPUs as the file lets it keep
-		for name, want := range offer.Of(n).Resources {
+		for name, want := range offer.GPUsOf(n).Resources {
 			gpus[name] = min(was.Count(name), int64(want))
 		}
 	}

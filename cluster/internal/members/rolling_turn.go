@@ -15,11 +15,11 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// turnOf is turn for a node that stays up while others are down. Those may need a turn to
+// turnWhenHealthy is turn for a node that stays up while others are down. Those may need a turn to
 // come back, so it waits for them before it takes its own.
-func (ts *Turns) turnOf(ctx context.Context, n spec.Node, away awayCheck) (done func(), err error) {
+func (ts *Turns) turnWhenHealthy(ctx context.Context, n spec.Node, away unhealthyFunc) (done func(), err error) {
 	for {
-		if done, err = ts.turn(ctx, n.Name); err != nil {
+		if done, err = ts.acquireTurn(ctx, n.Name); err != nil {
 			return nil, err
 		}
 		others, err := away(ctx, n)
@@ -28,7 +28,7 @@ func (ts *Turns) turnOf(ctx context.Context, n spec.Node, away awayCheck) (done 
 		}
 		done()
 		if err == nil {
-			err = ts.waitAway(ctx, n, away)
+			err = ts.waitOthersHealthy(ctx, n, away)
 		}
 		if err != nil {
 			return nil, err
@@ -36,20 +36,20 @@ func (ts *Turns) turnOf(ctx context.Context, n spec.Node, away awayCheck) (done 
 	}
 }
 
-// turns are held by the one node that goes down and comes up again, in whatever run.
-type turns struct {
+// turnHolder are held by the one node that goes down and comes up again, in whatever run.
+type turnHolder struct {
 	free chan struct{} // holds a token while a node has the turn
 	node atomic.Value  // its name; "": none
 }
 
-// of reports whether a node has the turn.
-func (t *turns) of(node string) bool { return t.node.Load() == node }
+// isHeldBy reports whether a node has the turn.
+func (t *turnHolder) isHeldBy(node string) bool { return t.node.Load() == node }
 
-// turn waits until no other node is down on purpose, and keeps other nodes up until done is
+// acquireTurn waits until no other node is down on purpose, and keeps other nodes up until done is
 // called. After a node did not recover, no other node goes down. What is done to a node in its
 // turn needs no other.
-func (ts *Turns) turn(ctx context.Context, who string) (done func(), err error) {
-	if ts.turns.of(who) {
+func (ts *Turns) acquireTurn(ctx context.Context, who string) (done func(), err error) {
+	if ts.turns.isHeldBy(who) {
 		return func() {}, nil
 	}
 	converge.Progressf(ctx, "waiting for another node to come back")
@@ -63,7 +63,7 @@ func (ts *Turns) turn(ctx context.Context, who string) (done func(), err error) 
 		ts.turns.node.Store("")
 		<-ts.turns.free
 	}
-	if err := ts.Refuses(who); err != nil {
+	if err := ts.CheckNoneBroken(who); err != nil {
 		done()
 		return nil, err
 	}
@@ -93,9 +93,9 @@ type unhealthy struct {
 	nodes map[string]bool
 }
 
-// Refuses returns an error if another node did not recover. A node that did not recover may
+// CheckNoneBroken returns an error if another node did not recover. A node that did not recover may
 // retry.
-func (ks *Kubernetes) Refuses(name string) error {
+func (ks *Kubernetes) CheckNoneBroken(name string) error {
 	u := &ks.memory.Load().unhealthy
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,14 +106,14 @@ func (ks *Kubernetes) Refuses(name string) error {
 		name, strings.Join(slices.Sorted(maps.Keys(u.nodes)), " and "))
 }
 
-// waitAway waits until no other node is down.
-func (ts *Turns) waitAway(ctx context.Context, n spec.Node, away awayCheck) error {
+// waitOthersHealthy waits until no other node is down.
+func (ts *Turns) waitOthersHealthy(ctx context.Context, n spec.Node, away unhealthyFunc) error {
 	rule := converge.WaitRule{
 		What: n.Name + " does not go down while another node is down", Limit: nodes.BootTime + ReadyTime,
 		TimeoutText: n.Name + " stays up: not every other node was healthy",
 	}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
-		if err := ts.Refuses(n.Name); err != nil {
+		if err := ts.CheckNoneBroken(n.Name); err != nil {
 			return "", converge.Permanent(err)
 		}
 		return away(ctx, n)

@@ -32,7 +32,7 @@ func (ks *Kubernetes) token(ctx context.Context, but string, read TokenReader) (
 		}
 		failed[n.Name] = err
 	}
-	return secret.Value{}, ks.noServer(failed)
+	return secret.Value{}, ks.serversError(failed)
 }
 
 // readSoon is token for something that every server may be asked for at once: if the first one does
@@ -40,8 +40,8 @@ func (ks *Kubernetes) token(ctx context.Context, but string, read TokenReader) (
 // if none accepts a connection, none is asked.
 func (ks *Kubernetes) readSoon(ctx context.Context, read TokenReader) (secret.Value, error) {
 	servers := ks.Spec.Servers()
-	if silent := ks.silent(ctx, servers); len(servers) == 0 || silent != nil {
-		return secret.Value{}, ks.noServer(silent)
+	if silent := ks.unreachableServers(ctx, servers); len(servers) == 0 || silent != nil {
+		return secret.Value{}, ks.serversError(silent)
 	}
 	first, err := ks.tokenOf(ctx, servers[0].Name, read)
 	if err == nil {
@@ -69,30 +69,30 @@ func (ks *Kubernetes) readSoon(ctx context.Context, read TokenReader) (secret.Va
 		}
 		failed[a.server] = a.err
 	}
-	return secret.Value{}, ks.noServer(failed)
+	return secret.Value{}, ks.serversError(failed)
 }
 
-// silent returns why none of the servers accepts a connection, or nil if one does. Those whose machine
+// unreachableServers returns why none of the servers accepts a connection, or nil if one does. Those whose machine
 // was made just now are not asked.
-func (ks *Kubernetes) silent(ctx context.Context, servers []spec.Node) map[string]error {
+func (ks *Kubernetes) unreachableServers(ctx context.Context, servers []spec.Node) map[string]error {
 	var there []string
 	absent := map[string]error{}
 	for _, n := range servers {
-		if ks.Nodes.Seen(n.Name).Absent.Load() {
+		if ks.Nodes.Observation(n.Name).Absent.Load() {
 			absent[n.Name] = errAbsent
 		} else {
 			there = append(there, n.Name)
 		}
 	}
-	failed := ks.Nodes.Silent(ctx, there)
+	failed := ks.Nodes.UnreachableReasons(ctx, there)
 	if failed != nil {
 		maps.Copy(failed, absent)
 	}
 	return failed
 }
 
-// noServer is the error for servers that failed, in the order of the file.
-func (ks *Kubernetes) noServer(failed map[string]error) error {
+// serversError is the error for servers that failed, in the order of the file.
+func (ks *Kubernetes) serversError(failed map[string]error) error {
 	var errs []error
 	why := ErrUnformed
 	for _, n := range ks.Spec.Servers() {

@@ -17,24 +17,24 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// itsVersion is what a node keeps whose pods hold up another version of K3s.
-const itsVersion = "its version"
+// nodeVersion is what a node keeps whose pods hold up another version of K3s.
+const nodeVersion = "its version"
 
 // upgradeServer brings a running server to the version of the file: after a snapshot of etcd
 // if it is the first one, and only while every etcd member is well.
 func (ms *Members) upgradeServer(ctx context.Context, n spec.Node, have k3s.State, srv k3s.Server) error {
-	err := ms.inTurn(ctx, n, visit{
-		away:  ms.othersOrEtcd,
-		first: func(ctx context.Context) error { return ms.saveBefore(ctx, n, have) },
-		keeps: itsVersion,
+	err := ms.inTurn(ctx, n, maintenance{
+		away:     ms.othersOrEtcdUnhealthy,
+		first:    func(ctx context.Context) error { return ms.saveBefore(ctx, n, have) },
+		gpuGrace: nodeVersion,
 		do: func(ctx context.Context) error {
-			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), srv)
+			return artifacts.WithStaged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
+				return k3s.UpgradeServer(ctx, artifacts.WithProxy(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), srv)
 			})
 		},
 		after: func(ctx context.Context) error { return ms.waitEtcd(ctx, n) },
 	})
-	return ms.wayBack(ctx, n, err)
+	return ms.withRollbackHint(ctx, n, err)
 }
 
 // upgradeAgent is upgradeServer for an agent, once the servers are upgraded.
@@ -42,24 +42,24 @@ func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, have k3s.State
 	if err := ms.serversFirst(ctx); err != nil {
 		return err
 	}
-	return ms.inTurn(ctx, n, visit{
-		away:  ms.othersAway,
-		keeps: itsVersion,
+	return ms.inTurn(ctx, n, maintenance{
+		away:     ms.othersUnhealthy,
+		gpuGrace: nodeVersion,
 		do: func(ctx context.Context) error {
-			return artifacts.Staged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, artifacts.Outward(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), join)
+			return artifacts.WithStaged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
+				return k3s.UpgradeAgent(ctx, artifacts.WithProxy(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), join)
 			})
 		},
 	})
 }
 
-// othersOrEtcd is othersAway, and then etcdSick: a server must not go down while the member of
+// othersOrEtcdUnhealthy is othersUnhealthy, and then etcdSick: a server must not go down while the member of
 // another one does not work.
-func (ms *Members) othersOrEtcd(ctx context.Context, n spec.Node) (string, error) {
-	if ms.onlyServer(n) {
+func (ms *Members) othersOrEtcdUnhealthy(ctx context.Context, n spec.Node) (string, error) {
+	if ms.isOnlyServer(n) {
 		return "", nil
 	}
-	if others, err := ms.othersAway(ctx, n); others != "" || err != nil {
+	if others, err := ms.othersUnhealthy(ctx, n); others != "" || err != nil {
 		return others, err
 	}
 	return ms.etcdSick(ctx)
@@ -75,15 +75,15 @@ func snapshotPrefix(version string) string {
 	return "homelab-before-" + strings.ReplaceAll(version, "+", "-")
 }
 
-// saved is the snapshot before the upgrade, once it is known.
-type saved struct {
+// savedSnapshot is the snapshot before the upgrade, once it is known.
+type savedSnapshot struct {
 	mu           sync.Mutex
 	name, server string
 }
 
-// Saved returns the snapshot of etcd that was saved before an upgrade, and on which server it
+// SavedSnapshot returns the snapshot of etcd that was saved before an upgrade, and on which server it
 // is; empty if there was none.
-func (ms *Members) Saved() (name, server string) {
+func (ms *Members) SavedSnapshot() (name, server string) {
 	ms.saved.mu.Lock()
 	defer ms.saved.mu.Unlock()
 	return ms.saved.name, ms.saved.server
@@ -91,7 +91,7 @@ func (ms *Members) Saved() (name, server string) {
 
 // saveBefore saves a snapshot of etcd before the first server is upgraded.
 func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) error {
-	if ms.onlyServer(n) && !have.Running() {
+	if ms.isOnlyServer(n) && !have.Running() {
 		converge.Progressf(ctx, "K3s does not run on the only server %s, so there is no snapshot of etcd before the upgrade", n.Name)
 		return nil
 	}
@@ -134,12 +134,12 @@ func newest(all []snapshot, prefix string) (name string, created time.Time) {
 	return name, created
 }
 
-// wayBack adds to the failure of a server's upgrade how to go on, and how to go back.
-func (ms *Members) wayBack(ctx context.Context, n spec.Node, err error) error {
+// withRollbackHint adds to the failure of a server's upgrade how to go on, and how to go back.
+func (ms *Members) withRollbackHint(ctx context.Context, n spec.Node, err error) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, new(*k3s.VersionError)) {
 		return err
 	}
-	name, server := ms.savedBefore(ctx)
+	name, server := ms.findSavedSnapshot(ctx)
 	back := ""
 	if name != "" {
 		back = fmt.Sprintf("\n  to go back: restore the snapshot %s, which is on %s: docs/restore.md", name, server)
@@ -147,8 +147,8 @@ func (ms *Members) wayBack(ctx context.Context, n spec.Node, err error) error {
 	return fmt.Errorf("%w\n  to go on: fix that, then run homelab cluster:up again: it goes on with %s%s", err, n.Name, back)
 }
 
-// savedBefore finds the snapshot before this upgrade, which an earlier run may have saved.
-func (ms *Members) savedBefore(ctx context.Context) (name, server string) {
+// findSavedSnapshot finds the snapshot before this upgrade, which an earlier run may have saved.
+func (ms *Members) findSavedSnapshot(ctx context.Context) (name, server string) {
 	s := ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()

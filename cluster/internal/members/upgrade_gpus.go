@@ -15,22 +15,22 @@ import (
 // gpuPoll is how often a node is asked for pods that hold GPUs. Such pods run for hours.
 const gpuPoll = 10 * time.Second
 
-// turnWithGPUs is turnOf for a visit. If pods hold GPUs of the node, they first get the time
+// acquireTurnWithGPUs is turnWhenHealthy for a visit. If pods hold GPUs of the node, they first get the time
 // of the file to end. The wait is outside of the turn, so that other nodes go on, and the node
 // takes new pods meanwhile: to keep several nodes empty at once would stop everybody's work.
 // In its turn the node takes no more pods before it is looked at for the last time.
-func (ts *Turns) turnWithGPUs(ctx context.Context, n spec.Node, v visit) (done func(), err error) {
+func (ts *Turns) acquireTurnWithGPUs(ctx context.Context, n spec.Node, v maintenance) (done func(), err error) {
 	left := ts.Spec.K3s.Upgrade.Wait
 	for {
-		if v.keeps != "" {
-			if left, err = ts.waitGPUs(ctx, n, v.keeps, left); err != nil {
+		if v.gpuGrace != "" {
+			if left, err = ts.waitGPUs(ctx, n, v.gpuGrace, left); err != nil {
 				return nil, err
 			}
 		}
-		if done, err = ts.turnOf(ctx, n, v.away); err != nil || v.keeps == "" {
+		if done, err = ts.turnWhenHealthy(ctx, n, v.away); err != nil || v.gpuGrace == "" {
 			return done, err
 		}
-		free, err := ts.freeOfGPUs(ctx, n)
+		free, err := ts.cordonIfGPUsFree(ctx, n)
 		if err == nil && (free || ts.evicts() && left <= 0) {
 			return done, nil
 		}
@@ -44,14 +44,14 @@ func (ts *Turns) turnWithGPUs(ctx context.Context, n spec.Node, v visit) (done f
 // evicts reports whether the file has pods evicted that hold GPUs when their time is over.
 func (ks *Kubernetes) evicts() bool { return ks.Spec.K3s.Upgrade.GPUPods == spec.GPUPodsEvict }
 
-// freeOfGPUs cordons a node whose GPUs no pod holds. If one does, the node stays as it was.
-func (ts *Turns) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
-	held, err := ts.heldNow(ctx, n)
+// cordonIfGPUsFree cordons a node whose GPUs no pod holds. If one does, the node stays as it was.
+func (ts *Turns) cordonIfGPUsFree(ctx context.Context, n spec.Node) (bool, error) {
+	held, err := ts.gpuHolders(ctx, n)
 	if err != nil || len(held) > 0 || !n.HasGPUs() {
 		return len(held) == 0, err
 	}
 	was, err := ts.ObserveNode(ctx, n.Name)
-	if errors.Is(err, ErrUnformed) || err != nil && ts.onlyServer(n) && ctx.Err() == nil {
+	if errors.Is(err, ErrUnformed) || err != nil && ts.isOnlyServer(n) && ctx.Err() == nil {
 		return true, nil
 	}
 	if err != nil || was == nil || was.Cordoned {
@@ -64,15 +64,15 @@ func (ts *Turns) freeOfGPUs(ctx context.Context, n spec.Node) (bool, error) {
 	if err := client.Cordon(ctx, n.Name); err != nil {
 		return false, err
 	}
-	if held, err = ts.heldNow(ctx, n); err != nil || len(held) > 0 {
+	if held, err = ts.gpuHolders(ctx, n); err != nil || len(held) > 0 {
 		return false, errors.Join(err, client.Uncordon(ctx, n.Name))
 	}
 	return true, nil
 }
 
-// freeAgain lets pods onto a node again that does not go down after all.
-func (ts *Turns) freeAgain(ctx context.Context, n spec.Node, v visit) error {
-	if v.keeps == "" || !n.HasGPUs() || ctx.Err() != nil {
+// uncordonAgain lets pods onto a node again that does not go down after all.
+func (ts *Turns) uncordonAgain(ctx context.Context, n spec.Node, v maintenance) error {
+	if v.gpuGrace == "" || !n.HasGPUs() || ctx.Err() != nil {
 		return nil
 	}
 	client, err := ts.Kube(ctx)
@@ -91,14 +91,14 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 	if ts.evicts() {
 		then = fmt.Sprintf("until %s at most, then they are evicted", start.Add(limit).Format("Jan 2 15:04"))
 	}
-	held, err := ts.heldNow(ctx, n)
+	held, err := ts.gpuHolders(ctx, n)
 	if err != nil || len(held) == 0 {
 		return limit, err
 	}
 	if limit > 0 {
 		rule := converge.WaitRule{What: n.Name + " waits for pods that hold GPUs", Limit: limit, Poll: gpuPoll}
 		err = converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
-			now, err := ts.heldNow(ctx, n)
+			now, err := ts.gpuHolders(ctx, n)
 			if err == nil {
 				held = now
 			}
@@ -120,7 +120,8 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 		return 0, nil
 	}
 	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab cluster:up again; "+
-		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, words(ts.Spec.K3s.Upgrade.Wait), strings.Join(held, ", "))})
+		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, durationText(ts.Spec.K3s.Upgrade.Wait),
+		strings.Join(held, ", "))})
 }
 
 // StaysError says that a node was not upgraded, because pods hold its GPUs.
@@ -128,9 +129,9 @@ type StaysError struct{ words string }
 
 func (e *StaysError) Error() string { return e.words }
 
-// heldNow names the pods that hold GPUs of a node and that a drain would evict. It names none
+// gpuHolders names the pods that hold GPUs of a node and that a drain would evict. It names none
 // if there is no cluster yet, or if the only server's API does not answer.
-func (ts *Turns) heldNow(ctx context.Context, n spec.Node) (out []string, err error) {
+func (ts *Turns) gpuHolders(ctx context.Context, n spec.Node) (out []string, err error) {
 	if !n.HasGPUs() {
 		return nil, nil
 	}
@@ -139,10 +140,10 @@ func (ts *Turns) heldNow(ctx context.Context, n spec.Node) (out []string, err er
 		return nil, nil
 	}
 	if err == nil {
-		pods, failed := client.PodsOn(ctx, n.Name)
+		pods, failed := client.NodePods(ctx, n.Name)
 		out, err = workload.HoldGPUs(pods), failed
 	}
-	if err != nil && ts.onlyServer(n) && ctx.Err() == nil {
+	if err != nil && ts.isOnlyServer(n) && ctx.Err() == nil {
 		return nil, nil
 	}
 	return out, err
@@ -157,15 +158,15 @@ func (ts *Turns) gpuTime(n spec.Node) string {
 	case ts.evicts() && policy.Wait == 0:
 		return "; pods that hold GPUs are evicted"
 	case ts.evicts():
-		return fmt.Sprintf("; pods that hold GPUs are evicted after %s", words(policy.Wait))
+		return fmt.Sprintf("; pods that hold GPUs are evicted after %s", durationText(policy.Wait))
 	case policy.Wait == 0:
 		return "; not while pods hold its GPUs"
 	}
-	return fmt.Sprintf("; waits up to %s for pods that hold GPUs, and does not end them", words(policy.Wait))
+	return fmt.Sprintf("; waits up to %s for pods that hold GPUs, and does not end them", durationText(policy.Wait))
 }
 
-// words is a duration as a person writes it: 1h, not 1h0m0s.
-func words(d time.Duration) string {
+// durationText is a duration as a person writes it: 1h, not 1h0m0s.
+func durationText(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

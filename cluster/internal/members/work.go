@@ -26,15 +26,15 @@ const costTime = 10 * time.Second
 // failed: its steps share it.
 const workTime = 15 * time.Second
 
-// workSeen is the last observation of the running work in one Plan or Run.
-type workSeen struct {
+// workObservations is the last observation of the running work in one Plan or Run.
+type workObservations struct {
 	mu    sync.Mutex
-	last  *workLook
+	last  *workObservation
 	begun int // how many there were
 }
 
-// workLook is one observation. Its fields are set before done is closed.
-type workLook struct {
+// workObservation is one observation. Its fields are set before done is closed.
+type workObservation struct {
 	number int
 	done   chan struct{}
 	work   *workload.Work
@@ -43,9 +43,9 @@ type workLook struct {
 	cut    bool // its step ended before an answer: another one may have more time
 }
 
-// asked returns the number of the last observation that a step cannot use: that of a plan can use
+// minObservation returns the number of the last observation that a step cannot use: that of a plan can use
 // any, and one that acts next none that had begun before it asked.
-func (s *workSeen) asked(ctx context.Context) int {
+func (s *workObservations) minObservation(ctx context.Context) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if converge.AboutToAct(ctx) {
@@ -54,8 +54,8 @@ func (s *workSeen) asked(ctx context.Context) int {
 	return 0
 }
 
-// look returns the observation that is valid or under way, or a new one that the caller makes.
-func (s *workSeen) look(after int) (l *workLook, mine bool) {
+// observation returns the observation that is valid or under way, or a new one that the caller makes.
+func (s *workObservations) observation(after int) (l *workObservation, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last != nil {
@@ -69,18 +69,18 @@ func (s *workSeen) look(after int) (l *workLook, mine bool) {
 		}
 	}
 	s.begun++
-	s.last = &workLook{number: s.begun, done: make(chan struct{})}
+	s.last = &workObservation{number: s.begun, done: make(chan struct{})}
 	return s.last, true
 }
 
 // Work observes the running work by node; nil if there is no cluster yet.
 func (ks *Kubernetes) Work(ctx context.Context) (*workload.Work, error) {
 	seen := &ks.memory.Load().work
-	after := seen.asked(ctx)
+	after := seen.minObservation(ctx)
 	for {
-		l, mine := seen.look(after)
+		l, mine := seen.observation(after)
 		if mine {
-			l.work, l.err = ks.lookAtWork(ctx)
+			l.work, l.err = ks.observeWork(ctx)
 			l.at, l.cut = time.Now(), ctx.Err() != nil
 			close(l.done)
 			return l.work, l.err
@@ -96,7 +96,7 @@ func (ks *Kubernetes) Work(ctx context.Context) (*workload.Work, error) {
 	}
 }
 
-func (ks *Kubernetes) lookAtWork(ctx context.Context) (*workload.Work, error) {
+func (ks *Kubernetes) observeWork(ctx context.Context) (*workload.Work, error) {
 	limit := run.Limit(ks.Spec, costTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
@@ -126,8 +126,8 @@ func (ks *Kubernetes) Users(ctx context.Context, of func(*workload.Work) []conve
 	return of(w)
 }
 
-// thing identifies the VM that a node is now. An external machine is known by its name alone.
-func (ks *Kubernetes) thing(ctx context.Context, name string) string {
+// vmIdentity identifies the VM that a node is now. An external machine is known by its name alone.
+func (ks *Kubernetes) vmIdentity(ctx context.Context, name string) string {
 	if n, ok := ks.Spec.Node(name); !ks.VMs || ok && n.External {
 		return ""
 	}
@@ -148,7 +148,8 @@ const SortNode = "node"
 func (ks *Kubernetes) Stops(ctx context.Context, why string, machines ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range machines {
-		cost := converge.Cost{Machine: name, Object: SortNode, Identity: ks.thing(ctx, name), Kind: converge.CostStop, Reason: why, Downtime: away}
+		cost := converge.Cost{Machine: name, Object: SortNode, Identity: ks.vmIdentity(ctx, name), Kind: converge.CostStop, Reason: why,
+			Downtime: away}
 		of := func(w *workload.Work) []converge.Loss { return w.On(name) }
 		if ks.Nodes.FileServer(name) { // mounts are hard, so it is not drained
 			of = func(w *workload.Work) []converge.Loss { return w.Notebooks("") }

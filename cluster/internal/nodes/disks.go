@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// diskSeen is the state of a data disk in the guest.
-type diskSeen struct {
+// diskState is the state of a data disk in the guest.
+type diskState struct {
 	present bool
 	fs      string // empty: blank
 	at      string // what is mounted at its path: empty, "here" (this disk), or another device
@@ -31,12 +31,12 @@ func MountedDisks(n spec.Node) []spec.Disk {
 
 // DisksStep formats blank disks, mounts them permanently, and grows file systems with their
 // disks, also on a node that has existed for long.
-func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskSeen] {
-	return &converge.Resource[map[string]diskSeen]{
+func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskState] {
+	return &converge.Resource[map[string]diskState]{
 		ID:      "disks/" + n.Name,
-		Observe: func(ctx context.Context) (map[string]diskSeen, error) { return ns.lookAtDisks(ctx, n) },
-		Diff:    func(have map[string]diskSeen) converge.Diff { return diffDisks(n, have) },
-		Apply: func(ctx context.Context, have map[string]diskSeen) error {
+		Observe: func(ctx context.Context) (map[string]diskState, error) { return ns.observeDisks(ctx, n) },
+		Diff:    func(have map[string]diskState) converge.Diff { return diffDisks(n, have) },
+		Apply: func(ctx context.Context, have map[string]diskState) error {
 			var args []string
 			for _, d := range MountedDisks(n) {
 				seen := have[d.Name]
@@ -69,7 +69,7 @@ func (ns *Nodes) disksRun(ctx context.Context, n spec.Node, verb string, args []
 	return ns.Root(n.Name).Run(ctx, cmd)
 }
 
-func (ns *Nodes) lookAtDisks(ctx context.Context, n spec.Node) (map[string]diskSeen, error) {
+func (ns *Nodes) observeDisks(ctx context.Context, n spec.Node) (map[string]diskState, error) {
 	var args []string
 	for _, d := range MountedDisks(n) {
 		args = append(args, d.Name, d.FS, d.Mount)
@@ -82,16 +82,16 @@ func (ns *Nodes) lookAtDisks(ctx context.Context, n spec.Node) (map[string]diskS
 }
 
 // parseDisks reads the output of disks.sh look.
-func parseDisks(text string) (map[string]diskSeen, error) {
-	all := map[string]diskSeen{}
+func parseDisks(text string) (map[string]diskState, error) {
+	all := map[string]diskState{}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		switch {
 		case len(f) == 2 && f[1] == "absent":
-			all[f[0]] = diskSeen{}
+			all[f[0]] = diskState{}
 		case len(f) == 6 && f[1] == "present":
 			word := func(s string) string { return strings.TrimPrefix(s, "-") }
-			all[f[0]] = diskSeen{present: true, fs: word(f[2]), at: word(f[3]), kept: f[4] == "kept", small: f[5] == "small"}
+			all[f[0]] = diskState{present: true, fs: word(f[2]), at: word(f[3]), kept: f[4] == "kept", small: f[5] == "small"}
 		default:
 			return nil, fmt.Errorf("disks of a machine: unexpected line %q", strings.TrimSpace(line))
 		}
@@ -99,7 +99,7 @@ func parseDisks(text string) (map[string]diskSeen, error) {
 	return all, nil
 }
 
-func diffDisks(n spec.Node, all map[string]diskSeen) converge.Diff {
+func diffDisks(n spec.Node, all map[string]diskState) converge.Diff {
 	var out converge.Diff
 	for _, d := range MountedDisks(n) {
 		have := all[d.Name]

@@ -9,7 +9,7 @@ import (
 func TestParseDisks(t *testing.T) {
 	got, err := parseDisks("a absent\nb present ext4 here kept grown\nc present - /dev/sdx lost small\nd present - - lost grown\n")
 	assert.NoError(t, err)
-	assert.Equal(t, map[string]diskSeen{
+	assert.Equal(t, map[string]diskState{
 		"a": {}, "b": {present: true, fs: "ext4", at: "here", kept: true}, "c": {present: true, at: "/dev/sdx", small: true}, "d": {present: true},
 	}, got)
 	_, err = parseDisks("b present ext4\n")
@@ -27,7 +27,7 @@ func FuzzParseDisks(f *testing.F) {
 
 // What the script says of disks is read, and nothing else.
 func TestDisksThatAreSaid(t *testing.T) {
-	for in, want := range map[string]map[string]diskSeen{
+	for in, want := range map[string]map[string]diskState{
 		"a absent": {"a": {}}, "a present ext4 /a kept small\nb present - - no ok": {"a": {present: true, fs: "ext4", at: "/a", kept: true, small: true}, "b": {present: true}}, "a here": nil, "a present ext4": nil, "a b c d e f": nil, "a absent x": nil,
 	} {
 		got, err := parseDisks(in)

@@ -126,7 +126,7 @@ func (e exports) diff(have exportsSeen) converge.Diff {
 		d = append(d, converge.Field{Path: "nfs-server", Have: have.service, Want: "active", Effect: converge.Create})
 	}
 	if have.file != e.file() {
-		d = append(d, converge.Field{Path: "exports", Have: brief(have.file), Want: brief(e.file()), Effect: converge.Update})
+		d = append(d, converge.Field{Path: "exports", Have: oneLine(have.file), Want: oneLine(e.file()), Effect: converge.Update})
 	}
 	pairs := e.pairs()
 	for _, want := range pairs {
@@ -178,8 +178,8 @@ func (e exports) serves(path, client string) bool {
 	})
 }
 
-// brief returns an exports file in one line.
-func brief(file string) string {
+// oneLine returns an exports file in one line.
+func oneLine(file string) string {
 	var out []string
 	for line := range strings.Lines(file) {
 		pair, _, _ := strings.Cut(line, "(")

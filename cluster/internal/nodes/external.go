@@ -26,12 +26,12 @@ func (ns *Nodes) keysOfOthers(n spec.Node, addr string) ([]ssh.PublicKey, error)
 			return keys, err
 		}
 	}
-	return nil, ns.noHostKey(n, addr)
+	return nil, ns.missingHostKeyError(n, addr)
 }
 
-// noHostKey says how to add an external machine's host key. No API can supply the key, since
+// missingHostKeyError says how to add an external machine's host key. No API can supply the key, since
 // this cluster did not make the machine, and the key in its first answer is not trusted.
-func (ns *Nodes) noHostKey(n spec.Node, addr string) error {
+func (ns *Nodes) missingHostKeyError(n spec.Node, addr string) error {
 	name := addr
 	if host, port, err := net.SplitHostPort(addr); err == nil { // as known_hosts has it
 		if name = host; port != "22" {
@@ -50,7 +50,7 @@ func (ns *Nodes) noHostKey(n spec.Node, addr string) error {
 func (ns *Nodes) ExternalStep(n spec.Node) *converge.Resource[string] {
 	return &converge.Resource[string]{
 		ID:      "login/" + n.Name,
-		Observe: func(ctx context.Context) (problem string, err error) { return ns.lookAtExternal(ctx, n) },
+		Observe: func(ctx context.Context) (problem string, err error) { return ns.checkExternal(ctx, n) },
 		Diff: func(problem string) converge.Diff {
 			if problem == "" {
 				return nil
@@ -58,14 +58,14 @@ func (ns *Nodes) ExternalStep(n spec.Node) *converge.Resource[string] {
 			return converge.Diff{{Have: problem, Want: "a login over SSH", Effect: converge.Create}}
 		},
 		Settle: ExternalTime,
-		Poll:   run.LookEvery,
+		Poll:   run.PollInterval,
 	}
 }
 
 // ExternalTime is how long an external machine may be unreachable: the time of a restart.
 const ExternalTime = 2 * time.Minute
 
-func (ns *Nodes) lookAtExternal(ctx context.Context, n spec.Node) (problem string, err error) {
+func (ns *Nodes) checkExternal(ctx context.Context, n spec.Node) (problem string, err error) {
 	err = remote.Run(ctx, ns.Root(n.Name), "true")
 	var exit *remote.ExitError
 	var key *ssh.HostKeyError

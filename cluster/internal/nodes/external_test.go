@@ -14,7 +14,7 @@ import (
 
 // root needs no sudo, which a small installation of Debian lacks.
 func TestRootOfExternalMachines(t *testing.T) {
-	ns := &Nodes{shared: &shared{Config: Config{Spec: &spec.Spec{}}, connections: map[string]*ssh.Client{"w1": ssh.New(ssh.Config{})}}}
+	ns := &Nodes{sharedState: &sharedState{Config: Config{Spec: &spec.Spec{}}, connections: map[string]*ssh.Client{"w1": ssh.New(ssh.Config{})}}}
 	n := spec.Node{Name: "w1", External: true, SSHPort: 22, Address: netip.MustParsePrefix("192.168.1.40/32")}
 	for user, itself := range map[string]bool{"root": true, "ops": false} {
 		n.SSHUser = user
@@ -25,10 +25,10 @@ func TestRootOfExternalMachines(t *testing.T) {
 
 // The line of known_hosts is the one that ssh writes.
 func TestNameInKnownHosts(t *testing.T) {
-	ns := &Nodes{shared: &shared{Config: Config{Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))}}}
+	ns := &Nodes{sharedState: &sharedState{Config: Config{Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))}}}
 	for addr, want := range map[string]string{
 		"10.0.0.40:22": `"10.0.0.40"`, "10.0.0.40:2222": `"[10.0.0.40]:2222"`, "[fd00:1::41]:22": `"fd00:1::41"`, "[fd00:1::41]:2222": `"[fd00:1::41]:2222"`,
 	} {
-		assert.ErrorContains(t, ns.noHostKey(spec.Node{Name: "a"}, addr), "put a line with "+want)
+		assert.ErrorContains(t, ns.missingHostKeyError(spec.Node{Name: "a"}, addr), "put a line with "+want)
 	}
 }

@@ -38,7 +38,7 @@ type guest struct {
 }
 
 // sshConfig is how to reach a node, except for what a run knows of it.
-func (s *shared) sshConfig(n spec.Node) ssh.Config {
+func (s *sharedState) sshConfig(n spec.Node) ssh.Config {
 	user, port := s.Spec.Access.User, "22"
 	if n.External {
 		port = strconv.Itoa(n.SSHPort)
@@ -87,7 +87,7 @@ var errNoAnswer = fmt.Errorf("no answer within %s", knockTime)
 // knock connects to a guest. Whether its SSH server accepts a connection is the cheapest sign
 // of life: it costs the Proxmox host nothing.
 func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net.Conn, error) {
-	if ns.Seen(g.node.Name).answered.Load() || g.node.External || ns.Via != "" {
+	if ns.Observation(g.node.Name).answered.Load() || g.node.External || ns.Via != "" {
 		return ns.DialTo(ctx, network, addr)
 	}
 	limited, cancel := context.WithTimeout(ctx, knockTime)
@@ -95,7 +95,7 @@ func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net
 	conn, err := ns.DialTo(limited, network, addr)
 	switch {
 	case err == nil:
-		ns.Seen(g.node.Name).answered.Store(true)
+		ns.Observation(g.node.Name).answered.Store(true)
 	case ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded)):
 		// The caller's deadline has not passed. The socket may report limited's slightly early.
 		err = errNoAnswer
@@ -166,19 +166,19 @@ func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.
 	return []ssh.PublicKey{key}, ns.Hosts.Store(addr, key)
 }
 
-// inside is what a guest reports about itself.
-type inside struct {
+// guestState is what a guest reports about itself.
+type guestState struct {
 	status  cloudinit.Status
 	problem string // why the guest cannot be asked yet
 	doing   string // what its first boot does, until it ends
 }
 
 // GuestStep waits until its first boot is over and this run can log in to a node.
-func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[inside] {
-	return &converge.Resource[inside]{
+func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[guestState] {
+	return &converge.Resource[guestState]{
 		ID:      "guest/" + n.Name,
-		Observe: func(ctx context.Context) (inside, error) { return ns.lookInside(ctx, n) },
-		Diff: func(s inside) converge.Diff {
+		Observe: func(ctx context.Context) (guestState, error) { return ns.observeGuest(ctx, n) },
+		Diff: func(s guestState) converge.Diff {
 			if s.problem != "" {
 				return converge.Diff{{Have: s.problem, Want: "a login over SSH", Effect: converge.Create}}
 			}
@@ -188,7 +188,7 @@ func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[inside] {
 			return nil
 		},
 		Settle: BootTime,
-		Poll:   run.LookEvery,
+		Poll:   run.PollInterval,
 		Hint: "check on the machine's console (in Proxmox's web interface, or qm terminal on the host) that it boots and has its address, " +
 			"and check the route to it (gateway, VLAN, ssh.jump). A repeated run continues from here",
 	}
@@ -198,19 +198,19 @@ func (ns *Nodes) GuestStep(n spec.Node) *converge.Resource[inside] {
 // host with much memory first pins it for the guest page by page.
 const BootTime = 10 * time.Minute
 
-// lookInside reads the state of a guest. An unreachable guest is a valid state; a wrong host
+// observeGuest reads the state of a guest. An unreachable guest is a valid state; a wrong host
 // key, a refused login or a failed first boot are permanent errors.
-func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
+func (ns *Nodes) observeGuest(ctx context.Context, n spec.Node) (guestState, error) {
 	g := ns.guests[n.Name]
-	if !ns.Seen(n.Name).looked.Swap(true) && ns.inFirstBoot(ctx, n) {
-		return inside{problem: "booting, it has not sent a network packet yet"}, nil
+	if !ns.Observation(n.Name).looked.Swap(true) && ns.inFirstBoot(ctx, n) {
+		return guestState{problem: "booting, it has not sent a network packet yet"}, nil
 	}
 	out, err := CloudInitStatus(ctx, g.ssh)
 	var wrong *ssh.HostKeyError
 	if errors.As(err, &wrong) && wrong.Got != "" && !n.External {
 		// The machine may have been recreated since the key was stored.
 		if err := ns.Hosts.Store(g.addr); err != nil {
-			return inside{}, err
+			return guestState{}, err
 		}
 		out, err = CloudInitStatus(ctx, g.ssh)
 	}
@@ -218,42 +218,42 @@ func (ns *Nodes) lookInside(ctx context.Context, n spec.Node) (inside, error) {
 	switch {
 	case err == nil:
 	case converge.IsPermanent(err):
-		return inside{}, err
+		return guestState{}, err
 	case ctx.Err() != nil:
-		return inside{}, ctx.Err()
-	case ofThisMachine(err):
-		return inside{}, converge.Permanent(err)
+		return guestState{}, ctx.Err()
+	case isLocalFileError(err):
+		return guestState{}, converge.Permanent(err)
 	case ns.memory.Load().logins.closed(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
-		return inside{}, converge.Permanent(ns.noLoginError(locked{node: n, why: ns.memory.Load().logins.closed(n.Name)}))
+		return guestState{}, converge.Permanent(ns.noLoginError(keyChange{node: n, why: ns.memory.Load().logins.closed(n.Name)}))
 	case errors.As(err, &auth) && ns.memory.Load().logins.awaits(n.Name):
-		return inside{problem: "its SSH server answers, and step login adds the key of this run"}, nil
-	case errors.As(err, &auth) && ns.Seen(n.Name).refusedFor() < loginGrace:
-		return inside{problem: "its SSH server answers, the first boot has not created the login yet"}, nil
+		return guestState{problem: "its SSH server answers, and step login adds the key of this run"}, nil
+	case errors.As(err, &auth) && ns.Observation(n.Name).refusalTime() < loginGrace:
+		return guestState{problem: "its SSH server answers, the first boot has not created the login yet"}, nil
 	case errors.As(err, &auth):
-		if _, failed := ns.withoutLogin(ctx, n, err); failed != nil {
-			return inside{}, failed
+		if _, failed := ns.stateByAgent(ctx, n, err); failed != nil {
+			return guestState{}, failed
 		}
-		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, ns.agentHint(ctx, n)))
+		return guestState{}, converge.Permanent(fmt.Errorf("%w%s", err, ns.agentHint(ctx, n)))
 	case errors.As(err, &wrong):
-		return inside{}, converge.Permanent(fmt.Errorf("%w%s", err, ns.agentHint(ctx, n)))
+		return guestState{}, converge.Permanent(fmt.Errorf("%w%s", err, ns.agentHint(ctx, n)))
 	default:
 		converge.Progressf(ctx, "%s", printable.FirstLine(err.Error()))
-		return ns.withoutLogin(ctx, n, err)
+		return ns.stateByAgent(ctx, n, err)
 	}
 	status, err := cloudinit.ParseStatus(out)
 	if err != nil {
-		return inside{}, err
+		return guestState{}, err
 	}
 	if err := status.Err(); err != nil && !errors.Is(err, cloudinit.ErrNotDone) {
-		return inside{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, BootCause(ctx, g.root)))
+		return guestState{}, converge.Permanent(fmt.Errorf("first boot of %s failed: %w%s", n.Name, err, BootCause(ctx, g.root)))
 	}
 	if status.State == cloudinit.Done {
 		if err := ns.checkIdentity(ctx, n); err != nil {
-			return inside{}, err
+			return guestState{}, err
 		}
-		return inside{status: status}, nil
+		return guestState{status: status}, nil
 	}
-	return inside{status: status, doing: bootDoes(ctx, g.root, status)}, nil
+	return guestState{status: status, doing: bootDoes(ctx, g.root, status)}, nil
 }
 
 // WaitBooted waits until this run can log in to a node again.
@@ -261,7 +261,7 @@ func (ns *Nodes) WaitBooted(ctx context.Context, n spec.Node) error {
 	rule := converge.WaitRule{What: "waiting for " + n.Name + " to boot", Limit: BootTime, TimeoutText: n.Name + " did not come back",
 		Strict: true}
 	return run.Until(ctx, ns.Spec, rule, func(ctx context.Context) (string, error) {
-		seen, err := ns.lookInside(ctx, n)
+		seen, err := ns.observeGuest(ctx, n)
 		if err != nil || seen.problem == "" && seen.status.State == cloudinit.Done {
 			return "", err
 		}
@@ -269,9 +269,9 @@ func (ns *Nodes) WaitBooted(ctx context.Context, n spec.Node) error {
 	})
 }
 
-// ofThisMachine reports whether an error is about a file on the local machine, such as
+// isLocalFileError reports whether an error is about a file on the local machine, such as
 // known_hosts on a full disk.
-func ofThisMachine(err error) bool {
+func isLocalFileError(err error) bool {
 	var path *fs.PathError
 	var link *os.LinkError
 	return errors.As(err, &path) || errors.As(err, &link)
@@ -327,8 +327,8 @@ func bootDoes(ctx context.Context, root remote.Runner, status cloudinit.Status) 
 // loginGrace is how long the guest may refuse a login before that is an error.
 const loginGrace = time.Minute
 
-// refusedFor returns how long the guest has refused the login, counted from the first call.
-func (m *Seen) refusedFor() time.Duration {
+// refusalTime returns how long the guest has refused the login, counted from the first call.
+func (m *Observation) refusalTime() time.Duration {
 	now := time.Now().UnixNano()
 	m.refused.CompareAndSwap(0, now)
 	return time.Duration(now - m.refused.Load())
@@ -356,8 +356,8 @@ func (ns *Nodes) agentHint(ctx context.Context, n spec.Node) string {
 	return fmt.Sprintf("; the VM is %d on %s: it may not have read its seed, check its console", vm.VMID, vm.Host)
 }
 
-// notYet names the boot stage of a guest that does not accept a login yet.
-func notYet(err error) string {
+// bootStage names the boot stage of a guest that does not accept a login yet.
+func bootStage(err error) string {
 	if errors.Is(err, proxmox.ErrAgentNotRunning) {
 		return "booting, the guest agent does not answer yet"
 	}

@@ -51,7 +51,7 @@ func (t *identities) addNode(node string, id identity) error {
 	return nil
 }
 
-func (t *identities) known(node string) bool {
+func (t *identities) isKnown(node string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, known := t.nodes[node]
@@ -60,7 +60,7 @@ func (t *identities) known(node string) bool {
 
 // checkIdentity returns an error if a booted node has the identity of another.
 func (ns *Nodes) checkIdentity(ctx context.Context, n spec.Node) error {
-	if n.External || ns.memory.Load().identities.known(n.Name) {
+	if n.External || ns.memory.Load().identities.isKnown(n.Name) {
 		return nil
 	}
 	g := ns.guests[n.Name]
@@ -68,15 +68,15 @@ func (ns *Nodes) checkIdentity(ctx context.Context, n spec.Node) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	key, err := ns.storedKey(g)
+	key, err := ns.storedHostKey(g)
 	if err != nil {
 		return err
 	}
 	return converge.Permanent(ns.memory.Load().identities.addNode(n.Name, identity{strings.TrimSpace(string(id)), key}))
 }
 
-// storedKey is the stored host key of a guest, "" for none.
-func (ns *Nodes) storedKey(g *guest) (string, error) {
+// storedHostKey is the stored host key of a guest, "" for none.
+func (ns *Nodes) storedHostKey(g *guest) (string, error) {
 	keys, err := ns.Hosts.Lookup(g.addr)
 	if err != nil || len(keys) == 0 {
 		return "", err

@@ -33,15 +33,15 @@ func TestTwinsAreMet(t *testing.T) {
 			if err != nil {
 				assert.Contains(t, err.Error(), tt.want)
 			}
-			assert.Equal(t, err == nil, all.known(names[1]))
+			assert.Equal(t, err == nil, all.isKnown(names[1]))
 		}
 	}
 }
 
 // The stored host key of a guest is returned; without one the result is empty, without an error.
 func TestHostKeysThatAreKept(t *testing.T) {
-	ns := &Nodes{shared: &shared{Config: Config{Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))}}}
-	key, err := ns.storedKey(&guest{addr: "10.0.0.99:22"})
+	ns := &Nodes{sharedState: &sharedState{Config: Config{Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts"))}}}
+	key, err := ns.storedHostKey(&guest{addr: "10.0.0.99:22"})
 	require.NoError(t, err)
 	assert.Empty(t, key)
 
@@ -50,7 +50,7 @@ func TestHostKeysThatAreKept(t *testing.T) {
 	signer, err := ssh.ParseSigner(private)
 	require.NoError(t, err)
 	require.NoError(t, ns.Hosts.Store("10.0.0.99:22", signer.PublicKey()))
-	key, err = ns.storedKey(&guest{addr: "10.0.0.99:22"})
+	key, err = ns.storedHostKey(&guest{addr: "10.0.0.99:22"})
 	require.NoError(t, err)
 	assert.Equal(t, ssh.AuthorizedKey(signer.PublicKey()), key)
 }

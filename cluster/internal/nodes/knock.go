@@ -22,14 +22,14 @@ const (
 	silenceTime = time.Minute
 )
 
-// Silent returns why none of these machines accepts a connection, for each, or nil once one does. It asks none
+// UnreachableReasons returns why none of these machines accepts a connection, for each, or nil once one does. It asks none
 // and returns nil if one has answered this run, or if only a guest agent knows where it is.
-func (ns *Nodes) Silent(ctx context.Context, machines []string) map[string]error {
+func (ns *Nodes) UnreachableReasons(ctx context.Context, machines []string) map[string]error {
 	if len(machines) == 0 {
 		return nil
 	}
 	for _, name := range machines {
-		if ns.Seen(name).answered.Load() || ns.guests[name].node.DHCP() {
+		if ns.Observation(name).answered.Load() || ns.guests[name].node.DHCP() {
 			return nil
 		}
 	}

@@ -57,7 +57,7 @@ func TestSilent(t *testing.T) {
 		expect := func(silent bool, takes time.Duration) {
 			t.Helper()
 			begun := time.Now()
-			failed := ns.Silent(ctx, names)
+			failed := ns.UnreachableReasons(ctx, names)
 			assert.Equal(t, takes, time.Since(begun))
 			assert.Equal(t, silent, failed != nil)
 			if silent {
@@ -65,7 +65,7 @@ func TestSilent(t *testing.T) {
 			}
 		}
 		expect(true, time.Second)
-		assert.EqualError(t, ns.Silent(ctx, names)["b"], "cannot reach 10.0.0.42:22: no answer within 200ms")
+		assert.EqualError(t, ns.UnreachableReasons(ctx, names)["b"], "cannot reach 10.0.0.42:22: no answer within 200ms")
 		answers["10.0.0.42:22"] = 150 * time.Millisecond
 		expect(false, 150*time.Millisecond)
 		answers["10.0.0.42:22"] = 700 * time.Millisecond // a slow way: it has its time again, and keeps it after a silence
@@ -81,9 +81,9 @@ func TestSilent(t *testing.T) {
 		refused = errors.New("connection refused")
 		expect(true, 0)
 		refused = nil
-		assert.Nil(t, ns.Silent(ctx, nil))
+		assert.Nil(t, ns.UnreachableReasons(ctx, nil))
 		ended, end := context.WithCancel(ctx)
 		end()
-		assert.ErrorIs(t, ns.Silent(ended, names)["a"], context.Canceled)
+		assert.ErrorIs(t, ns.UnreachableReasons(ended, names)["a"], context.Canceled)
 	})
 }

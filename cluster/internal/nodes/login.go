@@ -24,7 +24,7 @@ import (
 )
 
 // signers are the keys to log in with, in the order in which they are offered.
-func (s *shared) signers() []ssh.Signer {
+func (s *sharedState) signers() []ssh.Signer {
 	if s.TokenKey == nil {
 		return s.Signers
 	}
@@ -34,8 +34,8 @@ func (s *shared) signers() []ssh.Signer {
 //go:embed login.sh
 var loginScript string
 
-// locked is a machine of this cluster whose authorized_keys must change.
-type locked struct {
+// keyChange is a machine of this cluster whose authorized_keys must change.
+type keyChange struct {
 	node spec.Node
 	vm   string        // the VM that it is
 	over remote.Runner // as root
@@ -46,7 +46,7 @@ type locked struct {
 	asks bool          // adding our keys needs consent
 }
 
-func (m locked) field() converge.Field {
+func (m keyChange) field() converge.Field {
 	f := converge.Field{Path: m.node.Name, Have: "accepts no key of this run", Want: "this run's keys, through its guest agent", Effect: converge.Update}
 	if m.open {
 		f.Have, f.Want = "lacks keys of the file", "all of ssh.publicKeys"
@@ -64,7 +64,7 @@ type logins struct {
 	shut    map[string]error // the reason
 }
 
-func (l *logins) set(all, shut []locked) {
+func (l *logins) set(all, shut []keyChange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.planted, l.shut = map[string]bool{}, map[string]error{}
@@ -94,16 +94,16 @@ func (l *logins) awaits(node string) bool {
 // machines. A machine that a colleague made, or that was made with another secret of the
 // token, gets our keys through its guest agent. So does a machine that lacks keys which were
 // added to the file later. Other machines are not touched, so the step usually costs nothing.
-func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
-	return &converge.Resource[[]locked]{
+func (ns *Nodes) LoginStep() *converge.Resource[[]keyChange] {
+	return &converge.Resource[[]keyChange]{
 		ID: "login",
-		Observe: func(ctx context.Context) ([]locked, error) {
-			all, others, err := ns.locked(ctx)
+		Observe: func(ctx context.Context) ([]keyChange, error) {
+			all, others, err := ns.keyChanges(ctx)
 			if err != nil {
 				return nil, err
 			}
-			shut := slices.DeleteFunc(slices.Clone(all), func(m locked) bool { return m.why == nil })
-			all = slices.DeleteFunc(all, func(m locked) bool { return m.why != nil })
+			shut := slices.DeleteFunc(slices.Clone(all), func(m keyChange) bool { return m.why == nil })
+			all = slices.DeleteFunc(all, func(m keyChange) bool { return m.why != nil })
 			if len(shut) > 0 && len(all) == 0 && !others {
 				return nil, converge.Permanent(ns.noLoginError(shut...))
 			}
@@ -114,16 +114,16 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 			ns.memory.Load().logins.set(all, shut)
 			return all, nil
 		},
-		Diff: func(all []locked) converge.Diff {
+		Diff: func(all []keyChange) converge.Diff {
 			var d converge.Diff
 			for _, m := range all {
 				d = append(d, m.field())
 			}
 			return d
 		},
-		Apply: func(ctx context.Context, all []locked) error {
+		Apply: func(ctx context.Context, all []keyChange) error {
 			for _, m := range all {
-				if err := ns.same(ctx, m); err != nil { // the ones before took a while
+				if err := ns.checkSameMachine(ctx, m); err != nil { // the ones before took a while
 					return err
 				}
 				converge.Progressf(ctx, "adding keys to %s", m.node.Name)
@@ -138,8 +138,8 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]locked] {
 	}
 }
 
-// same returns an error if a machine is no longer the one that was looked at.
-func (ns *Nodes) same(ctx context.Context, m locked) error {
+// checkSameMachine returns an error if a machine is no longer the one that was looked at.
+func (ns *Nodes) checkSameMachine(ctx context.Context, m keyChange) error {
 	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), m.node.Name)
 	if err == nil && (vm == nil || vm.Identity() != m.vm) {
 		err = converge.Transient(fmt.Errorf("%s is another machine since it was looked at", m.node.Name))
@@ -152,7 +152,7 @@ const whyAsk = "no server of the cluster knows a key of this run: the cluster wa
 
 // costsOfLogin asks before our keys go into machines that may belong to someone else. Otherwise
 // anyone with a token for the hosts and the cluster's name in a file would get in.
-func costsOfLogin(_ context.Context, all []locked, _ converge.Diff) (out []converge.Cost) {
+func costsOfLogin(_ context.Context, all []keyChange, _ converge.Diff) (out []converge.Cost) {
 	for _, m := range all {
 		if m.asks {
 			out = append(out, converge.Cost{Machine: m.node.Name, Identity: m.vm, Kind: converge.CostLogin, Reason: whyAsk})
@@ -161,12 +161,12 @@ func costsOfLogin(_ context.Context, all []locked, _ converge.Diff) (out []conve
 	return out
 }
 
-// locked finds the machines that we cannot log in to, and what to do about each. others
+// keyChanges finds the machines that we cannot log in to, and what to do about each. others
 // reports whether there are also machines that let us in, or boot and may do so. A machine that
 // accepts a connection and says nothing is neither. If all servers that answer let us in, no
 // consent is needed: through Kubernetes we are root on the nodes anyway. The same holds for a
 // machine that has an earlier key of this token. Every other machine needs consent.
-func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err error) {
+func (ns *Nodes) keyChanges(ctx context.Context) (out []keyChange, others bool, err error) {
 	all, err := ns.Proxmox.VMs.List(ctx, names.Tag(ns.Spec))
 	if err != nil {
 		return nil, false, err
@@ -199,7 +199,7 @@ func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err err
 	for i := range out {
 		out[i].asks = (!known || refusing) && !out[i].open && out[i].gone == 0
 	}
-	slices.SortFunc(out, func(a, b locked) int { return cmp.Compare(a.node.Name, b.node.Name) })
+	slices.SortFunc(out, func(a, b keyChange) int { return cmp.Compare(a.node.Name, b.node.Name) })
 	return out, others, errors.Join(errs...)
 }
 
@@ -207,9 +207,9 @@ func (ns *Nodes) locked(ctx context.Context) (out []locked, others bool, err err
 // start at the end of a boot. One that is silent long after that is not started.
 const agentGrace = 15 * time.Second
 
-// askKeys reads which keys may log in to a machine, and returns which keys must.
-func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*locked, error) {
-	m := &locked{node: n, vm: vm.Identity(), over: ns.Proxmox.Agents.Runner(vm)}
+// requiredKeyChange reads which keys may log in to a machine, and returns which keys must.
+func (ns *Nodes) requiredKeyChange(ctx context.Context, n spec.Node, vm *proxmox.VM) (*keyChange, error) {
+	m := &keyChange{node: n, vm: vm.Identity(), over: ns.Proxmox.Agents.Runner(vm)}
 	deadline := time.Now().Add(agentGrace)
 	var have []string
 	for {
@@ -232,7 +232,7 @@ func (ns *Nodes) askKeys(ctx context.Context, n spec.Node, vm *proxmox.VM) (*loc
 		return m, nil
 	}
 	left := slices.DeleteFunc(slices.Clone(have), ns.outdated)
-	m.keys, m.gone = with(left, ns.Seeds.AuthorizedKeys()), len(have)-len(left)
+	m.keys, m.gone = appendMissing(left, ns.Seeds.AuthorizedKeys()), len(have)-len(left)
 	if slices.Equal(m.keys, have) {
 		m.why = errors.New("its authorized_keys has all keys of this run, but its SSH server accepts none of them: check its log (journalctl -u ssh) and sshd_config")
 	}
@@ -288,8 +288,8 @@ func (ns *Nodes) outdated(line string) bool {
 	return ns.TokenKey != nil && strings.HasSuffix(line, " "+firstboot.TokenNote(ns.Spec)) && firstboot.KeyBlob(line) != firstboot.KeyBlob(ssh.AuthorizedKey(ns.TokenKey.PublicKey()))
 }
 
-// with appends to have the keys of more that it lacks.
-func with(have, more []string) []string {
+// appendMissing appends to have the keys of more that it lacks.
+func appendMissing(have, more []string) []string {
 	out := slices.Clone(have)
 	for _, k := range firstboot.Distinct(more) {
 		// A line may begin with options, so the key is not always the second word.
@@ -301,7 +301,7 @@ func with(have, more []string) []string {
 }
 
 // authorized runs the authorized_keys script in a machine and returns its output lines.
-func (ns *Nodes) authorized(ctx context.Context, m *locked, do, input string) (lines []string, err error) {
+func (ns *Nodes) authorized(ctx context.Context, m *keyChange, do, input string) (lines []string, err error) {
 	var out strings.Builder
 	cmd := remote.Cmd{Args: []string{"sh", "-c", loginScript, "sh", ns.guests[m.node.Name].user, do}, Stdout: &out}
 	if input != "" {
@@ -312,23 +312,23 @@ func (ns *Nodes) authorized(ctx context.Context, m *locked, do, input string) (l
 }
 
 // noLoginError is the error for machines that this run cannot log in to.
-func (ns *Nodes) noLoginError(shut ...locked) error {
+func (ns *Nodes) noLoginError(shut ...keyChange) error {
 	var text strings.Builder
 	var errs []error
 	for _, m := range shut {
 		fmt.Fprintf(&text, "\n  %s: %s", m.node.Name, printable.FirstLine(m.why.Error()))
 		errs = append(errs, m.why)
 	}
-	return &lockedOut{text: "these machines of the cluster accept no key of this run, and their guest agents cannot add one:" + text.String() +
+	return &lockedOutError{text: "these machines of the cluster accept no key of this run, and their guest agents cannot add one:" + text.String() +
 		"\nName a key that they accept (ssh.privateKey, with its public half in ssh.publicKeys), " +
 		"run this in the folder with .homelab/" + ns.Spec.Name + "/id_ed25519, or start qemu-guest-agent on their consoles", errs: errs}
 }
 
-// lockedOut is an error that also keeps its causes.
-type lockedOut struct {
+// lockedOutError is an error that also keeps its causes.
+type lockedOutError struct {
 	text string
 	errs []error
 }
 
-func (e *lockedOut) Error() string   { return e.text }
-func (e *lockedOut) Unwrap() []error { return e.errs }
+func (e *lockedOutError) Error() string   { return e.text }
+func (e *lockedOutError) Unwrap() []error { return e.errs }

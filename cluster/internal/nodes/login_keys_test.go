@@ -61,7 +61,7 @@ func TestKeysInsideAMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: "a@pve!b", TokenSecret: secret.New("s"), HTTPClient: &http.Client{Transport: tt.files}})
 			require.NoError(t, err)
-			ns := &Nodes{shared: &shared{Config: Config{Proxmox: client}}}
+			ns := &Nodes{sharedState: &sharedState{Config: Config{Proxmox: client}}}
 			got, err := ns.keysInside(t.Context(), &proxmox.VM{Name: "wk1", Host: "pve1", VMID: 100}, "teacher")
 			if tt.err == "" {
 				require.NoError(t, err)

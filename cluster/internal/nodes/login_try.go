@@ -13,13 +13,13 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
-// door is how a machine reacts to our keys.
-type door int
+// loginState is how a machine reacts to our keys.
+type loginState int
 
 const (
-	unseen door = iota // it is unreachable, boots, or refuses us
-	open               // it lets us in, or certainly would
-	silent             // it took too long to answer
+	unseen loginState = iota // it is unreachable, boots, or refuses us
+	open                     // it lets us in, or certainly would
+	silent                   // it took too long to answer
 )
 
 // showTime limits how long a machine may take to show which keys it has. If it accepts a
@@ -28,7 +28,7 @@ const showTime = 8 * time.Second
 
 // tryLogin returns nil for a machine that knows our keys, or that is unreachable: its own step
 // reports whether that passes.
-func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door, err error) {
+func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *keyChange, is loginState, err error) {
 	sd, err := ns.Seeds.Seed(n)
 	if err != nil {
 		return nil, unseen, err
@@ -42,20 +42,20 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 	if err != nil || vm == nil || vm.Unfinished || !vm.Running {
 		return nil, unseen, err
 	}
-	m = &locked{node: n, vm: vm.Identity(), over: ns.Root(n.Name), open: true}
+	m = &keyChange{node: n, vm: vm.Identity(), over: ns.Root(n.Name), open: true}
 	var auth *ssh.AuthError
 	limited, cancel := context.WithTimeout(ctx, showTime)
 	defer cancel()
-	switch have, err := ns.shown(limited, m); {
+	switch have, err := ns.authorizedKeys(limited, m); {
 	case ctx.Err() != nil:
 		return nil, unseen, ctx.Err()
 	case err == nil:
-		if m.keys = with(have, ns.Spec.Access.PublicKeys); len(m.keys) > len(have) {
+		if m.keys = appendMissing(have, ns.Spec.Access.PublicKeys); len(m.keys) > len(have) {
 			return m, open, nil
 		}
 		return nil, open, nil
 	case errors.As(err, &auth), errors.Is(err, proxmox.ErrAgentNotRunning) && ns.listens(ctx, n):
-		m, err = ns.askKeys(ctx, n, vm)
+		m, err = ns.requiredKeyChange(ctx, n, vm)
 		return m, unseen, err
 	case limited.Err() != nil:
 		converge.Progressf(ctx, "%s takes more than %s to list its keys: its own step continues", n.Name, showTime)
@@ -64,9 +64,9 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *locked, is door,
 	return nil, unseen, nil
 }
 
-// shown returns the authorized keys of a machine, read over SSH. Another run may have recreated
+// authorizedKeys returns the authorized keys of a machine, read over SSH. Another run may have recreated
 // the machine since its host key was stored here.
-func (ns *Nodes) shown(ctx context.Context, m *locked) ([]string, error) {
+func (ns *Nodes) authorizedKeys(ctx context.Context, m *keyChange) ([]string, error) {
 	have, err := ns.authorized(ctx, m, "show", "")
 	var wrong *ssh.HostKeyError
 	if !errors.As(err, &wrong) || wrong.Got == "" {
@@ -85,7 +85,7 @@ func (ns *Nodes) seedHasOurKeys(ctx context.Context, n spec.Node, file string) (
 	ours, others := false, false
 	for _, v := range volumes {
 		ours = ours || v.Name() == file
-		others = others || v.Name() != file && firstboot.Of(ns.Spec, map[string]bool{n.Name: true}, v.Name())
+		others = others || v.Name() != file && firstboot.IsSeedOf(ns.Spec, map[string]bool{n.Name: true}, v.Name())
 	}
 	return ours && !others, err
 }

@@ -22,16 +22,16 @@ import (
 // fails. Most machines have booted by then; the others must not be disturbed earlier.
 const slowBoot = time.Minute
 
-// withoutLogin returns the state of a machine that accepts no login, as its guest agent
+// stateByAgent returns the state of a machine that accepts no login, as its guest agent
 // reports it: its first boot goes on, is over, or has failed, which is an error. why is the
 // error of the login. A look does not ask: it would hold up the host's other users.
-func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (inside, error) {
-	still := inside{problem: notYet(why)}
-	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) || !ns.Seen(n.Name).waits() {
+func (ns *Nodes) stateByAgent(ctx context.Context, n spec.Node, why error) (guestState, error) {
+	still := guestState{problem: bootStage(why)}
+	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) || !ns.Observation(n.Name).isWaiting() {
 		return still, nil
 	}
-	host := ns.memory.Load().agents.of(n.Host)
-	if !host.begin() {
+	host := ns.memory.Load().agents.forHost(n.Host)
+	if !host.tryBegin() {
 		return still, nil
 	}
 	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
@@ -39,24 +39,24 @@ func (ns *Nodes) withoutLogin(ctx context.Context, n spec.Node, why error) (insi
 		host.end()
 		return still, nil
 	}
-	failed, done := ns.firstBoot(ctx, n, vm)
+	failed, done := ns.firstBootResult(ctx, n, vm)
 	if failed != nil || done {
 		host.end()
 	}
 	switch {
 	case failed != nil:
-		return inside{}, converge.Permanent(fmt.Errorf("%w\n  and a login is not possible: %w", failed, why))
+		return guestState{}, converge.Permanent(fmt.Errorf("%w\n  and a login is not possible: %w", failed, why))
 	case done:
-		return inside{problem: "its guest agent says that the first boot is over, but a login is not possible: " + printable.FirstLine(why.Error())}, nil
+		return guestState{problem: "its guest agent says that the first boot is over, but a login is not possible: " + printable.FirstLine(why.Error())}, nil
 	}
 	return still, nil
 }
 
-// firstBoot asks a machine's guest agent for the result of its first boot, and runs nothing
+// firstBootResult asks a machine's guest agent for the result of its first boot, and runs nothing
 // there. If the result is unknown, failed is nil and done is false.
-func (ns *Nodes) firstBoot(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
+func (ns *Nodes) firstBootResult(ctx context.Context, n spec.Node, vm *proxmox.VM) (failed error, done bool) {
 	read := func(path string) ([]byte, error) {
-		return run.InAgentTime(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, path) })
+		return run.WithAgentTimeout(ctx, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, path) })
 	}
 	out, err := read(cloudinit.ResultFile)
 	if err != nil {

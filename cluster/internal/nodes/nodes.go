@@ -31,13 +31,13 @@ type Config struct {
 
 // Nodes are the machines of a cluster, seen from inside in one run. They are safe for concurrent use.
 type Nodes struct {
-	*shared
+	*sharedState
 	guests map[string]*guest // by machine name
 	memory atomic.Pointer[memory]
 }
 
-// shared is what all runs have in common.
-type shared struct {
+// sharedState is what all runs have in common.
+type sharedState struct {
 	Config
 	connections map[string]*ssh.Client // by machine name
 	// unheard is when none of several machines accepted a connection, in Unix nanoseconds.
@@ -46,25 +46,25 @@ type shared struct {
 
 // New makes Nodes. It does not connect to any of them.
 func New(c Config) *Nodes {
-	s := &shared{Config: c, connections: map[string]*ssh.Client{}}
+	s := &sharedState{Config: c, connections: map[string]*ssh.Client{}}
 	for _, n := range c.Spec.Machines() {
 		s.connections[n.Name] = ssh.New(s.sshConfig(n))
 	}
-	return s.Another()
+	return s.ForRun()
 }
 
-// Another returns the same machines for another run, with the same connections.
-func (s *shared) Another() *Nodes {
-	ns := &Nodes{shared: s, guests: map[string]*guest{}}
-	ns.Begin()
+// ForRun returns the same machines for another run, with the same connections.
+func (s *sharedState) ForRun() *Nodes {
+	ns := &Nodes{sharedState: s, guests: map[string]*guest{}}
+	ns.Reset()
 	for _, n := range s.Spec.Machines() {
 		ns.guests[n.Name] = ns.newGuest(n)
 	}
 	return ns
 }
 
-// Begin forgets what an earlier Plan or Run has seen: everything may have changed since.
-func (ns *Nodes) Begin() { ns.memory.Store(&memory{}) }
+// Reset forgets what an earlier Plan or Run has seen: everything may have changed since.
+func (ns *Nodes) Reset() { ns.memory.Store(&memory{}) }
 
 // Keys are all keys that this run may log in with, in the order in which they are offered.
 func (ns *Nodes) Keys(ctx context.Context) ([]ssh.Signer, error) {
@@ -89,5 +89,5 @@ func (ns *Nodes) FileServer(name string) bool {
 	return g != nil && g.node.Role == spec.FileServer
 }
 
-// ForgetKey forgets the host key of a machine that is about to be recreated.
-func (ns *Nodes) ForgetKey(name string) error { return ns.Hosts.Store(ns.guests[name].addr) }
+// DropHostKey forgets the host key of a machine that is about to be recreated.
+func (ns *Nodes) DropHostKey(name string) error { return ns.Hosts.Store(ns.guests[name].addr) }

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Seen is what a run has observed of a machine.
-type Seen struct {
+// Observation is what a run has observed of a machine.
+type Observation struct {
 	// Absent is set once this run has seen that the machine does not exist: other steps of this
 	// run need not ask it for anything.
 	Absent atomic.Bool
@@ -36,19 +36,19 @@ type memory struct {
 	agents     silentAgents
 
 	mu       sync.Mutex
-	machines map[string]*Seen
+	machines map[string]*Observation
 }
 
-// Seen returns what this run has observed of a machine.
-func (ns *Nodes) Seen(machine string) *Seen {
+// Observation returns what this run has observed of a machine.
+func (ns *Nodes) Observation(machine string) *Observation {
 	m := ns.memory.Load()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.machines == nil {
-		m.machines = map[string]*Seen{}
+		m.machines = map[string]*Observation{}
 	}
 	if m.machines[machine] == nil {
-		m.machines[machine] = &Seen{}
+		m.machines[machine] = &Observation{}
 	}
 	return m.machines[machine]
 }

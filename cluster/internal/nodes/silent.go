@@ -21,8 +21,8 @@ import (
 // waitsAfter is how long after its first look at a machine a run is one that waits for it. A plan looks once.
 const waitsAfter = 5 * time.Second
 
-// waits reports whether this run has been waiting for the machine, from the first call on.
-func (m *Seen) waits() bool {
+// isWaiting reports whether this run has been waiting for the machine, from the first call on.
+func (m *Observation) isWaiting() bool {
 	now := time.Now().UnixNano()
 	m.sought.CompareAndSwap(0, now)
 	return time.Duration(now-m.sought.Load()) >= waitsAfter
@@ -44,9 +44,9 @@ type silentHost struct {
 // want to know why a machine is silent.
 const quietTime = 10 * time.Second
 
-// begin reports whether somebody may ask an agent of the host for such a reason now, which nobody else
+// tryBegin reports whether somebody may ask an agent of the host for such a reason now, which nobody else
 // may until the time is over, or until end.
-func (h *silentHost) begin() bool {
+func (h *silentHost) tryBegin() bool {
 	now := time.Now()
 	quiet := h.quiet.Load()
 	return now.UnixNano() >= quiet && h.quiet.CompareAndSwap(quiet, now.Add(quietTime).UnixNano())
@@ -55,7 +55,7 @@ func (h *silentHost) begin() bool {
 // end lets others ask at once, since an agent has answered.
 func (h *silentHost) end() { h.quiet.Store(0) }
 
-func (s *silentAgents) of(host string) *silentHost {
+func (s *silentAgents) forHost(host string) *silentHost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hosts == nil {
@@ -70,11 +70,11 @@ func (s *silentAgents) of(host string) *silentHost {
 // askAgent asks the guest agent of vm, unless this is a look and another agent of the host has been
 // silent.
 func askAgent[T any](ctx context.Context, ns *Nodes, vm *proxmox.VM, ask func(context.Context) (T, error)) (T, error) {
-	return run.InAgentTime(ctx, func(ctx context.Context) (out T, err error) {
-		if ns.Seen(vm.Name).waits() {
+	return run.WithAgentTimeout(ctx, func(ctx context.Context) (out T, err error) {
+		if ns.Observation(vm.Name).isWaiting() {
 			return ask(ctx)
 		}
-		host := ns.memory.Load().agents.of(vm.Host)
+		host := ns.memory.Load().agents.forHost(vm.Host)
 		select {
 		case host.turn <- struct{}{}:
 			defer func() { <-host.turn }()

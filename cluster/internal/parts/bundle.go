@@ -16,7 +16,7 @@ import (
 const bundleTime = 15 * time.Minute
 
 // bundleStep waits until Fleet has deployed a part as it is in the last commit.
-func (s *Steps) bundleStep(p addon.Piece) *converge.Resource[converge.Diff] {
+func (s *Steps) bundleStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 	return &converge.Resource[converge.Diff]{
 		ID: "fleet/" + p.Name,
 		Observe: func(ctx context.Context) (converge.Diff, error) {
@@ -31,7 +31,7 @@ func (s *Steps) bundleStep(p addon.Piece) *converge.Resource[converge.Diff] {
 		},
 		Diff:   func(d converge.Diff) converge.Diff { return d },
 		Settle: bundleTime,
-		Poll:   run.LookEvery,
+		Poll:   run.PollInterval,
 		Hint:   "homelab fleet:status shows which object blocks it; run it again to continue",
 	}
 }
@@ -83,9 +83,9 @@ func (s *Steps) follow(ctx context.Context) error {
 	return err
 }
 
-// stillInFleet returns an error if Fleet still deploys a part that Up must apply directly: Fleet
+// checkNotInFleet returns an error if Fleet still deploys a part that Up must apply directly: Fleet
 // deletes the part together with its bundle.
-func (s *Steps) stillInFleet(ctx context.Context, client *kube.Client, p addon.Piece) error {
+func (s *Steps) checkNotInFleet(ctx context.Context, client *kube.Client, p addon.Recipe) error {
 	if f := s.Spec.Platform.Fleet; f == nil || f.Repo == "" || p.Direct != "" && !p.Offers {
 		return nil
 	}

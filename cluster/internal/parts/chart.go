@@ -42,48 +42,48 @@ func (s *Steps) chartSource() helm.Source {
 	return src
 }
 
-// chartSeen is a release, the objects before it, and the values and settings for both.
-type chartSeen struct {
-	part    addon.Piece
+// chartState is a release, the objects before it, and the values and settings for both.
+type chartState struct {
+	part    addon.Recipe
 	around  converge.Diff
 	release helm.State
 	theirs  map[string]any // charts.values of the part
 }
 
-func (s chartSeen) diff() converge.Diff {
-	return withoutRecord(slices.Concat(s.around, markUserValues(s.release.Diff(), s.theirs)))
+func (s chartState) diff() converge.Diff {
+	return dropRecordField(slices.Concat(s.around, markUserValues(s.release.Diff(), s.theirs)))
 }
 
 // releaseTime is how long a release may take if it sets no limit of its own.
 const releaseTime = 10 * time.Minute
 
 // chartStep keeps a part's release, its namespace and the objects before it up to date.
-func (s *Steps) chartStep(p addon.Piece) *converge.Resource[chartSeen] {
+func (s *Steps) chartStep(p addon.Recipe) *converge.Resource[chartState] {
 	settle := p.Release.Timeout
 	if settle == 0 {
 		settle = releaseTime
 	}
-	return &converge.Resource[chartSeen]{
+	return &converge.Resource[chartState]{
 		ID:      "chart/" + p.Name,
-		Observe: func(ctx context.Context) (chartSeen, error) { return s.lookAtChart(ctx, p) },
-		Diff:    chartSeen.diff,
+		Observe: func(ctx context.Context) (chartState, error) { return s.observeChart(ctx, p) },
+		Diff:    chartState.diff,
 		Costs:   s.costsOfChart,
-		Apply:   s.bringChart,
+		Apply:   s.applyChart,
 		Settle:  settle,
-		Poll:    run.LookEvery,
+		Poll:    run.PollInterval,
 		Hint:    "kubectl -n " + p.Release.Namespace + " get pods,events shows more; run it again to continue",
 	}
 }
 
-func (s *Steps) lookAtChart(ctx context.Context, p addon.Piece) (seen chartSeen, err error) {
+func (s *Steps) observeChart(ctx context.Context, p addon.Recipe) (seen chartState, err error) {
 	client, charts, err := s.charts(ctx)
 	if err != nil {
 		return seen, err
 	}
-	if seen.part, err = p.Now(ctx, client); err != nil {
+	if seen.part, err = p.Resolve(ctx, client); err != nil {
 		return seen, err
 	}
-	if seen.around, err = client.Diff(ctx, s.around(seen.part)...); err != nil {
+	if seen.around, err = client.Diff(ctx, s.objectsBeforeRelease(seen.part)...); err != nil {
 		return seen, err
 	}
 	if !p.ObjectsApart() {
@@ -98,7 +98,7 @@ func (s *Steps) lookAtChart(ctx context.Context, p addon.Piece) (seen chartSeen,
 	return seen, err
 }
 
-func (s *Steps) bringChart(ctx context.Context, seen chartSeen) error {
+func (s *Steps) applyChart(ctx context.Context, seen chartState) error {
 	client, charts, err := s.charts(ctx)
 	if err != nil {
 		return err
@@ -107,13 +107,13 @@ func (s *Steps) bringChart(ctx context.Context, seen chartSeen) error {
 	if err := s.supersede(ctx, p); err != nil {
 		return err
 	}
-	if err := errors.Join(s.oneFleet(ctx, p), s.stillInFleet(ctx, client, p)); err != nil {
+	if err := errors.Join(s.checkOnlyFleet(ctx, p), s.checkNotInFleet(ctx, client, p)); err != nil {
 		return err
 	}
 	if err := s.enter(ctx, client, p); err != nil {
 		return err
 	}
-	if _, err := client.Apply(ctx, s.around(p)...); err != nil {
+	if _, err := client.Apply(ctx, s.objectsBeforeRelease(p)...); err != nil {
 		return err
 	}
 	if err := charts.Apply(ctx, *p.Release); err != nil || p.ObjectsApart() {
@@ -122,14 +122,14 @@ func (s *Steps) bringChart(ctx context.Context, seen chartSeen) error {
 	return s.closeRecord(ctx, client, p)
 }
 
-// around are the objects of a part that are applied before its release, the namespace first.
-func (s *Steps) around(p addon.Piece) []runtime.Object {
+// objectsBeforeRelease are the objects of a part that are applied before its release, the namespace first.
+func (s *Steps) objectsBeforeRelease(p addon.Recipe) []runtime.Object {
 	return append(s.namespaceOf(p), p.Before...)
 }
 
 // namespaceOf is the namespace of a part's release. If several parts share the namespace, each
 // adds its labels.
-func (s *Steps) namespaceOf(p addon.Piece) []runtime.Object {
+func (s *Steps) namespaceOf(p addon.Recipe) []runtime.Object {
 	if p.Release == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 
 // Pieces are the parts of the platform. It returns none if they could not be made; chartsStep
 // reports the error.
-func (s *Steps) Pieces() []addon.Piece {
+func (s *Steps) Pieces() []addon.Recipe {
 	pieces, _ := s.Make()
 	return pieces
 }
@@ -64,7 +64,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 }
 
 // apis are the kinds that parts add and that templates of other parts ask for.
-func apis(pieces []addon.Piece) []string {
+func apis(pieces []addon.Recipe) []string {
 	var out []string
 	for _, p := range pieces {
 		out = append(out, p.APIs...)

@@ -46,7 +46,7 @@ func TestAChartRepositoryThatIsAwayForAWhile(t *testing.T) {
 			start := time.Now()
 			spec, err := clusterfile.Parse("cluster.yaml", []byte(external))
 			require.NoError(t, err)
-			s := New(Config{Spec: spec, Make: func() ([]addon.Piece, error) { return platform.Pieces(spec, true) }, Charts: helm.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper {
+			s := New(Config{Spec: spec, Make: func() ([]addon.Recipe, error) { return platform.Pieces(spec, true) }, Charts: helm.Source{Cache: t.TempDir(), Wrap: func(http.RoundTripper) http.RoundTripper {
 				return repository(func(q *http.Request) (*http.Response, error) {
 					if time.Since(start) < 20*time.Second {
 						return away(q)

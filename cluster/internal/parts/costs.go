@@ -20,14 +20,14 @@ const SortPart = "part"
 // NotLooked replaces the list of lost data for a part that could not be checked.
 const NotLooked = "cannot find out which data goes with it: "
 
-// Unseen is what a part holds that could not be checked.
-func Unseen(err error) []converge.Loss {
+// UnknownLoss is what a part holds that could not be checked.
+func UnknownLoss(err error) []converge.Loss {
 	return []converge.Loss{{Text: NotLooked + printable.FirstLine(err.Error()), Unknown: true}}
 }
 
 // costsOfChart is what a changed release destroys: the parts that it replaces, and claims
 // that it no longer has.
-func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d converge.Diff) []converge.Cost {
+func (s *Steps) costsOfChart(ctx context.Context, seen chartState, d converge.Diff) []converge.Cost {
 	out := append(s.costsOfClaims(ctx, d), s.costsOfOperator(ctx, seen.part.Name, d)...)
 	for _, name := range seen.part.Replaces {
 		client, err := s.Kube(ctx)
@@ -37,7 +37,7 @@ func (s *Steps) costsOfChart(ctx context.Context, seen chartSeen, d converge.Dif
 		}
 		switch why := seen.part.Name + " replaces it"; {
 		case err != nil:
-			out = append(out, converge.Cost{Machine: name, Object: SortPart, Kind: converge.CostDestroy, Reason: why, Holds: Unseen(err)})
+			out = append(out, converge.Cost{Machine: name, Object: SortPart, Kind: converge.CostDestroy, Reason: why, Holds: UnknownLoss(err)})
 		case old != nil:
 			out = append(out, s.Retires(ctx, client, *old, why)...)
 		}
@@ -77,7 +77,7 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 	cost := converge.Cost{Machine: r.Part, Object: SortPart, Kind: converge.CostDestroy, Reason: why}
 	w, err := s.Work(ctx)
 	if err != nil || w == nil {
-		cost.Holds = Unseen(cmp.Or(err, errors.New("its API does not answer")))
+		cost.Holds = UnknownLoss(cmp.Or(err, errors.New("its API does not answer")))
 		return []converge.Cost{cost}
 	}
 	cost.Holds = w.ClaimsOf(r.Namespace, r.Release)

@@ -23,7 +23,7 @@ func TestCostsOfClaimsAndReplacements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("no way there")
 		s := New(Config{Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*workload.Work, error) { return nil, away }})
-		out := s.costsOfChart(t.Context(), chartSeen{part: addon.Piece{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, converge.Diff{
+		out := s.costsOfChart(t.Context(), chartState{part: addon.Recipe{Part: chart.Part{Name: "cilium-pool"}, Replaces: []string{"metallb"}}}, converge.Diff{
 			{Path: "service/hub/proxy", Effect: converge.Remove},
 			{Path: "persistentvolumeclaim/hub/kept", Effect: converge.Update},
 			{Path: "persistentvolumeclaim/hub/db", Effect: converge.Remove},
@@ -48,7 +48,7 @@ func TestCostsOfTheOperator(t *testing.T) {
 		s := New(Config{Spec: &spec.Spec{Nodes: []spec.Node{{Name: "wk1", GPUs: spec.GPURequest{Count: 2}}, {Name: "wk2"}}},
 			Kube: func(context.Context) (*kube.Client, error) { return nil, away }, Work: func(context.Context) (*workload.Work, error) { return nil, away }})
 		costs := func(part string, d ...converge.Field) []converge.Cost {
-			return s.costsOfChart(t.Context(), chartSeen{part: addon.Piece{Part: chart.Part{Name: part}}}, d)
+			return s.costsOfChart(t.Context(), chartState{part: addon.Recipe{Part: chart.Part{Name: part}}}, d)
 		}
 		version := converge.Field{Path: "values/driver/version", Have: "580.126.20", Want: "595.91.07", Effect: converge.Update}
 		assert.Empty(t, costs(addon.GPUOperatorName, version), "each node says that itself")

@@ -40,7 +40,7 @@ func failing(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *kubetest.Fa
 	require.NoError(t, err)
 	client, sim, way := kubetest.Kubernetes(t)
 	return New(Config{
-		Spec: want, Make: func() ([]addon.Piece, error) { return platform.Pieces(want, true) },
+		Spec: want, Make: func() ([]addon.Recipe, error) { return platform.Pieces(want, true) },
 		Kube:    func(context.Context) (*kube.Client, error) { return client, nil },
 		Work:    func(ctx context.Context) (*workload.Work, error) { return workload.Read(ctx, client) },
 		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") },
@@ -54,37 +54,37 @@ func mustKube(t *testing.T, s *Steps) *kube.Client {
 	return client
 }
 
-func pieceOf(t *testing.T, s *Steps, name string) addon.Piece {
+func pieceOf(t *testing.T, s *Steps, name string) addon.Recipe {
 	t.Helper()
 	all, err := s.Make()
 	require.NoError(t, err)
-	i := slices.IndexFunc(all, func(p addon.Piece) bool { return p.Name == name })
+	i := slices.IndexFunc(all, func(p addon.Recipe) bool { return p.Name == name })
 	require.GreaterOrEqual(t, i, 0, name)
 	return all[i]
 }
 
 func TestKubernetesRefusesAStep(t *testing.T) {
-	of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }
+	of := func(name string) addon.Recipe { return addon.Recipe{Part: chart.Part{Name: name}} }
 	for name, tt := range map[string]kubetest.Refused[*Steps]{
 		"objects are looked at": {Step: func(ctx context.Context, s *Steps) error {
-			return kubetest.Second(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
+			return kubetest.ErrOf(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
 		}},
 		"a chart is looked at": {Step: func(ctx context.Context, s *Steps) error {
-			return kubetest.Second(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
+			return kubetest.ErrOf(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
 		"storage is looked at": {Step: func(ctx context.Context, s *Steps) error {
-			return kubetest.Second(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
+			return kubetest.ErrOf(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
-		"Fleet is looked at": {Step: func(ctx context.Context, s *Steps) error { return kubetest.Second(s.fleetStep().Observe(ctx)) }},
+		"Fleet is looked at": {Step: func(ctx context.Context, s *Steps) error { return kubetest.ErrOf(s.fleetStep().Observe(ctx)) }},
 		"a bundle is looked at": {Step: func(ctx context.Context, s *Steps) error {
-			return kubetest.Second(s.bundleStep(of("jupyterhub")).Observe(ctx))
+			return kubetest.ErrOf(s.bundleStep(of("jupyterhub")).Observe(ctx))
 		}},
 		"one Fleet": {Step: func(ctx context.Context, s *Steps) error {
-			return s.oneFleet(ctx, addon.Piece{Fleet: true, Part: chart.Part{Name: "fleet"}})
+			return s.checkOnlyFleet(ctx, addon.Recipe{Fleet: true, Part: chart.Part{Name: "fleet"}})
 		}},
-		"whether Fleet has a part": {NoReach: true, Step: func(ctx context.Context, s *Steps) error { return s.stillInFleet(ctx, mustKube(t, s), of("hub")) }},
+		"whether Fleet has a part": {NoReach: true, Step: func(ctx context.Context, s *Steps) error { return s.checkNotInFleet(ctx, mustKube(t, s), of("hub")) }},
 		"objects are made": {There: "{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}", Step: func(ctx context.Context, s *Steps) error {
-			return s.objectsStep(pieceOf(t, s, platform.GitOps)).Apply(ctx, objectsSeen{part: pieceOf(t, s, platform.GitOps)})
+			return s.objectsStep(pieceOf(t, s, platform.GitOps)).Apply(ctx, objectsState{part: pieceOf(t, s, platform.GitOps)})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.Run(t, fresh, withoutAPI) })
@@ -103,14 +103,14 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 		"a part is retired":    func(ctx context.Context, s *Steps) error { return s.RetirePart(ctx, old) },
 		"a release is retired": func(ctx context.Context, s *Steps) error { return s.RetirePart(ctx, released) },
 		"a part is superseded": func(ctx context.Context, s *Steps) error {
-			return s.supersede(ctx, addon.Piece{Replaces: []string{"old"}})
+			return s.supersede(ctx, addon.Recipe{Replaces: []string{"old"}})
 		},
-		"a part is handed over":                 func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, old) },
-		"a part without Secrets is handed over": func(ctx context.Context, s *Steps) error { return s.HandOver(ctx, Record{Part: "old"}) },
+		"a part is handed over":                 func(ctx context.Context, s *Steps) error { return s.ReleaseToFleet(ctx, old) },
+		"a part without Secrets is handed over": func(ctx context.Context, s *Steps) error { return s.ReleaseToFleet(ctx, Record{Part: "old"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubetest.Refused[*Steps]{Step: step, Before: func(ctx context.Context, s *Steps) error {
-				return kubetest.Second(mustKube(t, s).Apply(ctx, old.Object()))
+				return kubetest.ErrOf(mustKube(t, s).Apply(ctx, old.Object()))
 			}}.Run(t, fresh, withoutAPI)
 		})
 	}

@@ -19,24 +19,24 @@ import (
 
 // fleetSteps adds the steps for the parts that Fleet deploys: their Secrets, which are never
 // pushed to Git; one push of everything else; and, for each part, a wait until Fleet is done.
-func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Piece, on Ground, ready Refs) {
-	var through []addon.Piece
+func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground, ready Refs) {
+	var through []addon.Recipe
 	for _, p := range pieces {
 		if p.Via == spec.ViaFleet {
 			through = append(through, p)
 		}
 	}
-	i := slices.IndexFunc(pieces, func(p addon.Piece) bool { return p.Name == platform.GitOps })
+	i := slices.IndexFunc(pieces, func(p addon.Recipe) bool { return p.Name == platform.GitOps })
 	if i < 0 {
 		return
 	}
-	running := up.Add(s.fleetStep(), on.under(pieces[i], ready)...)
+	running := up.Add(s.fleetStep(), on.dependencies(pieces[i], ready)...)
 
 	// Fleet starts when it reads the push. What Fleet cannot deploy itself must exist by then.
 	before := []*converge.Ref{running}
 	for _, p := range through {
-		needs := on.under(p, ready)
-		if p.Early() {
+		needs := on.dependencies(p, ready)
+		if p.NeedsObjectsFirst() {
 			needs = []*converge.Ref{up.Add(s.secretsStep(p), append(needs, running)...)}
 		}
 		before = append(before, needs...)
@@ -72,7 +72,7 @@ func (s *Steps) fleetStep() *converge.Resource[string] {
 			if err != nil {
 				return "", err
 			}
-			return fleet.Ready(ctx, client)
+			return fleet.UnreadyReason(ctx, client)
 		},
 		Diff: func(why string) converge.Diff {
 			if why == "" {
@@ -102,7 +102,7 @@ func (s *Steps) FleetParts(ctx context.Context) ([]chart.Part, error) {
 			if err != nil {
 				return nil, err
 			}
-			now, err := p.Now(ctx, client)
+			now, err := p.Resolve(ctx, client)
 			if err != nil && !errors.Is(err, kube.ErrNotFound) {
 				return nil, fmt.Errorf("%s: %w", p.Name, err)
 			}
@@ -115,8 +115,8 @@ func (s *Steps) FleetParts(ctx context.Context) ([]chart.Part, error) {
 	return out, nil
 }
 
-// oneFleet refuses to install a part that would add a second Fleet.
-func (s *Steps) oneFleet(ctx context.Context, p addon.Piece) error {
+// checkOnlyFleet refuses to install a part that would add a second Fleet.
+func (s *Steps) checkOnlyFleet(ctx context.Context, p addon.Recipe) error {
 	if !p.Fleet {
 		return nil
 	}
@@ -128,5 +128,5 @@ func (s *Steps) oneFleet(ctx context.Context, p addon.Piece) error {
 	if err != nil {
 		return err
 	}
-	return converge.Permanent(copies.Fits(p.Name == "fleet"))
+	return converge.Permanent(copies.CheckCompatible(p.Name == "fleet"))
 }

@@ -26,11 +26,11 @@ import (
 // A permanent error of Git ends the wait at once; one that may pass does not.
 func TestGitErrorsThatLast(t *testing.T) {
 	for _, err := range []error{fleet.ErrCredentials, fleet.ErrHostKey, fleet.ErrNoRepository, fleet.ErrNoBranch, fleet.ErrRefused, &fleet.ForeignError{}} {
-		assert.True(t, converge.IsPermanent(lasting(fmt.Errorf("git: %w", err))), "%v", err)
-		assert.ErrorIs(t, lasting(err), err)
+		assert.True(t, converge.IsPermanent(markPermanent(fmt.Errorf("git: %w", err))), "%v", err)
+		assert.ErrorIs(t, markPermanent(err), err)
 	}
-	assert.False(t, converge.IsPermanent(lasting(errors.New("connection reset"))))
-	assert.NoError(t, lasting(nil))
+	assert.False(t, converge.IsPermanent(markPermanent(errors.New("connection reset"))))
+	assert.NoError(t, markPermanent(nil))
 }
 
 // The way into the repository is made of what the file refers to, and it is said of which word
@@ -142,7 +142,7 @@ func TestFleetElsewhere(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, pending)
 		assert.Zero(t, looks(), "what is not pushed is not there")
-		d, err := s.bundleStep(addon.Piece{Part: chart.Part{Name: "jupyterhub"}}).Observe(ctx)
+		d, err := s.bundleStep(addon.Recipe{Part: chart.Part{Name: "jupyterhub"}}).Observe(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, "an earlier commit → the one that is to be pushed", d.String())
 	})
@@ -155,18 +155,18 @@ func TestPartThatIsStillFleets(t *testing.T) {
 		require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds()+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}, status: {commit: aaaa}}\n---\n"+
 			"{apiVersion: fleet.cattle.io/v1alpha1, kind: Bundle, metadata: {name: homelab-hub, namespace: fleet-local, labels: {fleet.cattle.io/repo-name: homelab, "+fleet.PartLabel+": hub}}, spec: {}}")))
-		of := func(name string) addon.Piece { return addon.Piece{Part: chart.Part{Name: name}} }
-		err := s.stillInFleet(t.Context(), client, of("hub"))
+		of := func(name string) addon.Recipe { return addon.Recipe{Part: chart.Part{Name: name}} }
+		err := s.checkNotInFleet(t.Context(), client, of("hub"))
 		require.ErrorContains(t, err, "Fleet still deploys hub (bundle homelab-hub)")
 		assert.True(t, converge.IsPermanent(err))
 		base, network := of("hub"), of("hub")
 		base.Direct, network.Direct, network.Network = "it is Fleet itself", "no pod has a network before it", true
-		for _, p := range []addon.Piece{of("nfs"), base, network} {
-			require.NoError(t, s.stillInFleet(t.Context(), client, p))
+		for _, p := range []addon.Recipe{of("nfs"), base, network} {
+			require.NoError(t, s.checkNotInFleet(t.Context(), client, p))
 		}
 		for _, f := range []*spec.Fleet{nil, {}} {
 			s.Spec.Platform.Fleet = f
-			require.NoError(t, s.stillInFleet(t.Context(), client, of("hub")))
+			require.NoError(t, s.checkNotInFleet(t.Context(), client, of("hub")))
 		}
 	})
 }

@@ -14,8 +14,8 @@ type Ground struct {
 	Files []*converge.Ref // the NFS server of this cluster exports its disk
 }
 
-// under are the steps that a part waits for.
-func (g Ground) under(p addon.Piece, ready Refs) []*converge.Ref {
+// dependencies are the steps that a part waits for.
+func (g Ground) dependencies(p addon.Recipe, ready Refs) []*converge.Ref {
 	needs := []*converge.Ref{g.API}
 	if p.GPUs {
 		needs = append(needs, g.Gpus...)
@@ -56,8 +56,8 @@ func (s *Steps) Add(up *converge.Graph, on Ground) []*converge.Ref {
 }
 
 // AddPart adds the steps of a part that homelab applies itself, and returns the last of them.
-func (s *Steps) AddPart(up *converge.Graph, p addon.Piece, on Ground, ready Refs) (last *converge.Ref) {
-	needs := on.under(p, ready)
+func (s *Steps) AddPart(up *converge.Graph, p addon.Recipe, on Ground, ready Refs) (last *converge.Ref) {
+	needs := on.dependencies(p, ready)
 	then := func(step converge.Step, more ...*converge.Ref) {
 		last = up.Add(step, append(needs, more...)...)
 		needs = []*converge.Ref{last}

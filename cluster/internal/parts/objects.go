@@ -14,22 +14,22 @@ import (
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
-// objectsSeen is the state of a part's objects beside its release.
-type objectsSeen struct {
-	part addon.Piece
+// objectsState is the state of a part's objects beside its release.
+type objectsState struct {
+	part addon.Recipe
 	diff converge.Diff
 }
 
 // objectsStep keeps the objects beside a release up to date, and waits until they are healthy.
-func (s *Steps) objectsStep(p addon.Piece) *converge.Resource[objectsSeen] {
-	return &converge.Resource[objectsSeen]{
+func (s *Steps) objectsStep(p addon.Recipe) *converge.Resource[objectsState] {
+	return &converge.Resource[objectsState]{
 		ID:      "objects/" + p.Name,
-		Observe: func(ctx context.Context) (objectsSeen, error) { return s.lookAtObjects(ctx, p) },
-		Diff:    func(s objectsSeen) converge.Diff { return s.diff },
-		Costs: func(ctx context.Context, _ objectsSeen, d converge.Diff) []converge.Cost {
+		Observe: func(ctx context.Context) (objectsState, error) { return s.observeObjects(ctx, p) },
+		Diff:    func(s objectsState) converge.Diff { return s.diff },
+		Costs: func(ctx context.Context, _ objectsState, d converge.Diff) []converge.Cost {
 			return s.costsOfClaims(ctx, d)
 		},
-		Apply: func(ctx context.Context, seen objectsSeen) error {
+		Apply: func(ctx context.Context, seen objectsState) error {
 			client, err := s.Kube(ctx)
 			if err != nil {
 				return err
@@ -42,16 +42,16 @@ func (s *Steps) objectsStep(p addon.Piece) *converge.Resource[objectsSeen] {
 			}
 			return s.closeRecord(ctx, client, seen.part)
 		},
-		Poll: run.LookEvery,
+		Poll: run.PollInterval,
 	}
 }
 
-func (s *Steps) lookAtObjects(ctx context.Context, p addon.Piece) (seen objectsSeen, err error) {
+func (s *Steps) observeObjects(ctx context.Context, p addon.Recipe) (seen objectsState, err error) {
 	client, err := s.Kube(ctx)
 	if err != nil {
 		return seen, err
 	}
-	if seen.part, err = p.Now(ctx, client); err != nil {
+	if seen.part, err = p.Resolve(ctx, client); err != nil {
 		return seen, err
 	}
 	objects := seen.part.Objects()
@@ -62,7 +62,7 @@ func (s *Steps) lookAtObjects(ctx context.Context, p addon.Piece) (seen objectsS
 	if err != nil {
 		return seen, err
 	}
-	seen.diff = withoutRecord(append(seen.diff, left...))
+	seen.diff = dropRecordField(append(seen.diff, left...))
 	for i := 0; i < len(objects) && len(seen.diff) == 0; i++ {
 		reason, ok, err := client.Ready(ctx, objects[i])
 		if err != nil {
@@ -112,7 +112,7 @@ func applyClasses(ctx context.Context, client *kube.Client, objects []runtime.Ob
 			rest = append(rest, o)
 			continue
 		}
-		if _, err := client.ApplyAnew(ctx, o); err != nil {
+		if _, err := client.ApplyOrRecreate(ctx, o); err != nil {
 			return err
 		}
 	}

@@ -21,15 +21,15 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// afterOperator finishes the removal of the GPU operator. What it has deployed goes after it, with
+// finishOperatorRemoval finishes the removal of the GPU operator. What it has deployed goes after it, with
 // its ClusterPolicy: until its device plugin has ended, no other may offer the GPUs. With it goes
 // the RuntimeClass nvidia, which the operator has made its own (NVIDIA/gpu-operator,
 // controllers/object_controls.go, v26.7.0), and K3s creates it only when a server starts.
-func (s *Steps) afterOperator(ctx context.Context, client *kube.Client, r Record) error {
+func (s *Steps) finishOperatorRemoval(ctx context.Context, client *kube.Client, r Record) error {
 	if r.Part != addon.GPUOperatorName {
 		return nil
 	}
-	rule := converge.WaitRule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.LookEvery,
+	rule := converge.WaitRule{What: "waiting until the GPU operator has ended", Limit: releaseTime, Poll: run.PollInterval,
 		TimeoutText: "what the GPU operator deployed has not ended"}
 	err := run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		pods, err := client.List(ctx, "v1", "Pod", r.Namespace, "")

@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
-// pushed is the last known state of the repository.
-type pushed struct {
+// repoState is the last known state of the repository.
+type repoState struct {
 	mu      sync.Mutex
 	commit  string // of the branch
 	pending bool   // the branch differs from the file
@@ -51,7 +51,7 @@ func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 			}
 			repo, err := remote.Observe(ctx, tree)
 			if err != nil {
-				return nil, lasting(err)
+				return nil, markPermanent(err)
 			}
 			s.pushed.mu.Lock()
 			defer s.pushed.mu.Unlock()
@@ -78,15 +78,15 @@ func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 				return err
 			}
 			_, err = remote.Push(ctx, tree, fleet.PushOptions{Seen: seen})
-			return lasting(err)
+			return markPermanent(err)
 		},
 		Settle: time.Minute,
 		Poll:   run.LookAtGit,
 	}
 }
 
-// lasting makes the permanent errors of Git permanent.
-func lasting(err error) error {
+// markPermanent makes the permanent errors of Git permanent.
+func markPermanent(err error) error {
 	var foreign *fleet.ForeignError
 	if errors.As(err, &foreign) {
 		return converge.Permanent(err)

@@ -17,7 +17,7 @@ func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.
 		ID: "push/fleet",
 		Observe: func(ctx context.Context) (*fleet.Repo, error) {
 			repo, err := remote.Observe(ctx, tree)
-			return repo, lasting(err)
+			return repo, markPermanent(err)
 		},
 		Diff: func(r *fleet.Repo) converge.Diff {
 			d := slices.Clone(r.Diff())
@@ -34,7 +34,7 @@ func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.
 			if err == nil {
 				*done = *pushed
 			}
-			return lasting(err)
+			return markPermanent(err)
 		},
 		Settle: time.Minute,
 		Poll:   run.LookAtGit,

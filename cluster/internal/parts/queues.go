@@ -64,13 +64,13 @@ func finished(u *unstructured.Unstructured) bool {
 	return false
 }
 
-// emptyQueues waits until Kueue has let its objects go. It alone removes their finalizers: if it went
+// waitQueuesReleased waits until Kueue has let its objects go. It alone removes their finalizers: if it went
 // first, the definitions of its kinds could not be deleted.
-func (s *Steps) emptyQueues(ctx context.Context, client *kube.Client, r Record) error {
+func (s *Steps) waitQueuesReleased(ctx context.Context, client *kube.Client, r Record) error {
 	if r.Part != addon.KueueName {
 		return nil
 	}
-	rule := converge.WaitRule{What: "waiting until Kueue has let its queues go", Limit: 2 * time.Minute, Poll: run.LookEvery,
+	rule := converge.WaitRule{What: "waiting until Kueue has let its queues go", Limit: 2 * time.Minute, Poll: run.PollInterval,
 		TimeoutText: "Kueue still holds its queues"}
 	return run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		for _, kind := range []string{"Workload", "LocalQueue", "ClusterQueue", "ResourceFlavor"} {
@@ -87,7 +87,7 @@ func (s *Steps) emptyQueues(ctx context.Context, client *kube.Client, r Record) 
 			if err := client.Delete(ctx, objects...); err != nil {
 				return "", err
 			}
-			if len(all) > 0 && (kind == "Workload" || ours(all)) {
+			if len(all) > 0 && (kind == "Workload" || anyOwned(all)) {
 				return fmt.Sprintf("%d objects of kind %s are there", len(all), kind), nil
 			}
 		}
@@ -95,8 +95,8 @@ func (s *Steps) emptyQueues(ctx context.Context, client *kube.Client, r Record) 
 	})
 }
 
-// ours reports whether homelab has made one of the objects. Others' go with their definition.
-func ours(all []unstructured.Unstructured) bool {
+// anyOwned reports whether homelab has made one of the objects. Others' go with their definition.
+func anyOwned(all []unstructured.Unstructured) bool {
 	return slices.ContainsFunc(all, func(u unstructured.Unstructured) bool {
 		return u.GetLabels()["app.kubernetes.io/managed-by"] == "homelab"
 	})

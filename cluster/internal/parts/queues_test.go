@@ -17,9 +17,9 @@ func TestWhatHoldsAQueue(t *testing.T) {
 	assert.False(t, finished(load))
 	load.Object["status"].(map[string]any)["conditions"] = []any{map[string]any{"type": "Finished", "status": "True"}}
 	assert.True(t, finished(load))
-	assert.False(t, ours([]unstructured.Unstructured{*load}))
+	assert.False(t, anyOwned([]unstructured.Unstructured{*load}))
 	load.SetLabels(map[string]string{"app.kubernetes.io/managed-by": "homelab"})
-	assert.True(t, ours([]unstructured.Unstructured{*load}))
+	assert.True(t, anyOwned([]unstructured.Unstructured{*load}))
 }
 
 // A cluster in which Kueue's kinds never were, or are gone, holds nothing up.
@@ -29,7 +29,7 @@ func TestQueuesWithoutKueue(t *testing.T) {
 		ctx := t.Context()
 		for _, part := range []string{"kueue", "velero"} {
 			require.NoError(t, Unused(ctx, client, Record{Part: part}))
-			require.NoError(t, s.emptyQueues(ctx, client, Record{Part: part}))
+			require.NoError(t, s.waitQueuesReleased(ctx, client, Record{Part: part}))
 		}
 		require.NoError(t, s.RetirePart(ctx, Record{Part: "kueue", Namespace: "kueue-system", Release: "kueue",
 			After: []kube.Ref{{APIVersion: "kueue.x-k8s.io/v1beta2", Kind: "ClusterQueue", Name: "students"}}}))

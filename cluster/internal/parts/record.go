@@ -41,7 +41,7 @@ const (
 )
 
 // recordOf returns the record of a part.
-func recordOf(p addon.Piece) Record {
+func recordOf(p addon.Recipe) Record {
 	r := Record{Part: p.Name, Needs: p.Needs, Keep: p.Keep, Classes: p.Classes, Before: refsOf(p.Before), After: refsOf(p.After)}
 	if p.Release != nil {
 		r.Namespace, r.Release = p.Release.Namespace, p.Release.Name
@@ -58,7 +58,7 @@ func recordOf(p addon.Piece) Record {
 func refsOf(objects []runtime.Object) []kube.Ref {
 	var out []kube.Ref
 	for _, o := range objects {
-		u, err := kube.Plain(o)
+		u, err := kube.ToUnstructured(o)
 		if err != nil {
 			continue // applying it returns the error
 		}
@@ -111,7 +111,7 @@ func parseRecord(name, text string) (*Record, error) {
 
 // enter records a part in the cluster before it creates anything, with everything that the part
 // had in an earlier file.
-func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Piece) error {
+func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) error {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func outdated(have *Record, want Record) []kube.Ref {
 
 // recordDiff lists what an earlier file left in a part, and reports whether the cluster has a
 // record of the part.
-func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Piece) (converge.Diff, error) {
+func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Recipe) (converge.Diff, error) {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return nil, err
@@ -176,8 +176,8 @@ func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Pie
 // recordPath is the path of a difference that is only in the record.
 const recordPath = "record"
 
-// withoutRecord removes the record from a diff that has other fields.
-func withoutRecord(d converge.Diff) converge.Diff {
+// dropRecordField removes the record from a diff that has other fields.
+func dropRecordField(d converge.Diff) converge.Diff {
 	if len(d) < 2 {
 		return d
 	}
@@ -186,7 +186,7 @@ func withoutRecord(d converge.Diff) converge.Diff {
 
 // closeRecord deletes objects that a part had only in an earlier file, and records the current
 // state of the part.
-func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Piece) error {
+func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Recipe) error {
 	have, err := s.recorded(ctx, client, p.Name)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func objectOf(r kube.Ref) *unstructured.Unstructured {
 }
 
 // supersede removes parts that p replaces.
-func (s *Steps) supersede(ctx context.Context, p addon.Piece) error {
+func (s *Steps) supersede(ctx context.Context, p addon.Recipe) error {
 	client, err := s.Kube(ctx)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (s *Steps) Retired(ctx context.Context) (gone, given []Record, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		i := slices.IndexFunc(pieces, func(p addon.Piece) bool { return p.Name == r.Part })
+		i := slices.IndexFunc(pieces, func(p addon.Recipe) bool { return p.Name == r.Part })
 		switch {
 		case i < 0:
 			gone = append(gone, *r)
@@ -273,8 +273,8 @@ func (s *Steps) Retired(ctx context.Context) (gone, given []Record, err error) {
 	return gone, given, nil
 }
 
-// HandOver removes from the record of a part what Fleet owns now.
-func (s *Steps) HandOver(ctx context.Context, r Record) error {
+// ReleaseToFleet removes from the record of a part what Fleet owns now.
+func (s *Steps) ReleaseToFleet(ctx context.Context, r Record) error {
 	client, err := s.Kube(ctx)
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := remove(r.After); err != nil {
 		return err
 	}
-	if err := s.emptyQueues(ctx, client, r); err != nil {
+	if err := s.waitQueuesReleased(ctx, client, r); err != nil {
 		return err
 	}
 	if r.Release != "" {
@@ -335,7 +335,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := remove(r.Before); err != nil {
 		return err
 	}
-	if err := s.afterOperator(ctx, client, r); err != nil {
+	if err := s.finishOperatorRemoval(ctx, client, r); err != nil {
 		return err
 	}
 	if !r.Keep {
@@ -356,11 +356,11 @@ func Unused(ctx context.Context, client *kube.Client, r Record) error {
 	if err != nil {
 		return err
 	}
-	return r.heldBy(volumes)
+	return r.boundClaimsError(volumes)
 }
 
-// heldBy returns an error if claims are bound to volumes of a part's classes.
-func (r Record) heldBy(volumes []unstructured.Unstructured) error {
+// boundClaimsError returns an error if claims are bound to volumes of a part's classes.
+func (r Record) boundClaimsError(volumes []unstructured.Unstructured) error {
 	var claims []string
 	for _, v := range volumes {
 		class, _, _ := unstructured.NestedString(v.Object, "spec", "storageClassName")

@@ -45,12 +45,12 @@ func TestPartsThatAreRetired(t *testing.T) {
 			assert.Equal(t, []string{"jupyterhub"}, names(given))
 		}
 		r := Record{Part: "jupyterhub", Release: "hub", After: []kube.Ref{ref}, Secrets: []kube.Ref{ref}, Namespace: "hub"}
-		require.NoError(t, s.HandOver(ctx, r))
+		require.NoError(t, s.ReleaseToFleet(ctx, r))
 		kept, err := s.recorded(ctx, client, "jupyterhub")
 		require.NoError(t, err)
 		assert.Equal(t, &Record{Part: "jupyterhub", Namespace: "hub", Secrets: []kube.Ref{ref}}, kept)
 		r.Secrets = nil
-		require.NoError(t, s.HandOver(ctx, r))
+		require.NoError(t, s.ReleaseToFleet(ctx, r))
 		kept, err = s.recorded(ctx, client, "jupyterhub")
 		require.NoError(t, err)
 		assert.Nil(t, kept)
@@ -60,13 +60,13 @@ func TestPartsThatAreRetired(t *testing.T) {
 		_, err = client.Apply(ctx, cm)
 		require.NoError(t, err)
 		for _, look := range []func() error{
-			func() error { _, _, err := s.Retired(ctx); return err }, func() error { return s.enter(ctx, client, addon.Piece{Part: chart.Part{Name: "a"}}) },
+			func() error { _, _, err := s.Retired(ctx); return err }, func() error { return s.enter(ctx, client, addon.Recipe{Part: chart.Part{Name: "a"}}) },
 			func() error {
-				return s.closeRecord(ctx, client, addon.Piece{Part: chart.Part{Name: "a"}})
+				return s.closeRecord(ctx, client, addon.Recipe{Part: chart.Part{Name: "a"}})
 			},
-			func() error { return s.supersede(ctx, addon.Piece{Replaces: []string{"a"}}) },
+			func() error { return s.supersede(ctx, addon.Recipe{Replaces: []string{"a"}}) },
 			func() error {
-				_, err := s.recordDiff(ctx, client, addon.Piece{Part: chart.Part{Name: "a"}})
+				_, err := s.recordDiff(ctx, client, addon.Recipe{Part: chart.Part{Name: "a"}})
 				return err
 			},
 		} {
@@ -83,14 +83,14 @@ func TestVolumesThatHoldAPart(t *testing.T) {
 		}}
 	}
 	r := Record{Part: "nfs", Classes: []string{"nfs", "fast"}}
-	require.NoError(t, r.heldBy(nil))
-	require.NoError(t, r.heldBy([]unstructured.Unstructured{volume("other", "Bound", "a"), volume("nfs", "Released", "b"), volume("fast", "Available", "c")}))
+	require.NoError(t, r.boundClaimsError(nil))
+	require.NoError(t, r.boundClaimsError([]unstructured.Unstructured{volume("other", "Bound", "a"), volume("nfs", "Released", "b"), volume("fast", "Available", "c")}))
 	var all []unstructured.Unstructured
 	for i := range 6 {
 		all = append(all, volume("other", "Bound", "x"), volume([]string{"nfs", "fast"}[i%2], "Bound", fmt.Sprint("c", i)))
 	}
 	for n, want := range map[int]string{2: "hub/c0: move", 10: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4: move", 12: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4 and 1 more: move"} {
-		err := r.heldBy(all[:n])
+		err := r.boundClaimsError(all[:n])
 		require.ErrorAs(t, err, new(InUse))
 		assert.ErrorContains(t, err, "part nfs is no longer in the file but stays: volumes of nfs, fast are in use and could not be mounted without it: "+want)
 	}

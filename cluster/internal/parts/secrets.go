@@ -22,7 +22,7 @@ import (
 
 // secretsStep keeps the Secrets of a part, in the cluster and nowhere else. Generated values
 // never change.
-func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[converge.Diff] {
+func (s *Steps) secretsStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 	return &converge.Resource[converge.Diff]{
 		ID: "secrets/" + p.Name,
 		Observe: func(ctx context.Context) (converge.Diff, error) {
@@ -30,7 +30,7 @@ func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[converge.Diff] {
 			if err != nil {
 				return nil, err
 			}
-			p, err := p.Now(ctx, client)
+			p, err := p.Resolve(ctx, client)
 			if err != nil {
 				return nil, err
 			}
@@ -39,7 +39,7 @@ func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[converge.Diff] {
 				return nil, err
 			}
 			d, err := client.Diff(ctx, append(s.namespaceOf(p), objects...)...)
-			return append(rightValues(d), missing...), err
+			return append(dropOwnerOnlyFields(d), missing...), err
 		},
 		Diff: func(d converge.Diff) converge.Diff { return d },
 		Apply: func(ctx context.Context, _ converge.Diff) error {
@@ -47,7 +47,7 @@ func (s *Steps) secretsStep(p addon.Piece) *converge.Resource[converge.Diff] {
 			if err != nil {
 				return err
 			}
-			p, err := p.Now(ctx, client)
+			p, err := p.Resolve(ctx, client)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 		}
 	}
 	for namespace, names := range other {
-		restarted, err := client.RestartUsers(ctx, namespace, names...)
+		restarted, err := client.RestartSecretUsers(ctx, namespace, names...)
 		if err != nil {
 			return err
 		}
@@ -87,9 +87,9 @@ func renew(ctx context.Context, client *kube.Client, changes []kube.Change) erro
 	return nil
 }
 
-// rightValues removes Secrets from a diff of which only the owner differs: hooks of charts
+// dropOwnerOnlyFields removes Secrets from a diff of which only the owner differs: hooks of charts
 // recreate some with the same contents (Rancher's bootstrap-secret), which is allowed.
-func rightValues(d converge.Diff) converge.Diff {
+func dropOwnerOnlyFields(d converge.Diff) converge.Diff {
 	return slices.DeleteFunc(d, func(f converge.Field) bool {
 		return strings.HasPrefix(f.Path, "secret/") && strings.HasSuffix(f.Path, "/fields")
 	})

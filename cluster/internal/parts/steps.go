@@ -15,8 +15,8 @@ import (
 // Config is what the steps of the platform's parts need.
 type Config struct {
 	Spec   *spec.Spec
-	Make   func() ([]addon.Piece, error) // the parts that the file asks for, in order
-	Charts helm.Source                   // the file's own settings are merged into it
+	Make   func() ([]addon.Recipe, error) // the parts that the file asks for, in order
+	Charts helm.Source                    // the file's own settings are merged into it
 	Kube   func(context.Context) (*kube.Client, error)
 	// Work is the running work, for the cost of a step; nil if there is no cluster yet.
 	Work    func(context.Context) (*workload.Work, error)
@@ -26,7 +26,7 @@ type Config struct {
 // Steps makes the steps. It is safe for concurrent use.
 type Steps struct {
 	Config
-	pushed pushed
+	pushed repoState
 
 	mu       sync.Mutex
 	client   *helm.Client // the client for clientOf
@@ -35,12 +35,12 @@ type Steps struct {
 
 // New makes Steps.
 func New(c Config) *Steps {
-	c.Charts = c.Charts.Remembering()
+	c.Charts = c.Charts.WithMemoryCache()
 	return &Steps{Config: c}
 }
 
-// Another returns the steps of another run, which reaches Kubernetes by kube.
-func (s *Steps) Another(kube func(context.Context) (*kube.Client, error), work func(context.Context) (*workload.Work, error)) *Steps {
+// ForRun returns the steps of another run, which reaches Kubernetes by kube.
+func (s *Steps) ForRun(kube func(context.Context) (*kube.Client, error), work func(context.Context) (*workload.Work, error)) *Steps {
 	c := s.Config
 	c.Kube, c.Work = kube, work
 	return &Steps{Config: c}

@@ -11,7 +11,7 @@ import (
 
 // storageStep proves a storage class once, until the class changes: it creates a volume, writes
 // it, reads it, on another node if the class allows that, and deletes it.
-func (s *Steps) storageStep(p addon.Piece) *converge.Resource[addon.ProbeState] {
+func (s *Steps) storageStep(p addon.Recipe) *converge.Resource[addon.ProbeState] {
 	return &converge.Resource[addon.ProbeState]{
 		ID: "storage/" + p.Probe.Class,
 		Observe: func(ctx context.Context) (addon.ProbeState, error) {

@@ -19,7 +19,7 @@ func markUserValues(d converge.Diff, values map[string]any) converge.Diff {
 		case isValue && hasPath(values, path):
 			out[i].Note = "your charts.values"
 		case f.Effect == converge.Create && len(values) > 0:
-			out[i].Note = "with your charts.values: " + suggest.Few(leafKeys(values, ""))
+			out[i].Note = "with your charts.values: " + suggest.FirstOf(leafKeys(values, ""))
 		}
 	}
 	return out

@@ -81,6 +81,6 @@ func (r *Rescue) rotateStep(n spec.Node, role k3s.Role) *converge.Resource[[]k3s
 			return r.Members.RestartK3s(ctx, n, func(ctx context.Context) error { return k3s.RotateCertificates(ctx, root, role) })
 		},
 		Settle: upTime,
-		Poll:   run.LookEvery,
+		Poll:   run.PollInterval,
 	}
 }

@@ -29,13 +29,13 @@ func (r *Rescue) Find(ctx context.Context, name string) (Source, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 			continue
 		}
-		token, err := r.presentToken(ctx)
+		token, err := r.currentToken(ctx)
 		if err != nil {
 			return Source{}, err
 		}
 		return Source{
 			Restore: k3s.Restore{Name: s.Name(), Size: s.Size, SHA256: s.SHA256, Token: token},
-			Made:    takenAt(name), K3s: have.Version,
+			Made:    snapshotTime(name), K3s: have.Version,
 			Open: func(ctx context.Context) (io.ReadCloser, error) {
 				from, into := io.Pipe()
 				go func() { into.CloseWithError(s.Fetch(ctx, root, into)) }()
@@ -46,8 +46,8 @@ func (r *Rescue) Find(ctx context.Context, name string) (Source, error) {
 	return Source{}, fmt.Errorf("snapshot %s: %w", name, errors.Join(errs...))
 }
 
-// takenAt is the time in a snapshot's name, which K3s puts at its end.
-func takenAt(name string) string {
+// snapshotTime is the time in a snapshot's name, which K3s puts at its end.
+func snapshotTime(name string) string {
 	name = strings.TrimSuffix(name, ".zip")
 	seconds, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
 	if err != nil {
@@ -56,9 +56,9 @@ func takenAt(name string) string {
 	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// presentToken is the cluster's token, also where a restore was cut short after it had laid
+// currentToken is the cluster's token, also where a restore was cut short after it had laid
 // the token aside.
-func (r *Rescue) presentToken(ctx context.Context) (secret.Value, error) {
+func (r *Rescue) currentToken(ctx context.Context) (secret.Value, error) {
 	var errs []error
 	for _, n := range r.Spec.Servers() {
 		root := r.Nodes.Root(n.Name)

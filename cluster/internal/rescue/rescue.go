@@ -65,7 +65,7 @@ func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m
 	if err != nil {
 		return m, "", fmt.Errorf("%s: %w", server.Name, err)
 	}
-	defer func() { err = errors.Join(err, tidy(ctx, root, snapshot)) }()
+	defer func() { err = errors.Join(err, deleteFetched(ctx, root, snapshot)) }()
 	after := r.counts(ctx)
 	maps.DeleteFunc(before, func(resource string, n int) bool { return after[resource] != n })
 	c.Objects = before
@@ -74,24 +74,24 @@ func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m
 	from, into := io.Pipe()
 	go func() { into.CloseWithError(snapshot.Fetch(ctx, root, into)) }()
 	defer func() { _ = from.Close() }()
-	if sum, err = backup.Write(w, to, first(by), c, from); err != nil {
+	if sum, err = backup.Write(w, to, firstSigner(by), c, from); err != nil {
 		return m, "", err
 	}
 	return c.Manifest, sum, nil
 }
 
-// first is the key that signs; nil: there is none.
-func first(keys []ssh.Signer) ssh.Signer {
+// firstSigner is the key that signs; nil: there is none.
+func firstSigner(keys []ssh.Signer) ssh.Signer {
 	if len(keys) == 0 {
 		return nil
 	}
 	return keys[0]
 }
 
-// Made reports whether a key may log in to the cluster's machines as the file says, or with the
+// IsTrustedKey reports whether a key may log in to the cluster's machines as the file says, or with the
 // keys of this run. Anyone who has such a key is root on the servers anyway, so a backup that it
 // signed adds nothing to what its owner can do.
-func (r *Rescue) Made(ctx context.Context, by ssh.PublicKey) (bool, error) {
+func (r *Rescue) IsTrustedKey(ctx context.Context, by ssh.PublicKey) (bool, error) {
 	if by == nil {
 		return false, nil
 	}
@@ -130,8 +130,8 @@ func (r *Rescue) counts(ctx context.Context) map[string]int {
 	return out
 }
 
-// tidy deletes the snapshot that was fetched, also when ctx has ended.
-func tidy(ctx context.Context, root remote.Runner, s k3s.Snapshot) error {
+// deleteFetched deletes the snapshot that was fetched, also when ctx has ended.
+func deleteFetched(ctx context.Context, root remote.Runner, s k3s.Snapshot) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
 	return s.Delete(ctx, root)

@@ -51,8 +51,8 @@ func (r *Rescue) Restore(from Source) (*converge.Graph, error) {
 	return g, nil
 }
 
-// once is a step of a restore: nothing in the world tells a restored cluster from another.
-func once(id, have, want string, effect converge.Effect, act func(context.Context) error) *converge.Resource[struct{}] {
+// oneTimeStep is a step of a restore: nothing in the world tells a restored cluster from another.
+func oneTimeStep(id, have, want string, effect converge.Effect, act func(context.Context) error) *converge.Resource[struct{}] {
 	return &converge.Resource[struct{}]{
 		ID:      id,
 		Observe: func(context.Context) (struct{}, error) { return struct{}{}, nil },
@@ -67,7 +67,7 @@ func once(id, have, want string, effect converge.Effect, act func(context.Contex
 const away = "1 to 5 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
-	step := once("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
+	step := oneTimeStep("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
 		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
 		if err == nil {
 			err = r.Members.Owns(ctx, n, have)
@@ -98,7 +98,7 @@ func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(conte
 
 // restoreStep makes etcd of the snapshot on the first server, and starts K3s there.
 func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct{}] {
-	return once("restore/"+n.Name, "stopped", from.Name, converge.Create, func(ctx context.Context) error {
+	return oneTimeStep("restore/"+n.Name, "stopped", from.Name, converge.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		srv, err := r.Members.Server(n, false)
 		if err != nil {
@@ -121,10 +121,10 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 		if err := k3s.StartServer(ctx, root, srv); err != nil {
 			return err
 		}
-		if err := r.up(ctx, n, k3s.RoleServer); err != nil {
+		if err := r.waitUp(ctx, n, k3s.RoleServer); err != nil {
 			return err
 		}
-		r.Members.Use(nil, "") // the authority may be another one now
+		r.Members.SetClient(nil, "") // the authority may be another one now
 		if err := r.Members.APIBack(ctx, members.APITime); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 
 // joinStep lets a server join the restored one.
 func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
-	return once("join/"+n.Name, "stopped", "a member again", converge.Create, func(ctx context.Context) error {
+	return oneTimeStep("join/"+n.Name, "stopped", "a member again", converge.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		srv, err := r.Members.Server(n, true)
 		if err != nil {
@@ -149,7 +149,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 		if err := k3s.JoinServer(ctx, root, srv); err != nil {
 			return err
 		}
-		if err := r.up(ctx, n, k3s.RoleServer); err != nil {
+		if err := r.waitUp(ctx, n, k3s.RoleServer); err != nil {
 			return err
 		}
 		return k3s.FinishRestore(ctx, root)
@@ -159,7 +159,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 // agentStep restarts K3s on an agent: its server has another state, and may have another
 // authority. A machine without K3s is left to cluster:up.
 func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
-	return once("agent/"+n.Name, "of the cluster as it was", "back", converge.Restart, func(ctx context.Context) error {
+	return oneTimeStep("agent/"+n.Name, "of the cluster as it was", "back", converge.Restart, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
 		have, err := k3s.Observe(ctx, root)
 		if err == nil {
@@ -179,7 +179,7 @@ func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 		if err := k3s.UseToken(ctx, root, token); err != nil {
 			return err
 		}
-		return r.up(ctx, n, k3s.RoleAgent)
+		return r.waitUp(ctx, n, k3s.RoleAgent)
 	})
 }
 
@@ -191,9 +191,9 @@ func (r *Rescue) token(ctx context.Context, read members.TokenReader) (secret.Va
 // upTime is how long K3s may take to be up again.
 const upTime = 10 * time.Minute
 
-// up waits until K3s runs. The snapshot may have the password of an earlier machine of this
+// waitUp waits until K3s runs. The snapshot may have the password of an earlier machine of this
 // name; K3s forgets it with the Node, which this one registers again.
-func (r *Rescue) up(ctx context.Context, n spec.Node, role k3s.Role) error {
+func (r *Rescue) waitUp(ctx context.Context, n spec.Node, role k3s.Role) error {
 	forgotten := false
 	rule := converge.WaitRule{What: "waiting for k3s on " + n.Name, Limit: upTime, TimeoutText: "K3s on " + n.Name + " did not start"}
 	return run.Until(ctx, r.Spec, rule, func(ctx context.Context) (string, error) {
@@ -207,7 +207,7 @@ func (r *Rescue) up(ctx context.Context, n spec.Node, role k3s.Role) error {
 		d, ok := have.Diagnosis()
 		switch {
 		case ok && d.NodePassword() && !forgotten && n.Name != r.Spec.Servers()[0].Name:
-			if err := r.forget(ctx, n); err != nil {
+			if err := r.deleteOldNode(ctx, n); err != nil {
 				return "", err
 			}
 			forgotten = true
@@ -219,8 +219,8 @@ func (r *Rescue) up(ctx context.Context, n spec.Node, role k3s.Role) error {
 	})
 }
 
-// forget deletes the Node of an earlier machine, unless it is Ready.
-func (r *Rescue) forget(ctx context.Context, n spec.Node) error {
+// deleteOldNode deletes the Node of an earlier machine, unless it is Ready.
+func (r *Rescue) deleteOldNode(ctx context.Context, n spec.Node) error {
 	client, err := r.Members.Kube(ctx)
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 // on the host may be asked first.
 const agentTime = 5 * time.Second
 
-// InAgentTime asks a guest agent, and treats a slow agent as one that does not run.
-func InAgentTime[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+// WithAgentTimeout asks a guest agent, and treats a slow agent as one that does not run.
+func WithAgentTimeout[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, agentTime)
 	defer cancel()
 	out, err := ask(limited)

@@ -50,7 +50,7 @@ func (ts *Templates) bake(ctx context.Context, t template, vm *proxmox.VM) (err 
 			return err
 		}
 	}
-	if vm == nil || !ts.sealed(vm) {
+	if vm == nil || !ts.isBaked(vm) {
 		if vm, err = ts.bakeSealed(ctx, t, vm); err != nil {
 			return err
 		}
@@ -70,16 +70,16 @@ func (ts *Templates) dropSeed(ctx context.Context, host, id string) error {
 		converge.Progressf(ctx, "%s on %s stays: it is not the seed that the template was baked with", id, host)
 		return nil
 	}
-	all := []Rest{{Host: host, Volumes: []proxmox.Volume{seed}}}
-	if err := ts.KeepUsed(ctx, all, names.Tag(ts.Spec)); err != nil {
+	all := []Leftover{{Host: host, Volumes: []proxmox.Volume{seed}}}
+	if err := ts.ExcludeUsed(ctx, all, names.Tag(ts.Spec)); err != nil {
 		return err
 	}
-	return ts.Clear(ctx, all)
+	return ts.RemoveLeftovers(ctx, all)
 }
 
-// sealed reports whether baking is done and the VM only has to become a template: its seed is
+// isBaked reports whether baking is done and the VM only has to become a template: its seed is
 // removed last.
-func (ts *Templates) sealed(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
+func (ts *Templates) isBaked(vm *proxmox.VM) bool { return vm.Template || !vm.Running && vm.Seed == "" }
 
 // bakeSealed returns the machine after it was filled, sealed and switched off. found is what an
 // earlier run left of it, or nil.
@@ -122,7 +122,7 @@ func (ts *Templates) bakeFilled(ctx context.Context, t template, vm *proxmox.VM)
 	if err := ts.Proxmox.VMs.Start(ctx, vm); err != nil {
 		return nil, err
 	}
-	if err := ts.fill(ctx, t, vm); err != nil {
+	if err := ts.install(ctx, t, vm); err != nil {
 		return vm, fmt.Errorf("baking %s: %w", t.Name, err)
 	}
 	return vm, nil
@@ -197,7 +197,7 @@ func (ts *Templates) bakeNode(ctx context.Context, host string) (spec.Node, erro
 	for _, vm := range vms {
 		there[vm.Name] = true
 	}
-	if n, ok := missingNode(ts.Spec, host, there); ok {
+	if n, ok := firstMissingNode(ts.Spec, host, there); ok {
 		return n, nil
 	}
 	// A half-made template is always finished. It has its seed; only a lost one is
@@ -245,12 +245,12 @@ func (ts *Templates) createBakeVM(ctx context.Context, t template, n spec.Node, 
 	})
 }
 
-// fill installs what every clone needs, through the guest agent.
-func (ts *Templates) fill(ctx context.Context, t template, vm *proxmox.VM) error {
+// install installs what every clone needs, through the guest agent.
+func (ts *Templates) install(ctx context.Context, t template, vm *proxmox.VM) error {
 	if err := ts.waitBakeAgent(ctx, vm); err != nil {
 		return err
 	}
-	guest := artifacts.Outward(ts.Spec, ts.Proxmox.Agents.Runner(vm))
+	guest := artifacts.WithProxy(ts.Spec, ts.Proxmox.Agents.Runner(vm))
 	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
 		return err
 	}
@@ -278,7 +278,7 @@ func (ts *Templates) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
 	defer cancel()
 	err := ts.Proxmox.Agents.Wait(limited, vm)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("%w%s\n  %s", err, ts.bakeHint(vm), run.Longer(ts.Spec))
+		return fmt.Errorf("%w%s\n  %s", err, ts.bakeHint(vm), run.TimeoutHint(ts.Spec))
 	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w%s", err, ts.bakeHint(vm))

@@ -45,8 +45,8 @@ func (ts *Templates) Driver(ctx context.Context, n spec.Node, seen nvidia.Driver
 	return all[n.Name].Recipe, all[n.Name].err
 }
 
-// chosen is a driver, or why there is none.
-type chosen struct {
+// driverChoice is a driver, or why there is none.
+type driverChoice struct {
 	nvidia.Recipe
 	err error
 }
@@ -55,8 +55,8 @@ type chosen struct {
 // every card that they may get, or else every card that they do get, so that one template serves
 // all. Where cards are too different for that, each node has the driver of its own cards. A machine
 // without cards has that of the first node with some: any template serves it.
-func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.DriverState) (map[string]chosen, error) {
-	s, out := ts.Spec, map[string]chosen{}
+func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.DriverState) (map[string]driverChoice, error) {
+	s, out := ts.Spec, map[string]driverChoice{}
 	nodes := slices.DeleteFunc(s.GPUNodes(), func(n spec.Node) bool { return n.External || n.Host != host })
 	if !InstallsDriver(s) || len(nodes) == 0 {
 		return out, nil
@@ -65,7 +65,7 @@ func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.Drive
 	if err != nil {
 		return nil, err
 	}
-	common, err := ts.inCommon(ctx, host, nodes, gpus, seen)
+	common, err := ts.commonDriver(ctx, host, nodes, gpus, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,9 @@ func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.Drive
 	return out, nil
 }
 
-// inCommon chooses one driver for all nodes of a host.
-func (ts *Templates) inCommon(ctx context.Context, host string, nodes []spec.Node, gpus []pci.GPU, seen nvidia.DriverState) (chosen, error) {
+// commonDriver chooses one driver for all nodes of a host.
+func (ts *Templates) commonDriver(ctx context.Context, host string, nodes []spec.Node, gpus []pci.GPU,
+	seen nvidia.DriverState) (driverChoice, error) {
 	var may []pci.GPU
 	for _, n := range nodes {
 		may = append(may, candidates(n, gpus)...)
@@ -112,10 +113,10 @@ func (ts *Templates) inCommon(ctx context.Context, host string, nodes []spec.Nod
 }
 
 // driverOf chooses the driver of one node by its own cards. why is why there is none for all nodes.
-func (ts *Templates) driverOf(ctx context.Context, n spec.Node, gpus []pci.GPU, seen nvidia.DriverState, why error) (chosen, error) {
+func (ts *Templates) driverOf(ctx context.Context, n spec.Node, gpus []pci.GPU, seen nvidia.DriverState, why error) (driverChoice, error) {
 	deal, err := ts.Allot(ctx, n.Host)
 	if err != nil {
-		return chosen{}, err
+		return driverChoice{}, err
 	}
 	own := deal.Shares[n.Name].Cards
 	for _, id := range n.GPUs.Mapping {
@@ -130,7 +131,7 @@ func (ts *Templates) driverOf(ctx context.Context, n spec.Node, gpus []pci.GPU, 
 		}
 	}
 	if len(own) == 0 {
-		return chosen{err: why}, nil
+		return driverChoice{err: why}, nil
 	}
 	return ts.choose(own, seen), nil
 }
@@ -141,20 +142,20 @@ func candidates(n spec.Node, gpus []pci.GPU) []pci.GPU {
 }
 
 // choose chooses a driver for cards.
-func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) chosen {
+func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) driverChoice {
 	if len(gpus) == 0 {
-		return chosen{}
+		return driverChoice{}
 	}
 	policy := DriverPolicy(ts.Spec, installed(seen))
 	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
 		policy.System = d.Name
 	}
-	c := chosen{Recipe: nvidia.Recipe{System: policy.System, Build: policy.Build}.ForMachine(seen)}
+	c := driverChoice{Recipe: nvidia.Recipe{System: policy.System, Build: policy.Build}.ForMachine(seen)}
 	var ids []nvidia.PCIID
 	for _, g := range gpus {
 		id, err := nvidia.ParsePCIID(g.ID())
 		if err != nil {
-			return chosen{err: err}
+			return driverChoice{err: err}
 		}
 		ids = append(ids, id)
 	}

@@ -71,13 +71,13 @@ func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, er
 	case len(here) > 1:
 		return nil, fmt.Errorf("image.template: %s has several VMs called %s: %s; write the VMID of one", host, ref, listResidents(here))
 	case len(here) == 1:
-		return ts.usable(ctx, host, here[0].VMID)
+		return ts.checkExisting(ctx, host, here[0].VMID)
 	case len(elsewhere) == 0:
 		return nil, fmt.Errorf("image.template: there is no VM %s, or the token may not see it (VM.Audit); %s", ref, templatesThere(all))
 	}
 	var problem error
 	for _, r := range elsewhere {
-		vm, err := ts.usable(ctx, host, r.VMID)
+		vm, err := ts.checkExisting(ctx, host, r.VMID)
 		if err != nil {
 			problem = errors.Join(problem, err)
 			continue
@@ -95,8 +95,8 @@ func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, er
 	return nil, problem
 }
 
-// usable returns a template if nodes of the host can be cloned from it.
-func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
+// checkExisting returns a template if nodes of the host can be cloned from it.
+func (ts *Templates) checkExisting(ctx context.Context, host string, vmid int) (*proxmox.VM, error) {
 	vm, err := ts.Proxmox.VMs.GetByID(ctx, vmid)
 	if err != nil {
 		return nil, err
@@ -108,16 +108,16 @@ func (ts *Templates) usable(ctx context.Context, host string, vmid int) (*proxmo
 	if err != nil {
 		return nil, err
 	}
-	if problems := whyUnfit(ts.Spec, host, vm, unbased); len(problems) > 0 {
+	if problems := unfitReasons(ts.Spec, host, vm, unbased); len(problems) > 0 {
 		return nil, fmt.Errorf("image.template: %s is not usable for nodes:\n  %s", vm, strings.Join(problems, "\n  "))
 	}
 	return vm, nil
 }
 
-// whyUnfit says what is wrong with a template, with the commands that fix it. Settings that a
+// unfitReasons says what is wrong with a template, with the commands that fix it. Settings that a
 // clone can get on its own are not a reason: the agent's channel, the serial console, q35, the
 // disk for the firmware's variables.
-func whyUnfit(s *spec.Spec, host string, vm *proxmox.VM, unbased []string) []string {
+func unfitReasons(s *spec.Spec, host string, vm *proxmox.VM, unbased []string) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if vm.Locked != "" {

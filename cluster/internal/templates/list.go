@@ -39,7 +39,7 @@ func (ts *Templates) List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	marked, err := ts.Ours(ctx)
+	marked, err := ts.OwnVMIDs(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// Rest is a leftover on a host.
-type Rest struct {
+// Leftover is a leftover on a host.
+type Leftover struct {
 	Host      string
 	Volumes   []proxmox.Volume
 	Mappings  []string
 	Templates []proxmox.Summary
 }
 
-func (ts *Templates) Clear(ctx context.Context, all []Rest) error {
+func (ts *Templates) RemoveLeftovers(ctx context.Context, all []Leftover) error {
 	for _, r := range all {
 		for i := range r.Templates {
 			converge.Progressf(ctx, "removing template %s", r.Templates[i].Name)
@@ -60,8 +60,8 @@ func (ts *Templates) Remove(ctx context.Context, seen proxmox.Summary) error {
 	return ts.Seeds.DestroyVM(ctx, vm)
 }
 
-// Ours are the VMIDs of this cluster's machines and templates.
-func (ts *Templates) Ours(ctx context.Context) (map[int]bool, error) {
+// OwnVMIDs are the VMIDs of this cluster's machines and templates.
+func (ts *Templates) OwnVMIDs(ctx context.Context) (map[int]bool, error) {
 	vms, err := ts.Proxmox.VMs.List(ctx, names.Tag(ts.Spec))
 	out := make(map[int]bool, len(vms))
 	for _, vm := range vms {
@@ -70,7 +70,7 @@ func (ts *Templates) Ours(ctx context.Context) (map[int]bool, error) {
 	return out, err
 }
 
-func (r Rest) Diff() converge.Diff {
+func (r Leftover) Diff() converge.Diff {
 	var d converge.Diff
 	for _, v := range r.Volumes {
 		d = append(d, converge.Field{Have: v.ID + " on " + r.Host, Effect: converge.Remove})

@@ -43,12 +43,12 @@ func (ts *Templates) Hosts() []string {
 // have none in common. A name contains the digest of everything that goes into a template, so a
 // changed input makes another one.
 func (ts *Templates) Templates(ctx context.Context, host string) ([]template, error) {
-	_, all, err := ts.byNode(ctx, host)
+	_, all, err := ts.templatesByNode(ctx, host)
 	return all, err
 }
 
-// byNode describes the template of each machine of a host, and all of them in the order of the file.
-func (ts *Templates) byNode(ctx context.Context, host string) (map[string]template, []template, error) {
+// templatesByNode describes the template of each machine of a host, and all of them in the order of the file.
+func (ts *Templates) templatesByNode(ctx context.Context, host string) (map[string]template, []template, error) {
 	drivers, err := ts.drivers(ctx, host, nvidia.DriverState{System: firstboot.Distro(ts.Spec).ID})
 	if err != nil {
 		return nil, nil, err
@@ -105,9 +105,9 @@ func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template
 	return t, nil
 }
 
-// templateSeen is a template of a host, nil if it does not exist, and whether a machine must be
+// templateState is a template of a host, nil if it does not exist, and whether a machine must be
 // cloned from it.
-type templateSeen struct {
+type templateState struct {
 	template
 	vm      *proxmox.Summary
 	wanted  bool
@@ -125,17 +125,17 @@ func (ts *Templates) Step(host string, again ...string) converge.Step {
 	if ts.Spec.Image.Template != "" {
 		return ts.existingStep(host)
 	}
-	return &converge.Resource[[]templateSeen]{
+	return &converge.Resource[[]templateState]{
 		ID:      "template/" + host,
-		Observe: func(ctx context.Context) ([]templateSeen, error) { return ts.observe(ctx, host, again) },
-		Diff: func(all []templateSeen) converge.Diff {
+		Observe: func(ctx context.Context) ([]templateState, error) { return ts.observe(ctx, host, again) },
+		Diff: func(all []templateState) converge.Diff {
 			var d converge.Diff
 			for _, s := range all {
 				d = append(d, s.diff()...)
 			}
 			return d
 		},
-		Apply: func(ctx context.Context, all []templateSeen) error {
+		Apply: func(ctx context.Context, all []templateState) error {
 			for _, seen := range all {
 				if seen.diff().Empty() {
 					continue
@@ -159,8 +159,8 @@ func (ts *Templates) Step(host string, again ...string) converge.Step {
 }
 
 // observe looks at the templates of a host.
-func (ts *Templates) observe(ctx context.Context, host string, again []string) ([]templateSeen, error) {
-	of, all, err := ts.byNode(ctx, host)
+func (ts *Templates) observe(ctx context.Context, host string, again []string) ([]templateState, error) {
+	of, all, err := ts.templatesByNode(ctx, host)
 	if err != nil {
 		return nil, err
 	}
@@ -175,9 +175,9 @@ func (ts *Templates) observe(ctx context.Context, host string, again []string) (
 	for _, name := range again {
 		delete(there, name)
 	}
-	var out []templateSeen
+	var out []templateState
 	for _, t := range all {
-		seen := templateSeen{template: t}
+		seen := templateState{template: t}
 		for i, vm := range vms {
 			if vm.Name == t.Name && vm.Host == host {
 				seen.vm = &vms[i]
@@ -190,7 +190,7 @@ func (ts *Templates) observe(ctx context.Context, host string, again []string) (
 			seen.stale = ts.staleBakes(host, vms, all)
 		}
 		if seen.wanted && seen.vm != nil {
-			if err := ts.look(ctx, &seen); err != nil {
+			if err := ts.observeTemplate(ctx, &seen); err != nil {
 				return nil, err
 			}
 		}
@@ -199,8 +199,8 @@ func (ts *Templates) observe(ctx context.Context, host string, again []string) (
 	return out, nil
 }
 
-// look sees how far a template is made.
-func (ts *Templates) look(ctx context.Context, seen *templateSeen) error {
+// observeTemplate sees how far a template is made.
+func (ts *Templates) observeTemplate(ctx context.Context, seen *templateState) error {
 	vm, err := ts.Proxmox.VMs.GetByID(ctx, seen.vm.VMID)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (ts *Templates) look(ctx context.Context, seen *templateSeen) error {
 	return err
 }
 
-func (s templateSeen) diff() converge.Diff {
+func (s templateState) diff() converge.Diff {
 	switch {
 	case s.vm == nil && s.wanted:
 		d := converge.Missing(s.Name)
@@ -241,7 +241,7 @@ func (ts *Templates) staleBakes(host string, vms []proxmox.Summary, wanted []tem
 // Cloned adds to the spec of a node without a VM the template that it is cloned from.
 func (ts *Templates) Cloned(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
 	if ts.Spec.Image.Template == "" {
-		of, _, err := ts.byNode(ctx, n.Host)
+		of, _, err := ts.templatesByNode(ctx, n.Host)
 		to.Template = of[n.Name].Name
 		return to, err
 	}
@@ -256,8 +256,8 @@ func (ts *Templates) Cloned(ctx context.Context, n spec.Node, to proxmox.VMSpec,
 	return to, nil
 }
 
-// missingNode returns the first node of a host that has no machine yet.
-func missingNode(s *spec.Spec, host string, there map[string]bool) (spec.Node, bool) {
+// firstMissingNode returns the first node of a host that has no machine yet.
+func firstMissingNode(s *spec.Spec, host string, there map[string]bool) (spec.Node, bool) {
 	all := s.Machines()
 	i := slices.IndexFunc(all, func(n spec.Node) bool { return !n.External && n.Host == host && !there[n.Name] })
 	if i < 0 {

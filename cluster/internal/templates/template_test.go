@@ -19,12 +19,12 @@ func TestHalfMadeTemplatesAreTold(t *testing.T) {
 	}{
 		{false, false, true, true, off}, {false, false, false, true, "half-made"}, {false, true, true, true, "half-made"}, {false, true, false, false, "half-made"}, {true, false, true, true, ""}, {true, false, false, false, ""},
 	} {
-		d := templateSeen{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, hasSeed: tt.begun, wanted: tt.wanted}.diff().String()
+		d := templateState{vm: &proxmox.Summary{Template: tt.template, Running: tt.running}, hasSeed: tt.begun, wanted: tt.wanted}.diff().String()
 		assert.Equal(t, tt.says == off, strings.Contains(d, off), "%+v: %s", tt, d)
 		assert.Equal(t, tt.says == "", d == "", "%+v: %s", tt, d)
 	}
-	assert.Empty(t, templateSeen{}.diff())
-	assert.NotEmpty(t, templateSeen{wanted: true}.diff())
+	assert.Empty(t, templateState{}.diff())
+	assert.NotEmpty(t, templateState{wanted: true}.diff())
 }
 
 // A machine that becomes a template is as large as the host's largest node, and no larger

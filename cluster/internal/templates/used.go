@@ -11,13 +11,13 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// KeepUsed removes from all the ISOs that a VM has in its drive and the mappings that give a VM
+// ExcludeUsed removes from all the ISOs that a VM has in its drive and the mappings that give a VM
 // its device, since Proxmox does not start a VM whose ISO or mapping is gone. Such a VM may be a
 // copy of a machine of this cluster from which a user has removed the tag. VMs of owner do not
 // count: they are removed together with the files. If a VM's configuration is unreadable, as on
 // a silent host, everything that the VM may use stays.
-func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) error {
-	if !slices.ContainsFunc(all, func(r Rest) bool { return len(r.Volumes)+len(r.Mappings) > 0 }) {
+func (ts *Templates) ExcludeUsed(ctx context.Context, all []Leftover, owner string) error {
+	if !slices.ContainsFunc(all, func(r Leftover) bool { return len(r.Volumes)+len(r.Mappings) > 0 }) {
 		return nil
 	}
 	holders, err := ts.Proxmox.VMs.Holders(ctx, owner)
@@ -26,29 +26,29 @@ func (ts *Templates) KeepUsed(ctx context.Context, all []Rest, owner string) err
 	}
 	for i := range all {
 		r := &all[i]
-		far, err := ts.reach(ctx, *r, holders.Unreadable)
+		far, err := ts.possibleUsers(ctx, *r, holders.Unreadable)
 		if err != nil {
 			return err
 		}
 		r.Volumes = slices.DeleteFunc(r.Volumes, func(v proxmox.Volume) bool {
 			by, held := holders.File(v.Name())
-			return v.Content == hostprep.ISOContent && stays(ctx, v.ID+" on "+r.Host, by, held, far(v))
+			return v.Content == hostprep.ISOContent && isKept(ctx, v.ID+" on "+r.Host, by, held, far(v))
 		})
 		r.Mappings = slices.DeleteFunc(r.Mappings, func(id string) bool {
 			by, held := holders.Mapping(id)
-			return stays(ctx, "mapping "+id, by, held, holders.Unreadable)
+			return isKept(ctx, "mapping "+id, by, held, holders.Unreadable)
 		})
 	}
 	return nil
 }
 
-// stays reports, and says, whether something is kept because a VM uses it or may use it.
-func stays(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.UnreadableVM) bool {
+// isKept reports, and says, whether something is kept because a VM uses it or may use it.
+func isKept(ctx context.Context, what string, by proxmox.Summary, held bool, silent []proxmox.UnreadableVM) bool {
 	switch {
 	case held:
-		converge.Progressf(ctx, "%s stays: %s uses it, and would not start without it", what, Words(by))
+		converge.Progressf(ctx, "%s stays: %s uses it, and would not start without it", what, VMText(by))
 	case len(silent) > 0:
-		converge.Progressf(ctx, "%s stays: cannot find out whether %s uses it: %s", what, Words(silent[0].Summary),
+		converge.Progressf(ctx, "%s stays: cannot find out whether %s uses it: %s", what, VMText(silent[0].Summary),
 			printable.FirstLine(silent[0].Err.Error()))
 	default:
 		return false
@@ -56,14 +56,15 @@ func stays(ctx context.Context, what string, by proxmox.Summary, held bool, sile
 	return true
 }
 
-// Words names a VM of any owner.
-func Words(vm proxmox.Summary) string {
+// VMText names a VM of any owner.
+func VMText(vm proxmox.Summary) string {
 	return fmt.Sprintf("VM %d (%s) on %s", vm.VMID, vm.Name, vm.Host)
 }
 
-// reach returns which of the silent VMs may have a volume of a host in their drives: those of
+// possibleUsers returns which of the silent VMs may have a volume of a host in their drives: those of
 // that host, or all of them if the storage is shared.
-func (ts *Templates) reach(ctx context.Context, r Rest, silent []proxmox.UnreadableVM) (func(proxmox.Volume) []proxmox.UnreadableVM,
+func (ts *Templates) possibleUsers(ctx context.Context, r Leftover,
+	silent []proxmox.UnreadableVM) (func(proxmox.Volume) []proxmox.UnreadableVM,
 	error) {
 	apart := map[string]bool{} // storages of which each host has its own
 	if len(r.Volumes) > 0 && len(silent) > 0 {

@@ -56,13 +56,13 @@ func broken(checks []check.Check) error {
 }
 
 // offers is how many GPUs, or shares of them, pods can get on a node.
-func offers(n spec.Node) int { return offer.Of(n).Cards * max(1, n.GPUs.Sharing.Replicas) }
+func offers(n spec.Node) int { return offer.GPUsOf(n).Cards * max(1, n.GPUs.Sharing.Replicas) }
 
 func (v *Verification) jobOptions() check.VerifyOptions {
 	return check.VerifyOptions{Namespace: v.namespace(), RunID: v.run, Taints: members.GPUTaints(v.Spec), Image: v.Spec.NVIDIA.Images.CUDA}
 }
 
-func (v *Verification) refused(n spec.Node) []runtime.Object {
+func (v *Verification) overRequestObjects(n spec.Node) []runtime.Object {
 	return check.OverRequestObjects(n.Name, offers(n), v.jobOptions())
 }
 
@@ -90,12 +90,12 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 			v.note(id, c)
 			return converge.Diff{{Have: c.Detail, Want: "refused"}}
 		},
-		Apply:  func(ctx context.Context, _ kube.Job) error { return v.create(ctx, v.refused(n)) },
-		Settle: refuseTime, Poll: run.LookEvery,
+		Apply:  func(ctx context.Context, _ kube.Job) error { return v.create(ctx, v.overRequestObjects(n)) },
+		Settle: refuseTime, Poll: run.PollInterval,
 	}
 }
 
-func (v *Verification) kept(n spec.Node) []runtime.Object {
+func (v *Verification) reloadObjects(n spec.Node) []runtime.Object {
 	return check.ReloadObjects(n.Name, v.jobOptions())
 }
 
@@ -125,48 +125,48 @@ func (v *Verification) volumesStep(n spec.Node) *converge.Resource[struct{}] {
 	}
 }
 
-// keptSeen is the state of the Job that holds a GPU, and its result.
-type keptSeen struct {
+// reloadState is the state of the Job that holds a GPU, and its result.
+type reloadState struct {
 	kube.Job
 	skipped bool
 	result  check.Check
 }
 
-// keepStep has systemd reload its units while a container holds a GPU of a node. It does so only
+// reloadStep has systemd reload its units while a container holds a GPU of a node. It does so only
 // if nobody else holds one, because a node that fails this takes the GPUs from all of them.
-func (v *Verification) keepStep(n spec.Node) *converge.Resource[keptSeen] {
+func (v *Verification) reloadStep(n spec.Node) *converge.Resource[reloadState] {
 	id := "keep/" + n.Name
-	return &converge.Resource[keptSeen]{
+	return &converge.Resource[reloadState]{
 		ID: id,
-		Observe: func(ctx context.Context) (keptSeen, error) {
+		Observe: func(ctx context.Context) (reloadState, error) {
 			if v.skipped(id) {
-				return keptSeen{skipped: true}, nil
+				return reloadState{skipped: true}, nil
 			}
 			j, err := v.job(ctx, check.Name(n.Name, "keep", v.run))
 			if err != nil || !j.Ended() {
-				return keptSeen{Job: j}, err
+				return reloadState{Job: j}, err
 			}
 			c, err := v.lastWords(ctx, n)
 			if err != nil {
-				return keptSeen{}, err
+				return reloadState{}, err
 			}
 			v.note(id, c)
-			return keptSeen{Job: j, result: c}, converge.Permanent(broken([]check.Check{c}))
+			return reloadState{Job: j, result: c}, converge.Permanent(broken([]check.Check{c}))
 		},
-		Diff: func(s keptSeen) converge.Diff {
+		Diff: func(s reloadState) converge.Diff {
 			if s.skipped || s.result.Verdict == check.Passed {
 				return nil
 			}
 			return converge.Diff{{Have: strings.TrimSuffix(string(s.Phase)+": "+s.Reason, ": "), Want: "a container keeps its GPU when systemd reloads its units", Effect: converge.Create}}
 		},
-		Apply: func(ctx context.Context, _ keptSeen) error {
+		Apply: func(ctx context.Context, _ reloadState) error {
 			why, err := v.reload(ctx, n)
 			if err == nil && why != "" {
 				v.note(id, check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.Reload, Verdict: check.Skipped, Detail: why})
 			}
 			return err
 		},
-		Settle: check.ReloadTime + time.Minute, Poll: run.LookEvery,
+		Settle: check.ReloadTime + time.Minute, Poll: run.PollInterval,
 	}
 }
 
@@ -177,10 +177,10 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	if err != nil {
 		return "", err
 	}
-	if why, err := v.others(ctx, client, n); err != nil || why != "" {
+	if why, err := v.otherHolders(ctx, client, n); err != nil || why != "" {
 		return why, err
 	}
-	if err := v.create(ctx, v.kept(n)); err != nil {
+	if err := v.create(ctx, v.reloadObjects(n)); err != nil {
 		return "", err
 	}
 	rule := converge.WaitRule{What: "waiting for the container to start", Limit: verifyTime, TimeoutText: "the container did not start"}
@@ -194,7 +194,7 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	if err != nil {
 		return "", err
 	}
-	if why, err := v.others(ctx, client, n); err != nil || why != "" {
+	if why, err := v.otherHolders(ctx, client, n); err != nil || why != "" {
 		return why, err
 	}
 	if err := remote.Run(ctx, v.Nodes.Root(n.Name), "systemctl", "daemon-reload"); err != nil {
@@ -206,9 +206,9 @@ func (v *Verification) reload(ctx context.Context, n spec.Node) (why string, err
 	return "", nil
 }
 
-// others says who else holds a GPU of a node; empty: nobody.
-func (v *Verification) others(ctx context.Context, client *kube.Client, n spec.Node) (string, error) {
-	holders, err := client.WhoHolds(ctx, nvidia.Resource, n.Name)
+// otherHolders says who else holds a GPU of a node; empty: nobody.
+func (v *Verification) otherHolders(ctx context.Context, client *kube.Client, n spec.Node) (string, error) {
+	holders, err := client.Holders(ctx, nvidia.Resource, n.Name)
 	if err != nil {
 		return "", err
 	}

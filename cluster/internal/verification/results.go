@@ -23,7 +23,7 @@ func (v *Verification) resultParts(n spec.Node) []string {
 	return out
 }
 
-func (v *Verification) keep(part string, results []check.VerifyResult) {
+func (v *Verification) record(part string, results []check.VerifyResult) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.results[part] = results
@@ -59,7 +59,7 @@ func (v *Verification) Clean(ctx context.Context) error {
 		for _, p := range v.parts[n.Name] {
 			errs = append(errs, client.Delete(ctx, v.objects(p)...))
 		}
-		for _, objects := range [][]runtime.Object{v.refused(n), v.kept(n)} {
+		for _, objects := range [][]runtime.Object{v.overRequestObjects(n), v.reloadObjects(n)} {
 			errs = append(errs, client.Delete(ctx, objects...))
 		}
 	}

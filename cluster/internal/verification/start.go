@@ -12,15 +12,15 @@ import (
 	"github.com/cps-gpu/homelab/nvidia/check"
 )
 
-// start computes with a Job on those GPUs of a node that nobody else has. As long as the scheduler has not given
+// startJob computes with a Job on those GPUs of a node that nobody else has. As long as the scheduler has not given
 // them to it, somebody may take some: then a Job for fewer replaces it.
-func (v *Verification) start(ctx context.Context, n *verifiedPart) error {
+func (v *Verification) startJob(ctx context.Context, n *verifiedPart) error {
 	client, err := v.Members.Kube(ctx)
 	if err != nil {
 		return err
 	}
 	for {
-		free, used, err := v.free(ctx, client, n)
+		free, used, err := v.countFree(ctx, client, n)
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (v *Verification) start(ctx context.Context, n *verifiedPart) error {
 		if _, err := client.Apply(ctx, v.objects(n)...); err != nil {
 			return err
 		}
-		taken, err := v.taken(ctx, client, n)
+		taken, err := v.lostGPUs(ctx, client, n)
 		if err != nil || !taken {
 			return err
 		}
@@ -42,8 +42,8 @@ func (v *Verification) start(ctx context.Context, n *verifiedPart) error {
 	}
 }
 
-// free counts what others leave of a node's GPUs, and says who has the rest.
-func (v *Verification) free(ctx context.Context, client *kube.Client, n *verifiedPart) (int, []check.Check, error) {
+// countFree counts what others leave of a node's GPUs, and says who has the rest.
+func (v *Verification) countFree(ctx context.Context, client *kube.Client, n *verifiedPart) (int, []check.Check, error) {
 	all, err := v.holders(ctx, client, n)
 	if err != nil {
 		return 0, nil, err
@@ -72,7 +72,7 @@ func (v *Verification) free(ctx context.Context, client *kube.Client, n *verifie
 
 // holders are the pods that hold what a Job computes on, except its own.
 func (v *Verification) holders(ctx context.Context, client *kube.Client, n *verifiedPart) ([]kube.Holder, error) {
-	holders, err := client.WhoHolds(ctx, n.resource, n.Name)
+	holders, err := client.Holders(ctx, n.resource, n.Name)
 	var out []kube.Holder
 	for _, h := range holders {
 		if !strings.HasPrefix(h.Pod, v.options(n).JobName(n.Name)) {
@@ -85,10 +85,10 @@ func (v *Verification) holders(ctx context.Context, client *kube.Client, n *veri
 // scheduleTime is how long the scheduler may take to say whether a Job's pod starts.
 const scheduleTime = 20 * time.Second
 
-// taken waits for the scheduler's word on a Job, and reports whether others took GPUs that it was to have.
-func (v *Verification) taken(ctx context.Context, client *kube.Client, n *verifiedPart) (bool, error) {
+// lostGPUs waits for the scheduler's word on a Job, and reports whether others took GPUs that it was to have.
+func (v *Verification) lostGPUs(ctx context.Context, client *kube.Client, n *verifiedPart) (bool, error) {
 	short := false
-	rule := converge.WaitRule{What: "the scheduler", Limit: scheduleTime, Poll: run.LookEvery, OnChange: func(string) {}}
+	rule := converge.WaitRule{What: "the scheduler", Limit: scheduleTime, Poll: run.PollInterval, OnChange: func(string) {}}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		j, err := client.JobState(ctx, v.namespace(), v.options(n).JobName(n.Name))
 		short = j.Phase == kube.JobPending && strings.Contains(j.Reason, "Insufficient "+n.resource)
@@ -100,6 +100,6 @@ func (v *Verification) taken(ctx context.Context, client *kube.Client, n *verifi
 	if !short || err != nil {
 		return false, ctx.Err() // the step goes on looking at the Job
 	}
-	free, _, err := v.free(ctx, client, n)
+	free, _, err := v.countFree(ctx, client, n)
 	return free < n.count, err
 }

@@ -91,12 +91,12 @@ func New(c Config) (*converge.Graph, *Verification) {
 			needs = []*converge.Ref{g.Add(s, needs...)}
 		}
 		if n.GPUs.Sharing.Strategy != spec.SharingMIG { // instances have names of their own
-			needs = []*converge.Ref{g.Add(v.keepStep(n), g.Add(v.refuseStep(n), needs...))}
+			needs = []*converge.Ref{g.Add(v.reloadStep(n), g.Add(v.refuseStep(n), needs...))}
 		}
 		last = append(last, needs...)
 	}
 	if !c.Quick {
-		if s := v.benches.Across(); s != nil {
+		if s := v.benches.AcrossNodesStep(); s != nil {
 			g.Add(s, last...)
 		}
 	}
@@ -105,7 +105,8 @@ func New(c Config) (*converge.Graph, *Verification) {
 
 // newBenches prepares what is measured with PyTorch and TensorFlow.
 func (v *Verification) newBenches() *benches.Benches {
-	return benches.New(benches.Config{Spec: v.Spec, Kube: v.Members.Kube, Root: v.Nodes.Root, Verify: v.jobOptions(), Burn: v.Burn, Computed: v.keep})
+	return benches.New(benches.Config{Spec: v.Spec, Kube: v.Members.Kube, Root: v.Nodes.Root, Verify: v.jobOptions(), Burn: v.Burn,
+		Computed: v.record})
 }
 
 // verifiedPart is what one Job verifies: all of one resource of a node, or what others leave of it.
@@ -121,7 +122,7 @@ type verifiedPart struct {
 // partsOf returns what the Jobs of a node verify. A container cannot have devices of several
 // resources, so each has a Job of its own.
 func partsOf(n spec.Node) []*verifiedPart {
-	offers := offer.Of(n).Resources
+	offers := offer.GPUsOf(n).Resources
 	var out []*verifiedPart
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
 		p := &verifiedPart{Node: n, resource: name, offered: offers[name], count: offers[name], alone: len(offers) == 1}
@@ -159,39 +160,39 @@ func lower(s string) string {
 	return string(out)
 }
 
-// verified is the state of a node's Job.
-type verified struct {
+// jobState is the state of a node's Job.
+type jobState struct {
 	kube.Job
 	results []check.VerifyResult
 	problem error
 }
 
-func (v *Verification) step(n *verifiedPart) *converge.Resource[verified] {
-	return &converge.Resource[verified]{
+func (v *Verification) step(n *verifiedPart) *converge.Resource[jobState] {
+	return &converge.Resource[jobState]{
 		ID:      "verify/" + n.id(),
-		Observe: func(ctx context.Context) (verified, error) { return v.observe(ctx, n) },
-		Diff: func(s verified) converge.Diff {
+		Observe: func(ctx context.Context) (jobState, error) { return v.observe(ctx, n) },
+		Diff: func(s jobState) converge.Diff {
 			if s.Phase == kube.JobSucceeded {
 				return nil
 			}
-			f := converge.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", n.asks()), Effect: converge.Create}
+			f := converge.Field{Have: string(s.Phase), Want: fmt.Sprintf("a CUDA job on %s succeeds", n.requestText()), Effect: converge.Create}
 			if s.Reason != "" {
 				f.Have += ": " + s.Reason
 			}
 			return converge.Diff{f}
 		},
-		Apply:  func(ctx context.Context, _ verified) error { return v.start(ctx, n) },
+		Apply:  func(ctx context.Context, _ jobState) error { return v.startJob(ctx, n) },
 		Settle: verifyTime,
-		Poll:   run.LookEvery,
+		Poll:   run.PollInterval,
 	}
 }
 
-// asks says what a Job requests.
-func (p *verifiedPart) asks() string {
+// requestText says what a Job requests.
+func (p *verifiedPart) requestText() string {
 	switch {
 	case p.GPUs.Sharing.Shared():
 		return "one share of a GPU"
-	case offer.Of(p.Node).MIG == nvidia.MIGSingle:
+	case offer.GPUsOf(p.Node).MIG == nvidia.MIGSingle:
 		return fmt.Sprintf("%d instances of GPUs", p.count)
 	case p.resource != nvidia.Resource:
 		return fmt.Sprintf("%d %s", p.count, p.resource)
@@ -205,9 +206,9 @@ func note(n spec.Node) string {
 	if !s.Shared() {
 		return ""
 	}
-	text := fmt.Sprintf("one of %d shares (%s)", offer.Of(n).Cards*s.Replicas, s.Strategy)
-	if offer.Of(n).Cards > 1 {
-		text += fmt.Sprintf("; the node has %d GPUs, the others were not tested", offer.Of(n).Cards)
+	text := fmt.Sprintf("one of %d shares (%s)", offer.GPUsOf(n).Cards*s.Replicas, s.Strategy)
+	if offer.GPUsOf(n).Cards > 1 {
+		text += fmt.Sprintf("; the node has %d GPUs, the others were not tested", offer.GPUsOf(n).Cards)
 	}
 	return text
 }
@@ -237,25 +238,25 @@ func (v *Verification) namespace() string {
 }
 
 // observe reads a node's Job. A failed Job is a permanent error.
-func (v *Verification) observe(ctx context.Context, n *verifiedPart) (verified, error) {
+func (v *Verification) observe(ctx context.Context, n *verifiedPart) (jobState, error) {
 	if n.count == 0 {
-		return verified{Job: kube.Job{Phase: kube.JobSucceeded}}, nil // others have all
+		return jobState{Job: kube.Job{Phase: kube.JobSucceeded}}, nil // others have all
 	}
 	client, err := v.Members.Kube(ctx)
 	if err != nil {
-		return verified{}, err
+		return jobState{}, err
 	}
 	name := v.options(n).JobName(n.Name)
 	job, err := client.JobState(ctx, v.namespace(), name)
 	if err != nil {
-		return verified{}, err
+		return jobState{}, err
 	}
-	s := verified{Job: job}
+	s := jobState{Job: job}
 	switch {
 	case job.Phase == kube.JobMissing:
-		return s, takesPods(ctx, client, n.Name)
+		return s, checkSchedulable(ctx, client, n.Name)
 	case job.Phase == kube.JobPending:
-		s.Reason = v.busy(ctx, client, n, job.Reason)
+		s.Reason = v.addHolders(ctx, client, n, job.Reason)
 		return s, nil
 	case !job.Ended():
 		return s, nil
@@ -269,9 +270,9 @@ func (v *Verification) observe(ctx context.Context, n *verifiedPart) (verified, 
 		s.results, s.problem = append(s.results, results...), errors.Join(s.problem, problem)
 	}
 	if s.Phase == kube.JobFailed && len(ended) == 0 { // its time limit passed before it started
-		s.Reason = v.busy(ctx, client, n, job.Reason)
+		s.Reason = v.addHolders(ctx, client, n, job.Reason)
 	}
-	v.keep(n.id(), s.results)
+	v.record(n.id(), s.results)
 	if err = s.verdict(n); err != nil {
 		err = errors.Join(err, v.logOf(ctx, n.Node))
 	}
@@ -292,8 +293,8 @@ func (v *Verification) logOf(ctx context.Context, n spec.Node) error {
 	return errors.Join(errs...)
 }
 
-// takesPods returns an error if a node is drained: a Job would wait there forever.
-func takesPods(ctx context.Context, client *kube.Client, name string) error {
+// checkSchedulable returns an error if a node is drained: a Job would wait there forever.
+func checkSchedulable(ctx context.Context, client *kube.Client, name string) error {
 	node, err := client.Node(ctx, name)
 	if err != nil || !node.Cordoned {
 		return err
@@ -302,7 +303,7 @@ func takesPods(ctx context.Context, client *kube.Client, name string) error {
 }
 
 // verdict is the problem of a Job that has ended, nil if it succeeded.
-func (s verified) verdict(n *verifiedPart) error {
+func (s jobState) verdict(n *verifiedPart) error {
 	var errs []error
 	for _, r := range s.results {
 		if !r.Passed {
@@ -316,14 +317,14 @@ func (s verified) verdict(n *verifiedPart) error {
 	case s.Phase == kube.JobFailed:
 		errs = append(errs, fmt.Errorf("the job failed: %s", s.Reason))
 	case len(s.results) != n.count:
-		errs = append(errs, fmt.Errorf("a job on %s requested %s, but %d of them computed", n.Name, n.asks(), len(s.results)))
+		errs = append(errs, fmt.Errorf("a job on %s requested %s, but %d of them computed", n.Name, n.requestText(), len(s.results)))
 	}
 	return errors.Join(errs...)
 }
 
-// busy adds to the reason why a Job does not start which pods hold the GPUs that it waits for,
+// addHolders adds to the reason why a Job does not start which pods hold the GPUs that it waits for,
 // except its own.
-func (v *Verification) busy(ctx context.Context, client *kube.Client, n *verifiedPart, reason string) string {
+func (v *Verification) addHolders(ctx context.Context, client *kube.Client, n *verifiedPart, reason string) string {
 	holders, err := v.holders(ctx, client, n)
 	if err != nil {
 		return reason

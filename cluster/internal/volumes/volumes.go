@@ -65,14 +65,14 @@ func (c Config) Check(ctx context.Context, k *kube.Client) []check.Check {
 	for _, v := range c.kinds() {
 		one := check.Check{Node: c.Node, GPU: check.WholeNode, Name: v.name, Verdict: check.Skipped, Detail: v.skip}
 		if v.skip == "" {
-			v.try(ctx, k, &one, addon.Probe{Class: v.class, Tolerations: addon.Tolerations(addon.Taints(c.Spec.Nodes)), Timeout: limit})
+			v.probe(ctx, k, &one, addon.Probe{Class: v.class, Tolerations: addon.Tolerations(addon.Taints(c.Spec.Nodes)), Timeout: limit})
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-func (v volume) try(ctx context.Context, k *kube.Client, c *check.Check, p addon.Probe) {
+func (v volume) probe(ctx context.Context, k *kube.Client, c *check.Check, p addon.Probe) {
 	speed, err := p.Measure(ctx, k, c.Node)
 	if err != nil {
 		c.Verdict, c.Detail = check.Failed, strings.ReplaceAll(err.Error(), "\n", "; ")

@@ -33,7 +33,7 @@ func Read(ctx context.Context, client *kube.Client) (*Work, error) {
 		return nil, err
 	}
 	w.pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
-		return kube.Ended(p.Status.Phase)
+		return kube.PodEnded(p.Status.Phase)
 	})
 	if w.volumes, err = all[corev1.PersistentVolume](ctx, client, "PersistentVolume"); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (w *Work) ends(node string) (out []converge.Loss, others int) {
 	var notebooks, named []converge.Loss
 	for _, p := range w.pods {
 		switch who := notebook(p); {
-		case p.Spec.NodeName != node || kube.Stays(p):
+		case p.Spec.NodeName != node || kube.SurvivesDrain(p):
 		case who != "":
 			notebooks = append(notebooks, theirs(p, who))
 		case gpus(p) > 0:
@@ -164,7 +164,7 @@ func HoldGPUs(pods []corev1.Pod) []string {
 	var out []string
 	for _, p := range pods {
 		n := gpus(p)
-		if n == 0 || kube.Ended(p.Status.Phase) || kube.Stays(p) {
+		if n == 0 || kube.PodEnded(p.Status.Phase) || kube.SurvivesDrain(p) {
 			continue
 		}
 		who := notebook(p)

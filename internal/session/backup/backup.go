@@ -35,7 +35,7 @@ func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	}
 	var m backup.Manifest
 	var sum string
-	size, err := whole(path, func(w io.Writer) (err error) {
+	size, err := writeWhole(path, func(w io.Writer) (err error) {
 		m, sum, err = s.Cluster.Backup(ctx, w, to)
 		return err
 	})
@@ -45,9 +45,9 @@ func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	if s.JSON {
 		return console.Objects(s.Console, []any{map[string]any{"file": path, "size": size, "sha256": sum, "manifest": m}})
 	}
-	s.Say("%s: %s, made on %s with K3s %s, for %s.", path, bytesOf(size), m.Server, m.K3s, printable.Count(len(to), "recipient"))
-	s.Say("SHA-256 %s", sum)
-	s.Say("Next: homelab backup:verify -from=%s -identity=KEYFILE, where the private key is.", printable.Word(path))
+	s.Printf("%s: %s, made on %s with K3s %s, for %s.", path, bytesOf(size), m.Server, m.K3s, printable.Count(len(to), "recipient"))
+	s.Printf("SHA-256 %s", sum)
+	s.Printf("Next: homelab backup:verify -from=%s -identity=KEYFILE, where the private key is.", printable.Word(path))
 	return nil
 }
 
@@ -68,8 +68,8 @@ func destination(to, cluster string, now time.Time) (string, error) {
 	return to, nil
 }
 
-// whole writes a file that is there whole or not at all.
-func whole(path string, write func(io.Writer) error) (size int64, err error) {
+// writeWhole writes a file that is there whole or not at all.
+func writeWhole(path string, write func(io.Writer) error) (size int64, err error) {
 	part := path + ".part"
 	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) { // of a run that was killed, or of one that writes now

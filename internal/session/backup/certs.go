@@ -32,7 +32,7 @@ func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 	old, silent := 0, 0
 	t := console.Table{Header: []string{"NODE", "ROLE", "FIRST TO END", "ENDS", "DAYS LEFT", "CERTIFICATES", ""}}
 	for _, n := range all {
-		first, count := firstLeaf(n)
+		first, count := firstExpiringLeaf(n)
 		switch {
 		case n.Err != nil:
 			silent++
@@ -72,8 +72,8 @@ func remarkOf(left int) string {
 	return "ends soon"
 }
 
-// firstLeaf is the certificate of no authority that ends first, and how many there are.
-func firstLeaf(n cluster.Certificates) (first k3s.Certificate, count int) {
+// firstExpiringLeaf is the certificate of no authority that ends first, and how many there are.
+func firstExpiringLeaf(n cluster.Certificates) (first k3s.Certificate, count int) {
 	for _, c := range n.All {
 		if c.Authority {
 			continue

@@ -45,7 +45,7 @@ func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
 	if is.Cluster != s.Spec.Name {
 		return session.Invalid("%w", fmt.Errorf("%s is a backup of %s, and the file is of %s: take the file of %s, or give the cluster that name", f.From, is.Cluster, s.Spec.Name, is.Cluster))
 	}
-	maker, known, err := madeBy(ctx, s, is, f)
+	maker, known, err := backupOrigin(ctx, s, is, f)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
 		describe(s.Console, is, facts, maker)
 	}
 	if !known && f.Yes {
-		return session.Refused("nothing was changed: %s: %s: add -digest= with the SHA-256 that cluster:backup printed, or restore without -yes", f.From, maker)
+		return session.RefusedError("nothing was changed: %s: %s: add -digest= with the SHA-256 that cluster:backup printed, or restore without -yes", f.From, maker)
 	}
 	if !known {
 		say.Question = "Its maker, who is not known, gets root on the servers. " + say.Question
@@ -66,10 +66,10 @@ func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
 // unsigned is what can be said of the maker of a backup without a signature.
 const unsigned = "nobody can know: it is not signed, and anyone who has a recipient's public key can make one"
 
-// madeBy says who made a backup, and whether that is known: by its signature, or by its digest,
+// backupOrigin says who made a backup, and whether that is known: by its signature, or by its digest,
 // which was compared.
-func madeBy(ctx context.Context, s *session.Session, is backup.Contents, f RestoreFlags) (who string, known bool, err error) {
-	ours, err := s.Cluster.Made(ctx, is.Maker)
+func backupOrigin(ctx context.Context, s *session.Session, is backup.Contents, f RestoreFlags) (who string, known bool, err error) {
+	ours, err := s.Cluster.IsTrustedKey(ctx, is.Maker)
 	switch who = maker(is); {
 	case err != nil:
 		return "", false, err

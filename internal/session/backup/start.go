@@ -22,8 +22,8 @@ var (
 	serviceCIDR = regexp.MustCompile(`(?m)^service-cidr: *["']?([0-9a-f.:]+/[0-9]+)`)
 )
 
-// started has the lab's Kubernetes start from a backup's snapshot and read all of it.
-func started(ctx context.Context, o session.Options, open openBackup, facts *backup.Facts) (labctl.ScratchContents, error) {
+// startFromBackup has the lab's Kubernetes start from a backup's snapshot and read all of it.
+func startFromBackup(ctx context.Context, o session.Options, open openBackup, facts *backup.Facts) (labctl.ScratchContents, error) {
 	var none labctl.ScratchContents
 	r, file, err := open()
 	if err != nil {
@@ -43,18 +43,18 @@ func started(ctx context.Context, o session.Options, open openBackup, facts *bac
 	if m := serviceCIDR.FindSubmatch(r.Config); m != nil {
 		in.Services = string(m[1])
 	}
-	ctx, end := session.Shown(ctx, o.Console)
+	ctx, end := session.WithProgress(ctx, o.Console)
 	defer end()
 	has, err := labctl.ReadScratch(ctx, labctl.Options{Dir: session.LabDir()}, in)
 	if err != nil {
 		return none, err
 	}
-	return has, unlike(has, facts)
+	return has, countDifferences(has, facts)
 }
 
-// unlike says what of the kinds that a backup counts could not be read. The API server may have
+// countDifferences says what of the kinds that a backup counts could not be read. The API server may have
 // made objects of its own when it started, so there may be more than before.
-func unlike(has labctl.ScratchContents, facts *backup.Facts) error {
+func countDifferences(has labctl.ScratchContents, facts *backup.Facts) error {
 	var errs []error
 	for _, k := range backup.Kinds() {
 		why, unread := has.Unread[k.Resource]
@@ -83,8 +83,10 @@ func describeStarted(c *console.Console, has labctl.ScratchContents, facts *back
 	if facts.SecretsKey {
 		secrets += " that the key decrypts"
 	}
-	c.Say("%-15s Kubernetes %s, on loopback: it reads %d objects of %d kinds, among them %s", "started", has.Kubernetes, total, len(has.Objects), secrets)
+	c.Printf("%-15s Kubernetes %s, on loopback: it reads %d objects of %d kinds, among them %s", "started", has.Kubernetes, total,
+		len(has.Objects), secrets)
 	if len(has.Unread) > 0 {
-		c.Say("%-15s %s: other programs of the cluster are needed for these", "not read", strings.Join(slices.Sorted(maps.Keys(has.Unread)), ", "))
+		c.Printf("%-15s %s: other programs of the cluster are needed for these", "not read",
+			strings.Join(slices.Sorted(maps.Keys(has.Unread)), ", "))
 	}
 }

@@ -20,9 +20,9 @@ import (
 func TestUnlike(t *testing.T) {
 	facts := &backup.Facts{Objects: map[string]int{"nodes": 2, "secrets": 3, "services": 1}}
 	has := map[string]int{"nodes": 2, "secrets": 3, "services": 2, "things.example.org": 1}
-	require.NoError(t, unlike(labctl.ScratchContents{Objects: has, Unread: map[string]string{"things.example.org": "a webhook"}}, facts))
+	require.NoError(t, countDifferences(labctl.ScratchContents{Objects: has, Unread: map[string]string{"things.example.org": "a webhook"}}, facts))
 
-	err := unlike(labctl.ScratchContents{Objects: map[string]int{"nodes": 1, "services": 1}, Unread: map[string]string{
+	err := countDifferences(labctl.ScratchContents{Objects: map[string]int{"nodes": 1, "services": 1}, Unread: map[string]string{
 		"secrets": "unable to transform key", "configmaps": "no kind is registered"}}, facts)
 	for _, want := range []string{"of 2 nodes Kubernetes reads 1", "the Secrets cannot be decrypted with the key in the snapshot: unable to transform key",
 		"configmaps cannot be read: no kind is registered"} {
@@ -44,7 +44,7 @@ func TestStartOfALaterVersion(t *testing.T) {
 		r, err := backup.Open(bytes.NewReader(file.Bytes()), key)
 		return r, io.NopCloser(nil), err
 	}
-	_, err = started(t.Context(), session.Options{}, open, &backup.Facts{})
+	_, err = startFromBackup(t.Context(), session.Options{}, open, &backup.Facts{})
 	require.ErrorContains(t, err, "the snapshot is of K3s v1.99.1+k3s1, and homelab brings Kubernetes "+labctl.KubernetesVersion)
 	assert.NoDirExists(t, ".lab")
 }

@@ -31,12 +31,12 @@ func Verify(ctx context.Context, o session.Options, f VerifyFlags) error {
 	if !o.JSON {
 		describe(o.Console, c, facts, maker(c))
 	}
-	if lost := c.Lost(facts.Objects); len(lost) > 0 {
+	if lost := c.Differences(facts.Objects); len(lost) > 0 {
 		return fmt.Errorf("the snapshot is not what the cluster had when it was backed up: %s: make another backup", strings.Join(lost, ", "))
 	}
 	last := "This proves that the file is whole, and that K3s can decrypt what it needs. Whether Kubernetes works with it, -start shows, and a restore: docs/restore.md."
 	if f.Start {
-		has, err := started(ctx, o, open, facts)
+		has, err := startFromBackup(ctx, o, open, facts)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func Verify(ctx context.Context, o session.Options, f VerifyFlags) error {
 	if o.JSON {
 		return console.Objects(o.Console, []any{out})
 	}
-	o.Console.Say("%s", last)
+	o.Console.Printf("%s", last)
 	return nil
 }
 
@@ -113,11 +113,11 @@ func describe(c *console.Console, is backup.Contents, facts *backup.Facts, maker
 		{"snapshot", fmt.Sprintf("%s: %s, revision %d, %d keys; its checksum and its pages are right", is.Snapshot, bytesOf(facts.Size), facts.Revision, facts.Keys)},
 		{"token", "decrypts the authorities, " + facts.Authority[:16] + "…"},
 		{"key of Secrets", key},
-		{"nodes", listed(facts.Nodes)},
-		{"namespaces", listed(facts.Namespaces)},
+		{"nodes", shortList(facts.Nodes)},
+		{"namespaces", shortList(facts.Namespaces)},
 		{"objects", objects(is, facts)},
 	} {
-		c.Say("%-15s %s", row[0], row[1])
+		c.Printf("%-15s %s", row[0], row[1])
 	}
 }
 
@@ -126,7 +126,7 @@ func objects(is backup.Contents, facts *backup.Facts) string {
 	if len(is.Objects) == 0 {
 		return "not counted when it was made"
 	}
-	if lost := is.Lost(facts.Objects); len(lost) > 0 {
+	if lost := is.Differences(facts.Objects); len(lost) > 0 {
 		return "other than counted when it was made: " + strings.Join(lost, ", ")
 	}
 	var out []string
@@ -138,7 +138,7 @@ func objects(is backup.Contents, facts *backup.Facts) string {
 	return "as counted when it was made: " + strings.Join(out, ", ")
 }
 
-func listed(names []string) string {
+func shortList(names []string) string {
 	const most = 8
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -46,7 +46,7 @@ func TestDoctorWithoutProxmox(t *testing.T) {
 	o := inAwayFolder(t)
 	var data bytes.Buffer
 	o.Console.Data, o.Console.Talk = &data, &data
-	require.NoError(t, history.KeepRun(".homelab/away/"+history.RunFile, history.Run{Ended: time.Now(), Failed: []history.Step{{Name: "vm/cp1", Error: "no answer"}}}))
+	require.NoError(t, history.SaveRun(".homelab/away/"+history.RunFile, history.Run{Ended: time.Now(), Failed: []history.Step{{Name: "vm/cp1", Error: "no answer"}}}))
 	err := session.Do(t.Context(), o, Doctor)
 	var coded *session.Error
 	require.True(t, errors.As(err, &coded), "%v", err)

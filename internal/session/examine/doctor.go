@@ -29,7 +29,7 @@ func Doctor(s *session.Session, ctx context.Context) error {
 	} else {
 		show(s.Console, report)
 	}
-	if err == nil && report.Sick() {
+	if err == nil && report.HasErrors() {
 		err = &session.Error{Code: sick, Err: errors.New("something does not work")}
 	}
 	return err
@@ -41,7 +41,7 @@ func sources(s *session.Session) doctor.Sources {
 	out.Away = s.Away
 	last, err := history.LastRun(s.LastRunFile())
 	if err != nil {
-		s.Say("warning: %s", err)
+		s.Printf("warning: %s", err)
 	}
 	if last != nil {
 		out.LastRun = &doctor.FailedRun{Ended: last.Ended}
@@ -62,7 +62,8 @@ func show(c *console.Console, report doctor.Report) {
 		} else {
 			warnings++
 		}
-		lines = append(lines, console.Finding{Grave: f.Severity == doctor.Error, ID: f.Failure, Subject: f.Where, Evidence: told(f, report.Of(f)), Cure: f.Do})
+		lines = append(lines,
+			console.Finding{Grave: f.Severity == doctor.Error, ID: f.Failure, Subject: f.Where, Evidence: findingText(f, report.ConsequencesOf(f)), Cure: f.Do})
 	}
 	c.Findings(lines)
 	verdict := "nothing wrong"
@@ -75,8 +76,8 @@ func show(c *console.Console, report doctor.Report) {
 	c.Summary("%s: %s (%s)", strings.Join(report.Looked, ", "), verdict, report.Took.Round(100*time.Millisecond))
 }
 
-// told is a finding's text: the cause, what was seen, and what follows.
-func told(f doctor.Finding, follows []doctor.Finding) string {
+// findingText is a finding's text: the cause, what was seen, and what follows.
+func findingText(f doctor.Finding, follows []doctor.Finding) string {
 	lines := []string{f.What}
 	for _, e := range f.Evidence {
 		if e = strings.TrimSpace(e); e != "" && !strings.Contains(f.What, e) {

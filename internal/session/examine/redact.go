@@ -50,11 +50,11 @@ func (r *redactor) redact(text string) string {
 		text = like.ReplaceAllString(text, secret.Mask)
 	}
 	text = r.login.ReplaceAllString(text, "${1}"+secret.Mask+"@")
-	return r.behind(r.blocks(text), 0)
+	return r.redactAfterNames(r.blocks(text), 0)
 }
 
-// behind takes out what stands behind the names of secrets.
-func (r *redactor) behind(text string, deep int) string {
+// redactAfterNames takes out what stands behind the names of secrets.
+func (r *redactor) redactAfterNames(text string, deep int) string {
 	return r.named.ReplaceAllStringFunc(text, func(match string) string {
 		m := r.named.FindStringSubmatch(match)
 		value := strings.Trim(m[4], `"'`)
@@ -64,7 +64,7 @@ func (r *redactor) behind(text string, deep int) string {
 		}
 		switch quote := m[4][:1]; {
 		case kept && deep < 4: // the next name may stand in it
-			return m[1] + r.behind(m[4], deep+1)
+			return m[1] + r.redactAfterNames(m[4], deep+1)
 		case kept:
 			return match
 		case quote == `"` || quote == "'":

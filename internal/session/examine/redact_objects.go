@@ -43,9 +43,9 @@ func objects(text string, deep int) string {
 	return strings.Join(blockSecrets(strings.SplitAfter(text, "\n")), "")
 }
 
-// holds reports whether an object with this kind and these values of data is a Secret. Entries of
+// isSecret reports whether an object with this kind and these values of data is a Secret. Entries of
 // a SecretList and patches have no kind.
-func holds(kind string, values []string) bool {
+func isSecret(kind string, values []string) bool {
 	if kind != "" {
 		return strings.EqualFold(kind, "Secret")
 	}
@@ -101,7 +101,7 @@ func (f *flow) secrets() []span {
 				f.close()
 			}
 			end := f.scalar(at)
-			f.take(at, end)
+			f.readScalar(at, end)
 			at = end
 			continue
 		}
@@ -148,7 +148,7 @@ func (f *flow) pop(cut bool) {
 	for _, s := range t.data {
 		values = append(values, strings.Trim(f.text[s.from:s.to], `"'`))
 	}
-	if cut && t.kind == "" || holds(t.kind, values) {
+	if cut && t.kind == "" || isSecret(t.kind, values) {
 		f.out = append(f.out, t.data...)
 	}
 	f.out = append(f.out, t.always...)
@@ -204,8 +204,8 @@ func (f *flow) scalar(at int) int {
 	return max(end, at+1)
 }
 
-// take reads a scalar: a key, a value, or words between.
-func (f *flow) take(at, end int) {
+// readScalar reads a scalar: a key, a value, or words between.
+func (f *flow) readScalar(at, end int) {
 	raw := strings.TrimRight(f.text[at:end], " \t\r")
 	end = at + len(raw)
 	if inner, again := unquoted(raw); again != nil {
@@ -298,9 +298,9 @@ func blockSecrets(texts []string) []string {
 	for i, l := range lines {
 		switch {
 		case l.column >= 0 && (l.key == "data" || l.key == "stringData"):
-			end, values := below(lines, i)
+			end, values := entriesBelow(lines, i)
 			kind := kindBeside(lines, i)
-			if l.key == "stringData" || strings.EqualFold(kind, "Secret") || (l.value == "" || l.value == "{") && holds(kind, values) {
+			if l.key == "stringData" || strings.EqualFold(kind, "Secret") || (l.value == "" || l.value == "{") && isSecret(kind, values) {
 				mask(out, lines, i, end)
 			}
 		case l.key == "kind" && l.value == "Secret": // what is above may have lost its head
@@ -316,8 +316,8 @@ func blockSecrets(texts []string) []string {
 	return out
 }
 
-// below returns where the lines below an entry end, and the values of the entries there.
-func below(lines []line, i int) (end int, values []string) {
+// entriesBelow returns where the lines below an entry end, and the values of the entries there.
+func entriesBelow(lines []line, i int) (end int, values []string) {
 	child := -1
 	for end = i + 1; end < len(lines) && (lines[end].empty || lines[end].indent > lines[i].column); end++ {
 		if l := lines[end]; l.column >= 0 && (child < 0 || l.column == child) {

@@ -56,11 +56,12 @@ func Support(s *session.Session, ctx context.Context, f SupportFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := keep.Whole(out, data, 0o600); err != nil {
+	if err := keep.WriteFile(out, data, 0o600); err != nil {
 		return err
 	}
-	s.Say("%s has %d files (%d KiB): %s.", out, len(a.files), len(data)>>10, strings.Join(a.names(), ", "))
-	s.Say("Known secrets, and what looks like one, are replaced by %s. Addresses and names are not: look at it before you give it away.", "[secret]")
+	s.Printf("%s has %d files (%d KiB): %s.", out, len(a.files), len(data)>>10, strings.Join(a.names(), ", "))
+	s.Printf("Known secrets, and what looks like one, are replaced by %s. Addresses and names are not: look at it before you give it away.",
+		"[secret]")
 	return nil
 }
 
@@ -155,7 +156,7 @@ func (a *archive) objects(e doctor.Evidence) {
 	for kind, all := range e.Objects {
 		var text bytes.Buffer
 		for _, u := range all {
-			part, err := yaml.Marshal(slim(u).Object)
+			part, err := yaml.Marshal(withoutSecrets(u).Object)
 			if err != nil {
 				part = []byte(err.Error())
 			}
@@ -166,8 +167,8 @@ func (a *archive) objects(e doctor.Evidence) {
 	}
 }
 
-// slim leaves out of an object what may contain secrets and what nobody reads.
-func slim(u unstructured.Unstructured) unstructured.Unstructured {
+// withoutSecrets leaves out of an object what may contain secrets and what nobody reads.
+func withoutSecrets(u unstructured.Unstructured) unstructured.Unstructured {
 	u = *u.DeepCopy()
 	u.SetManagedFields(nil)
 	u.SetAnnotations(nil)

@@ -52,11 +52,11 @@ func Lint(ctx context.Context, f LintFlags) error {
 			return err
 		}
 	}
-	shown := r.At(least)
+	shown := r.AtLeast(least)
 	if f.JSON {
 		err = shown.JSON(c.Data)
 	} else if err = shown.Text(c.Data); err == nil {
-		c.Say("%s", r.Summary())
+		c.Printf("%s", r.Summary())
 	}
 	if n := r.Count(lint.Failure); err == nil && n > 0 {
 		return &session.Error{Code: 1, Err: fmt.Errorf("fleet:lint: %d of these must be fixed", n)}
@@ -121,7 +121,7 @@ func writeSARIF(file, dir string, r *lint.Report) error {
 	if err := r.SARIF(&out, prefix); err != nil {
 		return err
 	}
-	if err := keep.Whole(file, out.Bytes(), 0o644); err != nil {
+	if err := keep.WriteFile(file, out.Bytes(), 0o644); err != nil {
 		return session.Invalid("-sarif: %w", err)
 	}
 	return nil

@@ -21,7 +21,7 @@ const askAgain = 10
 // Status shows how far Fleet has deployed the repository's last commit, and what blocks it. With a time limit it waits until everything is deployed, or the time is over.
 func Status(s *session.Session, ctx context.Context, f StatusFlags) error {
 	commit, looks, last := commitInGit(ctx, s), 0, ""
-	state, err := waited(ctx, s.Console, f.Timeout > 0, func(ctx context.Context) (*fleet.State, error) {
+	state, err := waitState(ctx, s.Console, f.Timeout > 0, func(ctx context.Context) (*fleet.State, error) {
 		if looks++; looks%askAgain == 0 && last != commit { // others push there too
 			commit = commitInGit(ctx, s)
 		}
@@ -37,13 +37,14 @@ func Status(s *session.Session, ctx context.Context, f StatusFlags) error {
 	return show(s.Console, state)
 }
 
-// waited is Fleet's state; if it waits, the last state before the time is over. It retries
+// waitState is Fleet's state; if it waits, the last state before the time is over. It retries
 // if the API does not answer for a while.
-func waited(ctx context.Context, c *console.Console, waits bool, look func(context.Context) (*fleet.State, error)) (state *fleet.State, err error) {
+func waitState(ctx context.Context, c *console.Console, waits bool, look func(context.Context) (*fleet.State, error)) (state *fleet.State,
+	err error) {
 	if !waits {
 		return look(ctx)
 	}
-	rule := converge.WaitRule{Poll: statusPoll, Strict: true, OnChange: func(seen string) { c.Say("waiting: %s", seen) }}
+	rule := converge.WaitRule{Poll: statusPoll, Strict: true, OnChange: func(seen string) { c.Printf("waiting: %s", seen) }}
 	err = converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		now, err := look(ctx)
 		if err != nil {
@@ -71,7 +72,7 @@ func commitInGit(ctx context.Context, s *session.Session) string {
 			return repo.Commit
 		}
 	}
-	s.Say("warning: cannot find out which commit should be deployed: %s", err)
+	s.Printf("warning: cannot find out which commit should be deployed: %s", err)
 	return ""
 }
 
@@ -84,7 +85,7 @@ func show(c *console.Console, state *fleet.State) error {
 		t := console.Table{Header: []string{"BUNDLE", "CLUSTER", "STATE", ""}}
 		for _, b := range state.Bundles {
 			var why []string
-			for _, o := range b.Why {
+			for _, o := range b.Obstacles {
 				why = append(why, o.String())
 			}
 			t.Add(b.Name, b.Cluster, b.State, strings.Join(why, "; "))
@@ -94,6 +95,6 @@ func show(c *console.Console, state *fleet.State) error {
 	if d := state.Diff(); !d.Empty() {
 		return session.Pending(errors.New("not everything is deployed: " + d[0].String()))
 	}
-	c.Say("Everything is deployed, of commit %.12s.", state.Commit)
+	c.Printf("Everything is deployed, of commit %.12s.", state.Commit)
 	return nil
 }

@@ -55,7 +55,7 @@ func TestFleetIsWaitedFor(t *testing.T) {
 					defer cancel()
 				}
 				i, start := 0, time.Now()
-				got, err := waited(ctx, s, tt.limit > 0, func(context.Context) (*fleet.State, error) {
+				got, err := waitState(ctx, s, tt.limit > 0, func(context.Context) (*fleet.State, error) {
 					l := tt.looks[min(i, len(tt.looks)-1)]
 					i++
 					return l.state, l.err

@@ -45,8 +45,8 @@ func chartsOf(r Result, small bool) (out []*chart) {
 	return out
 }
 
-// passes are the passes and failures of several results: a run failed if one of them did.
-func passes(rs []Result) []Past {
+// passHistory are the passes and failures of several results: a run failed if one of them did.
+func passHistory(rs []Result) []Past {
 	failed := map[time.Time]bool{}
 	for _, r := range rs {
 		for _, p := range r.Past {

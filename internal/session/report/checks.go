@@ -34,7 +34,7 @@ func checksOf(results []Result) (out []checkRow, sentence string) {
 	results = sorted(results, many)
 	for i := 0; i < len(results); {
 		n := 1
-		for many && i+n < len(results) && alike(results[i], results[i+n]) {
+		for many && i+n < len(results) && mayShareRow(results[i], results[i+n]) {
 			n++
 		}
 		out = append(out, checkOf(results[i:i+n], many))
@@ -130,8 +130,8 @@ func period(results []Result) (from, to string) {
 	return first.Format(day), last.Format(day)
 }
 
-// alike reports whether two results may share a row: of GPUs of a machine, or of machines.
-func alike(a, b Result) bool {
+// mayShareRow reports whether two results may share a row: of GPUs of a machine, or of machines.
+func mayShareRow(a, b Result) bool {
 	return a.state() == Good && b.state() == Good && (a.Index == Whole) == (b.Index == Whole) && (a.Node == b.Node || a.Index == Whole) &&
 		a.Model == b.Model && a.Driver == b.Driver && a.Memory == b.Memory && a.Note == b.Note && slices.Equal(a.Better, b.Better) && slices.Equal(a.Checks, b.Checks)
 }
@@ -146,14 +146,14 @@ func checkOf(rs []Result, small bool) checkRow {
 	switch {
 	case r.Index == Whole:
 		c.GPUs = "all"
-		c.Node, c.Title = several(nodes)
+		c.Node, c.Title = shortList(nodes)
 	case len(rs) > 1:
 		c.GPUs, c.UUID = fmt.Sprintf("%d–%d", r.Index, rs[len(rs)-1].Index), ""
 	}
 	if len(rs) == 1 {
 		c.Charts = chartsOf(r, small)
 	} else {
-		c.Charts = chartsOf(Result{Past: passes(rs)}, small)
+		c.Charts = chartsOf(Result{Past: passHistory(rs)}, small)
 	}
 	if r.Note != "" {
 		c.Remarks = append(c.Remarks, r.Note)

@@ -50,14 +50,14 @@ func (c *collector) collect(ctx context.Context, acted map[string]converge.Diff)
 	c.facts()
 	switch {
 	case c.report != nil:
-		c.ran(acted)
+		c.addRun(acted)
 	case c.plan != nil:
 		c.planned()
 	}
 	if c.session.Cluster == nil { // it could not be reached
 		return
 	}
-	inv := c.session.Inventory(ctx, c.firstLook())
+	inv := c.session.Inventory(ctx, c.planIfLast())
 	gpus := c.cards(ctx)
 	c.hosts(ctx, inv, gpus)
 	c.pools(inv)
@@ -76,8 +76,8 @@ func (c *collector) collect(ctx context.Context, acted map[string]converge.Diff)
 	})
 }
 
-// firstLook is the plan if nothing ran after it.
-func (c *collector) firstLook() *converge.Plan {
+// planIfLast is the plan if nothing ran after it.
+func (c *collector) planIfLast() *converge.Plan {
 	if c.report != nil {
 		return nil
 	}
@@ -125,13 +125,13 @@ func (c *collector) facts() {
 	c.Facts = append(c.Facts, Fact{Label: "File", Value: s.File})
 }
 
-// ran shows a run.
-func (c *collector) ran(acted map[string]converge.Diff) {
+// addRun shows a run.
+func (c *collector) addRun(acted map[string]converge.Diff) {
 	run := &Run{}
 	for _, s := range c.report.Steps {
 		lane, what := console.Owner(s.Step)
 		step := Step{Name: s.Step, Lane: lane, What: what, End: string(s.Kind), Needs: s.Needs, Started: s.Started, Ended: s.Ended}
-		st := c.of(s.Step)
+		st := c.stepsOf(s.Step)
 		switch s.Kind {
 		case converge.FailedStep:
 			step.Error = s.Err.Error()
@@ -163,7 +163,7 @@ func (c *collector) planned() {
 	differ := 0
 	for _, it := range c.plan.Items {
 		where, what := console.Owner(it.Step)
-		st := c.of(it.Step)
+		st := c.stepsOf(it.Step)
 		switch it.Verdict {
 		case converge.Clean:
 			st.good++
@@ -187,8 +187,8 @@ func (c *collector) planned() {
 	}
 }
 
-// of is the state of a step's owner. Steps of a storage class belong to its part.
-func (c *collector) of(step string) *steps {
+// stepsOf is the state of a step's owner. Steps of a storage class belong to its part.
+func (c *collector) stepsOf(step string) *steps {
 	name, _ := console.Owner(step)
 	name = cmp.Or(c.parts[name], name)
 	if c.steps[name] == nil {
@@ -259,7 +259,7 @@ func (c *collector) platform() {
 		c.Parts = append(c.Parts, part)
 	}
 	if slices.ContainsFunc(c.Parts, func(p Part) bool { return p.State != Off }) || c.plan != nil {
-		for _, e := range c.session.Cluster.Entrances() {
+		for _, e := range c.session.Cluster.Endpoints() {
 			c.Links = append(c.Links, Link{Title: e.Title, URL: e.URL})
 		}
 		return
@@ -284,7 +284,7 @@ func (c *collector) profiles() {
 	for _, row := range fit.Rows {
 		r := FitRow{Profile: row.Profile, Total: row.Total, Limit: row.Limit}
 		for _, cell := range row.Cells {
-			r.Cells = append(r.Cells, FitCell{Count: cell.Count, Why: cell.Why})
+			r.Cells = append(r.Cells, FitCell{Count: cell.Count, Why: cell.Reason})
 		}
 		r.Check = c.server(row.Profile)
 		c.Fit.Rows = append(c.Fit.Rows, r)
@@ -339,7 +339,7 @@ func (c *collector) pools(inv *cluster.Inventory) {
 		p.GPUs += m.GPUs.Total
 		p.Unit = cmp.Or(m.GPUs.Unit, p.Unit)
 		cores[i], memory[i] = append(cores[i], n.Cores), append(memory[i], n.Memory)
-		models[i][cmp.Or(c.model(m.Name), n.GPUs.Model)] += offer.Of(n).Cards
+		models[i][cmp.Or(c.model(m.Name), n.GPUs.Model)] += offer.GPUsOf(n).Cards
 	}
 	for i := range c.Pools {
 		c.Pools[i].Cores, c.Pools[i].Memory = span(cores[i], func(n int) string { return fmt.Sprint(n) }), span(memory[i], proxmox.Size.String)

@@ -26,7 +26,7 @@ func (c *collector) hosts(ctx context.Context, inv *cluster.Inventory, gpus []cl
 	if inv.Kube != nil {
 		c.problem("Kubernetes", "the nodes and their pods cannot be listed: "+inv.Kube.Error(), false)
 	}
-	known := c.known(ctx)
+	known := c.hostsOfProxmox(ctx)
 	index := map[string]int{}
 	at := func(name string) *Host {
 		i, ok := index[name]
@@ -62,8 +62,8 @@ func (c *collector) hosts(ctx context.Context, inv *cluster.Inventory, gpus []cl
 	c.Hosts = slices.DeleteFunc(c.Hosts, func(h Host) bool { return h.Name == external && len(h.Machines) == 0 })
 }
 
-// known are the hosts as Proxmox sees them.
-func (c *collector) known(ctx context.Context) map[string]Host {
+// hostsOfProxmox are the hosts as Proxmox sees them.
+func (c *collector) hostsOfProxmox(ctx context.Context) map[string]Host {
 	out := map[string]Host{}
 	if c.session.Cluster.Proxmox == nil {
 		return out
@@ -121,7 +121,7 @@ func (c *collector) machine(m cluster.Machine, inv *cluster.Inventory, gpus []cl
 		}
 	}
 	if n, ok := c.session.Spec.Node(m.Name); ok {
-		for len(x.GPUs) < offer.Of(n).Cards { // of an external machine, or not seen
+		for len(x.GPUs) < offer.GPUsOf(n).Cards { // of an external machine, or not seen
 			x.GPUs = append(x.GPUs, GPU{Model: n.GPUs.Model})
 		}
 	}

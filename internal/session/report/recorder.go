@@ -34,8 +34,8 @@ func (r *recorder) Listen(e converge.Event) {
 	r.acted[e.Step] = e.Diff
 }
 
-// Again forgets the events of a run that starts over.
-func (r *recorder) Again() {
+// Reset forgets the events of a run that starts over.
+func (r *recorder) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acted = nil
@@ -44,11 +44,11 @@ func (r *recorder) Again() {
 // Close does nothing.
 func (r *recorder) Close() {}
 
-// Looked keeps a plan.
-func (r *recorder) Looked(p *converge.Plan) { r.plan = p }
+// RecordPlan keeps a plan.
+func (r *recorder) RecordPlan(p *converge.Plan) { r.plan = p }
 
-// Ran keeps the report of a run.
-func (r *recorder) Ran(report *converge.Report) { r.report = report }
+// RecordRun keeps the report of a run.
+func (r *recorder) RecordRun(report *converge.Report) { r.report = report }
 
 // Served keeps what servers of the hub's profiles did.
 func (r *recorder) Served(results []jupyterhub.Result) { r.hub = results }

@@ -19,7 +19,7 @@ var styles string
 func (p *Page) Write(w io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"css":   func() template.CSS { return template.CSS(styles) }, //nolint:gosec // our own file
-		"words": words,
+		"words": trimmedLines,
 	}).Parse(document)
 	if err != nil {
 		return err
@@ -35,8 +35,8 @@ func (p *Page) Write(w io.Writer) error {
 // blank matches empty lines and margins, most of them the template's own.
 var blank = regexp.MustCompile(`\n\s*\n\s*|\n[ \t]+`)
 
-// words splits a text into its lines without their margin.
-func words(s string) []string {
+// trimmedLines splits a text into its lines without their margin.
+func trimmedLines(s string) []string {
 	var out []string
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {

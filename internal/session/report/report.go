@@ -27,16 +27,17 @@ func Do(ctx context.Context, o session.Options, command string, do func(*session
 	if o.Report == "" {
 		return session.Do(ctx, o, do)
 	}
-	return leave(ctx, o, command, session.Open, do)
+	return doAndReport(ctx, o, command, session.Open, do)
 }
 
 // opener is session.Open, or that of a test.
 type opener func(context.Context, session.Options) (*session.Session, error)
 
-// leave is Do with a way to open the session.
-func leave(ctx context.Context, o session.Options, command string, open opener, do func(*session.Session, context.Context) error) error {
+// doAndReport is Do with a way to open the session.
+func doAndReport(ctx context.Context, o session.Options, command string, open opener,
+	do func(*session.Session, context.Context) error) error {
 	file := o.Report
-	place, err := keep.Begin(file, 0o600) // before anything is done
+	place, err := keep.Reserve(file, 0o600) // before anything is done
 	if err != nil {
 		return &session.Error{Code: invalid, Err: fmt.Errorf("-report=%s: %w", file, err)}
 	}
@@ -55,11 +56,11 @@ func leave(ctx context.Context, o session.Options, command string, open opener, 
 	}
 	written := write(ctx, place, s, request{command: command, rec: rec, err: err})
 	if written == nil {
-		s.Say("Report: %s", file)
+		s.Printf("Report: %s", file)
 		return err
 	}
 	if err != nil {
-		s.Say("warning: -report=%s: %s", file, written)
+		s.Printf("warning: -report=%s: %s", file, written)
 		return err
 	}
 	return fmt.Errorf("-report=%s: %w", file, written)
@@ -68,7 +69,7 @@ func leave(ctx context.Context, o session.Options, command string, open opener, 
 // invalid is the exit code for wrong flags.
 const invalid = 3
 
-func write(ctx context.Context, place *keep.File, s *session.Session, v request) error {
+func write(ctx context.Context, place *keep.Reservation, s *session.Session, v request) error {
 	limit := readTime
 	if errors.Is(ctx.Err(), context.Canceled) {
 		limit = hurryTime
@@ -79,7 +80,7 @@ func write(ctx context.Context, place *keep.File, s *session.Session, v request)
 	if err != nil {
 		return err
 	}
-	return place.Keep(text)
+	return place.Commit(text)
 }
 
 // request is what a page is made from, beside the cluster itself.

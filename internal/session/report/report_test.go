@@ -83,7 +83,7 @@ func (w *site) do(command string, do func(*session.Session, context.Context) err
 	file := filepath.Join(w.dir, "page.html")
 	_ = os.Remove(file)
 	o := session.Options{Report: file, Console: &console.Console{Talk: &w.talk, Data: &w.data, Redact: &secret.Redactor{}}}
-	failure := leave(w.ctx, o, command, w.open, do)
+	failure := doAndReport(w.ctx, o, command, w.open, do)
 	text, err := os.ReadFile(file) //nolint:gosec // of this test
 	require.NoError(w.t, err)
 	info, err := os.Stat(file)
@@ -243,7 +243,7 @@ func TestPageOfTheHub(t *testing.T) {
 	html, err := w.do("hub:verify", func(s *session.Session, _ context.Context) error {
 		s.Spec = all
 		s.Recorder.(*recorder).Served([]jupyterhub.Result{
-			{Profile: "cpu", Ready: 24 * time.Second}, {Profile: "gpu-1", Ready: 31 * time.Second, Saw: jupyterhub.Sight{GPUs: []jupyterhub.GPU{{Name: "NVIDIA A100-PCIE-40GB"}}}},
+			{Profile: "cpu", Ready: 24 * time.Second}, {Profile: "gpu-1", Ready: 31 * time.Second, Saw: jupyterhub.Observation{GPUs: []jupyterhub.GPU{{Name: "NVIDIA A100-PCIE-40GB"}}}},
 			{Profile: "gpu-2", Err: errors.New("profile gpu-2: 0/7 nodes are available: 4 Insufficient nvidia.com/gpu")},
 		})
 		return errors.New("profile gpu-2: 0/7 nodes are available: 4 Insufficient nvidia.com/gpu")
@@ -285,7 +285,7 @@ func TestPageThatCannotBeWritten(t *testing.T) {
 	w := newSite(t)
 	link := filepath.Join(w.dir, "page.html")
 	require.NoError(t, os.Symlink("/etc/passwd", link))
-	err := leave(t.Context(), session.Options{Report: link}, "cluster:up", w.open, func(*session.Session, context.Context) error {
+	err := doAndReport(t.Context(), session.Options{Report: link}, "cluster:up", w.open, func(*session.Session, context.Context) error {
 		t.Error("it was started")
 		return nil
 	})

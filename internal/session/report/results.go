@@ -23,7 +23,7 @@ func (c *collector) results() {
 	}
 	var worse []Problem
 	for _, r := range history.Latest(all) {
-		if c.ours(r.Node) {
+		if c.isOfCluster(r.Node) {
 			worse = append(worse, c.result(all, r)...)
 		}
 	}
@@ -36,8 +36,8 @@ func (c *collector) results() {
 	}
 }
 
-// ours reports whether a machine is of the cluster; a result may be of several.
-func (c *collector) ours(names string) bool {
+// isOfCluster reports whether a machine is of the cluster; a result may be of several.
+func (c *collector) isOfCluster(names string) bool {
 	return slices.ContainsFunc(strings.Split(names, ", "), func(name string) bool {
 		_, ok := c.session.Spec.Node(name)
 		return ok
@@ -53,8 +53,8 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []Prob
 		x.Memory = proxmox.Size(r.Memory).String()
 	}
 	differs := history.Compare(all, r)
-	x.Worse, x.Better = differs.Bad(), differs.Other
-	past := history.Of(all, r)
+	x.Worse, x.Better = differs.Regressions(), differs.Other
+	past := history.RecordsOf(all, r)
 	for _, p := range past {
 		x.Past = append(x.Past, Past{Time: p.Time, Passed: p.Passed})
 	}
@@ -71,11 +71,11 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []Prob
 		}
 		x.Checks = append(x.Checks, Check{Name: one.Name, State: state, Detail: one.Detail})
 		failed = failed || state == Bad
-		if (state == Bad || state == Waiting) && !c.told(one.Detail) {
+		if (state == Bad || state == Waiting) && !c.isReported(one.Detail) {
 			c.problem(where, "gpu:verify: "+one.Name+": "+one.Detail, state == Waiting)
 		}
 	}
-	if !r.Passed && !failed && !c.told(r.Detail) { // of a version without checks
+	if !r.Passed && !failed && !c.isReported(r.Detail) { // of a version without checks
 		c.problem(where, "gpu:verify failed: "+r.Detail, false)
 	}
 	for _, w := range x.Worse {
@@ -87,8 +87,8 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []Prob
 	return worse
 }
 
-// told reports whether a step of the run has failed with the same.
-func (c *collector) told(detail string) bool {
+// isReported reports whether a step of the run has failed with the same.
+func (c *collector) isReported(detail string) bool {
 	return slices.ContainsFunc(c.Problems, func(p Problem) bool { return !p.Warning && detail != "" && strings.Contains(p.What, detail) })
 }
 
@@ -103,7 +103,8 @@ func trends(past []history.Record, now time.Time, differs history.Difference) (o
 		return nil
 	}
 	for _, m := range past[last].Measures {
-		t := Trend{Name: m.Name, Words: m.String(), Slower: slices.ContainsFunc(differs.Slower, func(s history.Slower) bool { return s.Measure == m.Name })}
+		t := Trend{Name: m.Name, Words: m.String(),
+			Slower: slices.ContainsFunc(differs.Slower, func(s history.Regression) bool { return s.Measure == m.Name })}
 		if !past[last].Time.Equal(now) {
 			t.Words += " on " + past[last].Time.Format(time.DateOnly)
 		}

@@ -70,7 +70,7 @@ func timelineOf(r *Run) *timeline {
 	if whole <= 0 {
 		return nil
 	}
-	t := &timeline{Took: Took(whole), Steps: len(r.Steps), Ticks: ticks(whole)}
+	t := &timeline{Took: FormatDuration(whole), Steps: len(r.Steps), Ticks: ticks(whole)}
 	at := func(d time.Duration) string { return percent(float64(d) / float64(whole)) }
 	path := critical(r.Steps)
 	on := map[string]bool{}
@@ -84,17 +84,17 @@ func timelineOf(r *Run) *timeline {
 			continue
 		}
 		t.Critical = append(t.Critical, link{
-			Lane: s.Lane, What: s.What, Took: Took(took), Share: fmt.Sprintf("%.0f %%", 100*float64(took)/float64(whole)),
+			Lane: s.Lane, What: s.What, Took: FormatDuration(took), Share: fmt.Sprintf("%.0f %%", 100*float64(took)/float64(whole)),
 			X: at(s.Started.Sub(r.Started)), W: at(took),
 		})
 	}
 	if short > 0 {
-		t.Short = fmt.Sprintf("Left out: %s of less than half a percent each, %s together.", printable.Count(short, "step"), Took(rest))
+		t.Short = fmt.Sprintf("Left out: %s of less than half a percent each, %s together.", printable.Count(short, "step"), FormatDuration(rest))
 	}
 	if other := whole - sum; other > whole/20 {
-		t.Rest = Took(other)
+		t.Rest = FormatDuration(other)
 	}
-	t.lay(r, on, whole)
+	t.addSteps(r, on, whole)
 	for _, end := range []string{Changed, Unchanged, Failed, Skipped, Cancelled} {
 		n := 0
 		for _, s := range r.Steps {
@@ -110,9 +110,9 @@ func timelineOf(r *Run) *timeline {
 	return t
 }
 
-// lay puts each step that started into the lane of its machine. Steps of a machine that
+// addSteps puts each step that started into the lane of its machine. Steps of a machine that
 // overlap are drawn below each other.
-func (t *timeline) lay(r *Run, critical map[string]bool, whole time.Duration) {
+func (t *timeline) addSteps(r *Run, critical map[string]bool, whole time.Duration) {
 	index := map[string]int{}
 	rows := map[string][]time.Time{} // when each row of a lane is free again
 	steps := slices.Clone(r.Steps)
@@ -140,7 +140,7 @@ func (t *timeline) lay(r *Run, critical map[string]bool, whole time.Duration) {
 			X: percent(float64(s.Started.Sub(r.Started)) / float64(whole)),
 			W: percent(max(0.002, float64(took)/float64(whole))), // not thinner than can be seen
 			Y: row*(barHeight+2) + laneMargin, Class: s.End, critical: critical[s.Name],
-			Title: fmt.Sprintf("%s: %s, %s after %s", s.Name, s.End, Took(took), Took(s.Started.Sub(r.Started))),
+			Title: fmt.Sprintf("%s: %s, %s after %s", s.Name, s.End, FormatDuration(took), FormatDuration(s.Started.Sub(r.Started))),
 		}
 		if took < whole/250 {
 			b.Class += " tiny"
@@ -205,7 +205,7 @@ func ticks(whole time.Duration) []tick {
 	step := steps[min(i, len(steps)-1)]
 	var out []tick
 	for at := time.Duration(0); at < whole-whole/25 && len(out) < 60; at += step {
-		out = append(out, tick{X: percent(float64(at) / float64(whole)), Text: Took(at)})
+		out = append(out, tick{X: percent(float64(at) / float64(whole)), Text: FormatDuration(at)})
 	}
 	return out
 }
@@ -215,8 +215,8 @@ func percent(part float64) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "%"
 }
 
-// Took formats a duration: 0 s, 0.3 s, 12 s, 3 min 05 s, 1 h 02 min.
-func Took(d time.Duration) string {
+// FormatDuration formats a duration: 0 s, 0.3 s, 12 s, 3 min 05 s, 1 h 02 min.
+func FormatDuration(d time.Duration) string {
 	switch s := int(d.Round(time.Second) / time.Second); {
 	case d == 0:
 		return "0 s"

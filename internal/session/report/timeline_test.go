@@ -89,7 +89,7 @@ func TestTook(t *testing.T) {
 		0: "0 s", 3 * time.Millisecond: "<0.1 s", 340 * time.Millisecond: "0.3 s", 2 * time.Second: "2 s", 9960 * time.Millisecond: "10 s", 59600 * time.Millisecond: "1 min",
 		185 * time.Second: "3 min 05 s", 3599700 * time.Millisecond: "1 h", 3720 * time.Second: "1 h 02 min",
 	} {
-		assert.Equal(t, want, Took(d))
+		assert.Equal(t, want, FormatDuration(d))
 	}
 }
 

@@ -78,7 +78,7 @@ const hues = 8
 func viewOf(p *Page) *view {
 	v := &view{Page: p, At: p.Time.Format("2006-01-02 15:04 MST"), Timeline: timelineOf(p.Run), Changed: foldChanges(p.Changes)}
 	if p.Every > 0 {
-		v.Refresh = Took(p.Every)
+		v.Refresh = FormatDuration(p.Every)
 	}
 	colour := v.colours()
 	for _, h := range p.Hosts {
@@ -243,7 +243,7 @@ func (v *view) tiles() {
 		}
 	}
 	if nodes > 0 {
-		v.ready("Machines ready", ready, nodes, "#cluster")
+		v.addTile("Machines ready", ready, nodes, "#cluster")
 	}
 	if total > 0 {
 		v.Tiles = append(v.Tiles, tile{
@@ -258,7 +258,7 @@ func (v *view) tiles() {
 				good++
 			}
 		}
-		v.ready("Parts ready", good, n, "#platform")
+		v.addTile("Parts ready", good, n, "#platform")
 	}
 	gpus, passed := 0, 0
 	for _, r := range v.Results {
@@ -270,15 +270,15 @@ func (v *view) tiles() {
 		}
 	}
 	if gpus > 0 {
-		v.ready("GPUs verified", passed, gpus, "#results")
+		v.addTile("GPUs verified", passed, gpus, "#results")
 	}
 	if t := v.Timeline; t != nil {
 		v.Tiles = append(v.Tiles, tile{Label: "Run took", Number: t.Took, Note: printable.Count(t.Steps, "step"), State: Off, Href: "#run"})
 	}
 }
 
-// ready adds a tile for something of which all shall be good.
-func (v *view) ready(label string, good, of int, href string) {
+// addTile adds a tile for something of which all shall be good.
+func (v *view) addTile(label string, good, of int, href string) {
 	state := Bad
 	if good == of {
 		state = Good
@@ -315,13 +315,13 @@ func foldChanges(changes []Change) []folded {
 		names[i] = append(names[i], c.Where)
 	}
 	for i := range out {
-		out[i].Where, out[i].Title = several(names[i])
+		out[i].Where, out[i].Title = shortList(names[i])
 	}
 	return out
 }
 
-// several lists names; a long list is shortened to its ends, and title has it whole.
-func several(names []string) (short, title string) {
+// shortList lists names; a long list is shortened to its ends, and title has it whole.
+func shortList(names []string) (short, title string) {
 	const most, head = 6, 3
 	if len(names) <= most {
 		return strings.Join(names, ", "), ""

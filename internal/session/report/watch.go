@@ -25,18 +25,19 @@ func Watch(s *session.Session, ctx context.Context, f session.WatchFlags) error 
 	if err != nil {
 		return &session.Error{Code: invalid, Err: fmt.Errorf("-port=%d: %w", f.Port, err)}
 	}
-	w := &watcher{path: "/" + secret.Random(16).Reveal() + "/", host: l.Addr().String(), read: func() ([]byte, error) { return look(ctx, s) }}
+	w := &watcher{path: "/" + secret.Random(16).Reveal() + "/", host: l.Addr().String(),
+		read: func() ([]byte, error) { return renderPage(ctx, s) }}
 	_, port, _ := net.SplitHostPort(w.host)
 	w.name = "localhost:" + port
-	s.Say("Reading %s …", s.Spec.Name)
+	s.Printf("Reading %s …", s.Spec.Name)
 	w.refresh()
 	url := "http://" + w.host + w.path
-	s.Say("A page about %s is here until you press Ctrl-C. It is read again every %s while a browser shows it:", s.Spec.Name, every)
+	s.Printf("A page about %s is here until you press Ctrl-C. It is read again every %s while a browser shows it:", s.Spec.Name, every)
 	if _, err := fmt.Fprintln(s.Data, url); err != nil {
 		return err
 	}
 	if f.Browser {
-		session.Browse(ctx, url, true, func(err error) { s.Say("warning: %s", err) })
+		session.Browse(ctx, url, true, func(err error) { s.Printf("warning: %s", err) })
 	}
 	return session.Serve(ctx, l, w)
 }
@@ -44,13 +45,13 @@ func Watch(s *session.Session, ctx context.Context, f session.WatchFlags) error 
 // policy is that of the page, and forbids other pages to show it in a frame.
 const policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// look reads the state and returns the page.
-func look(ctx context.Context, s *session.Session) ([]byte, error) {
+// renderPage reads the state and returns the page.
+func renderPage(ctx context.Context, s *session.Session) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	rec := &recorder{}
 	plan, err := s.Cluster.Up().PlanWithEvents(ctx, nil)
-	rec.Looked(plan)
+	rec.RecordPlan(plan)
 	return request{command: "cluster:watch", rec: rec, err: err, every: every}.render(ctx, s)
 }
 

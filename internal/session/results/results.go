@@ -101,7 +101,7 @@ func (v *Results) Remember(file string) error {
 			}
 		}
 		x.differs = history.Compare(past, r)
-		x.Remarks = append(x.differs.Bad(), x.differs.Other...)
+		x.Remarks = append(x.differs.Regressions(), x.differs.Other...)
 		records = append(records, r)
 	}
 	if err != nil || len(records) == 0 {
@@ -145,8 +145,8 @@ func memoryOf(bytes int64) string {
 	return proxmox.Size(bytes).String()
 }
 
-// Held are the nodes with GPUs that were not tested, because somebody has them.
-func (v *Results) Held() []string {
+// UntestedNodes are the nodes with GPUs that were not tested, because somebody has them.
+func (v *Results) UntestedNodes() []string {
 	var out []string
 	for _, c := range v.checks {
 		if c.Name == check.Compute && c.Verdict == check.Skipped && !slices.Contains(out, c.Node) {
@@ -168,7 +168,7 @@ func (v *Results) JUnit(c *console.Console, file, name string) error {
 	if err := check.JUnit(&out, "gpu:verify "+name, time.Now(), v.checks); err != nil {
 		return err
 	}
-	return keep.Whole(file, []byte(c.Commands(out.String())), 0o644)
+	return keep.WriteFile(file, []byte(c.Commands(out.String())), 0o644)
 }
 
 // findings prints the checks that did not pass, what is slower than before, and how many passed.

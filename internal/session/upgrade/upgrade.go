@@ -39,7 +39,7 @@ func rewrite(ctx context.Context, s *session.Session, f session.UpgradeFlags) er
 	case err != nil:
 		return session.Invalid("%w", err)
 	case s.Spec.K3s.Version == f.To:
-		s.Say("%s says %s already.", file, f.To)
+		s.Printf("%s says %s already.", file, f.To)
 		return nil
 	}
 	e, err := withVersion(file, data, f.To)
@@ -49,13 +49,13 @@ func rewrite(ctx context.Context, s *session.Session, f session.UpgradeFlags) er
 	if err := k3s.CheckUpgrade(s.Spec.K3s.Version, f.To); err != nil {
 		return session.Invalid("%w", err)
 	}
-	s.Say("%s, line %d:", file, e.line)
+	s.Printf("%s, line %d:", file, e.line)
 	if e.was != "" {
-		s.Say("- %s", e.was)
+		s.Printf("- %s", e.was)
 	}
-	s.Say("+ %s", e.is)
+	s.Printf("+ %s", e.is)
 	if !f.Yes {
-		if err := s.Agreed(ctx, "Write this? [y/N] "); err != nil {
+		if err := s.Confirm(ctx, "Write this? [y/N] "); err != nil {
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func rewrite(ctx context.Context, s *session.Session, f session.UpgradeFlags) er
 	if err != nil {
 		return err
 	}
-	if err := keep.Whole(file, e.data, info.Mode().Perm()); err != nil {
+	if err := keep.WriteFile(file, e.data, info.Mode().Perm()); err != nil {
 		return fmt.Errorf("%s stays as it is: %w; write version: %s under k3s: (line %d)", file, err, f.To, e.line)
 	}
 	return nil

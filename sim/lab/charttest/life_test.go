@@ -69,11 +69,11 @@ func (u *user) installs(t *testing.T) {
 func (u *user) repairs(t *testing.T) {
 	r := web("1.0.0", nil)
 	password := u.password(t, "site-drawn")
-	_, err := u.kube.As("kubectl-edit").Apply(t.Context(), &corev1.ConfigMap{
+	_, err := u.kube.WithFieldManager("kubectl-edit").Apply(t.Context(), &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "site"},
 		Data: map[string]string{"color": "pink"}})
 	require.NoError(t, err)
-	_, err = u.kube.As("kubectl-edit").Apply(t.Context(), &corev1.Secret{
+	_, err = u.kube.WithFieldManager("kubectl-edit").Apply(t.Context(), &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "site-drawn"},
 		Data: map[string][]byte{"password": []byte("hunter2")}})
 	require.NoError(t, err)
@@ -223,7 +223,7 @@ func (u *user) somebodyElse(t *testing.T) {
 		rel := helmReads(t, u.record(t, 8))
 		rel.Version, rel.Info.LastDeployed = 9, helmtime.Time{Time: time.Now().Add(-c.age)}
 		rel.SetStatus(release.StatusPendingUpgrade, "Preparing upgrade")
-		_, err := u.kube.As("helm").Put(t.Context(), helmWrites(t, rel))
+		_, err := u.kube.WithFieldManager("helm").ServerSideApply(t.Context(), helmWrites(t, rel))
 		require.NoError(t, err)
 		brief := r
 		brief.Timeout = 3 * time.Second

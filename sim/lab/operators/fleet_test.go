@@ -72,7 +72,7 @@ func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	for _, p := range []addon.Part{addon.FleetCRD{Fleet: own}, own} {
 		s.install(t, made(t, p), nil)
 	}
-	bundles, err := fleet.FromParts(made(t, certificates()), made(t, addon.Issuer{CertManager: certificates()}), made(t, metallb()))
+	bundles, err := fleet.BundlesOfAll(made(t, certificates()), made(t, addon.Issuer{CertManager: certificates()}), made(t, metallb()))
 	require.NoError(t, err)
 	tree, err := fleet.Render(bundles, fleet.Options{})
 	require.NoError(t, err)

@@ -340,7 +340,7 @@ func TestHub(t *testing.T) {
 	p.Release.Values["singleuser"].(map[string]any)["startTimeout"] = 5 // seconds
 	s.install(t, p, nil)
 
-	token, err := s.core.CoreV1().Secrets("jupyterhub").Get(t.Context(), hub.Token().Name, metav1.GetOptions{})
+	token, err := s.core.CoreV1().Secrets("jupyterhub").Get(t.Context(), hub.TokenSecret().Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	var roots *x509.CertPool
 	eventually(t, 10*time.Second, "the issuer's CA is there", func(ctx context.Context) error {
@@ -354,7 +354,7 @@ func TestHub(t *testing.T) {
 		return err
 	})
 	client := jupyterhub.Client{
-		URL: "https://hub.lab.example", Token: secret.New(string(token.Data[hub.Token().Key])), TLS: &tls.Config{RootCAs: roots},
+		URL: "https://hub.lab.example", Token: secret.New(string(token.Data[hub.TokenSecret().Key])), TLS: &tls.Config{RootCAs: roots},
 		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 			_, port, err := net.SplitHostPort(address)
 			if err != nil {

@@ -108,7 +108,7 @@ func kubeClient(t *testing.T, kind labctl.Guests) {
 	require.NoError(t, err)
 	t.Logf("formed after %s", time.Since(began).Round(time.Millisecond))
 	u := newUser(t, p)
-	require.NoError(t, u.Reachable(t.Context()))
+	require.NoError(t, u.CheckReachable(t.Context()))
 	for i := range 2 {
 		w := newWorker(fmt.Sprintf("wk%d", i+1), fmt.Sprintf("10.0.0.2%d", i+1), 2)
 		require.NoError(t, p.Join(t.Context(), w.Node))
@@ -242,7 +242,7 @@ func (u *user) drains(t *testing.T) {
 		}
 		return err
 	})
-	holders, err := u.WhoHolds(t.Context(), nvidia.Resource, "")
+	holders, err := u.Holders(t.Context(), nvidia.Resource, "")
 	require.NoError(t, err)
 	require.Len(t, holders, 1)
 	assert.Regexp(t, `^lab/web-\S+ holds 1 on wk1$`, holders[0].String())

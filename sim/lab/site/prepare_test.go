@@ -40,7 +40,7 @@ func TestHardwareFitsTheNeeds(t *testing.T) {
 	assert.Equal(t, filepath.Join(dir, "model-mixed.yaml"), p.Model)
 	m, err := pvesim.LoadModel(p.Model)
 	require.NoError(t, err)
-	assert.Empty(t, needs.Lacks(labmodel.Of(m)))
+	assert.Empty(t, needs.Missing(labmodel.Of(m)))
 }
 
 // TestRealGuestsNeedAnImage, which is the given one, or what this machine can make.

@@ -75,7 +75,7 @@ type Site struct {
 
 // Serve runs a lab in o.Dir until ctx ends. A second lab in the same folder is refused.
 func Serve(ctx context.Context, o Options) error {
-	alive, err := labctl.Alive(o.Dir)
+	alive, err := labctl.LockRunning(o.Dir)
 	if err != nil {
 		return err
 	}

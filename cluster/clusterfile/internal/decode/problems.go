@@ -88,7 +88,8 @@ func (c *Checker) undecodable(at yamlnode.Pos, what, cure string) {
 func (c *Checker) Warn(at any, what, cure string) { c.add(&c.Warnings, c.Place(at), what, cure) }
 
 func (c *Checker) add(to *spec.Problems, at yamlnode.Pos, what, cure string) {
-	p := spec.Problem{File: c.File, Line: at.Line, Column: at.Col, Path: c.path(at), What: printable.Brief(printable.Text(what)), Cure: printable.Brief(printable.Text(cure))}
+	p := spec.Problem{File: c.File, Line: at.Line, Column: at.Col, Path: c.path(at), What: printable.Shorten(printable.Text(what)),
+		Cure: printable.Shorten(printable.Text(cure))}
 	if !c.seen[p] {
 		c.seen[p] = true
 		*to = append(*to, p)

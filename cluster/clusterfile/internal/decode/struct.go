@@ -99,11 +99,11 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 		return
 	}
 	if paths := furtherIn(t, f.Name); len(paths) > 0 && t != reflect.TypeFor[spec.Spec]() {
-		d.undecodable(f.At, what, "it belongs in "+suggest.OneOf(paths)+", a level further in")
+		d.undecodable(f.At, what, "it belongs in "+suggest.JoinOr(paths)+", a level further in")
 		return
 	}
 	if paths := placesOf(f.Name); len(paths) > 0 {
-		d.undecodable(f.At, what, "it belongs in "+suggest.OneOf(paths))
+		d.undecodable(f.At, what, "it belongs in "+suggest.JoinOr(paths))
 		return
 	}
 	d.undecodable(f.At, what, "known here: "+strings.Join(known, ", "))

@@ -25,9 +25,9 @@ var habits = map[string]string{
 
 // Likely returns the known name that was most likely meant, or "".
 func Likely(name string, known []string) string {
-	plain := suggest.Plain(name)
+	plain := suggest.Normalize(name)
 	for _, k := range known {
-		if suggest.Plain(k) == plain {
+		if suggest.Normalize(k) == plain {
 			return k
 		}
 	}
@@ -42,7 +42,7 @@ func OrSuggest(name string, known []string) string {
 	if s := Likely(name, known); s != "" {
 		return fmt.Sprintf("did you mean %q?", s)
 	}
-	return "write " + suggest.OneOf(known)
+	return "write " + suggest.JoinOr(known)
 }
 
 // PartHabits maps common names of parts of the platform, beside those of their charts, to their own.

@@ -14,7 +14,7 @@ import (
 // or to do instead. What is set by hand on a VM stays, if proxmox.VMSpec does not model it.
 type wish struct {
 	in       string // sections, see sectionOf
-	keys     string // as suggest.Plain writes them
+	keys     string // as suggest.Normalize writes them
 	contains string // if set: only if the value contains it
 	why      string
 	instead  string
@@ -211,7 +211,7 @@ func sectionOf(t reflect.Type) string {
 
 // answer returns the answer to a wish.
 func answer(t reflect.Type, f yamlnode.Field) (wish, bool) {
-	section, key := sectionOf(t), suggest.Plain(f.Name)
+	section, key := sectionOf(t), suggest.Normalize(f.Name)
 	for _, w := range wishes {
 		if slices.Contains(strings.Fields(w.in), section) && slices.Contains(strings.Fields(w.keys), key) && holds(f.Value, w.contains) {
 			return w, true

@@ -44,10 +44,10 @@ func TestWishesCanBeMet(t *testing.T) {
 		for in := range strings.FieldsSeq(w.in) {
 			require.NotEmpty(t, all[in], "no section %q; there are %q", in, slices.Sorted(maps.Keys(all)))
 			for key := range strings.FieldsSeq(w.keys) {
-				assert.Equal(t, suggest.Plain(key), key)
+				assert.Equal(t, suggest.Normalize(key), key)
 				met := false
 				for _, section := range all[in] {
-					known := slices.ContainsFunc(Keys(section), func(k string) bool { return suggest.Plain(k) == key })
+					known := slices.ContainsFunc(Keys(section), func(k string) bool { return suggest.Normalize(k) == key })
 					got, ok := answer(section, yamlnode.Field{Name: key, Value: &yamlnode.Node{Kind: yamlnode.Text, Text: w.contains}})
 					met = met || !known && ok && got == w
 				}

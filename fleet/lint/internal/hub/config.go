@@ -46,7 +46,7 @@ func known(class string) bool {
 // authenticator: the settings of another class than the hub's are not read, and allow_all is
 // asked before any list (jupyterhub/auth.py get_authenticated_user).
 func (f *finder) authenticator() {
-	if f.inPython("authenticator") || f.inPython("Authenticator") {
+	if f.maySetInPython("authenticator") || f.maySetInPython("Authenticator") {
 		return
 	}
 	chosen := cmp.Or(f.get("hub", "config", "JupyterHub", "authenticator_class").Str(), "dummy") // the chart's default

@@ -43,7 +43,7 @@ func (f *finder) extraFiles() {
 	for _, part := range []string{"hub", "singleuser"} {
 		for _, key := range f.keys(part, "extraFiles") {
 			file := f.get(part, "extraFiles", key)
-			if !file.set() || file.IfMap() == nil {
+			if !file.set() || file.AsMap() == nil {
 				continue
 			}
 			mount := f.get(part, "extraFiles", key, "mountPath").Str()
@@ -99,8 +99,8 @@ func (f *finder) https() {
 
 func (v value) list() []*yamlnode.Node { return v.Node.List() }
 
-// inPython says whether a piece of Python may set something: then nothing is certain.
-func (f *finder) inPython(word string) bool {
+// maySetInPython says whether a piece of Python may set something: then nothing is certain.
+func (f *finder) maySetInPython(word string) bool {
 	return slices.ContainsFunc(f.keys("hub", "extraConfig"), func(key string) bool {
 		return strings.Contains(f.get("hub", "extraConfig", key).Str(), word)
 	}) || strings.Contains(f.get("hub", "extraConfig").Str(), word) || len(f.keys("hub", "extraFiles")) > 0 || f.get("hub", "existingSecret").set()
@@ -115,7 +115,8 @@ func (f *finder) database() {
 	sqlite := strings.HasPrefix(kind, "sqlite-")
 	if url := f.get("hub", "db", "url"); url.Str() != "" && sqlite {
 		f.add(true, url, "set hub.db.type: postgres, or mysql", "hub.db.url is not used: hub.db.type is %s, and the hub keeps its users in SQLite", kind)
-	} else if url.Str() == "" && (kind == "postgres" || kind == "mysql") && !f.get("hub", "config", "JupyterHub", "db_url").set() && !f.inPython("db_url") {
+	} else if url.Str() == "" && (kind == "postgres" || kind == "mysql") && !f.get("hub", "config", "JupyterHub",
+		"db_url").set() && !f.maySetInPython("db_url") {
 		f.add(true, f.get("hub", "db", "type"), "write hub.db.url", "hub.db.type is %s without hub.db.url: the hub keeps its users in a file that is lost with its Pod", kind)
 	}
 	if password := f.get("hub", "db", "password"); password.Str() != "" && kind != "mysql" && kind != "postgres" {

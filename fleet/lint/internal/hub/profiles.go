@@ -48,7 +48,7 @@ func (f *finder) profiles() {
 
 // override: names are KubeSpawner's traits, and a list replaces what is there.
 func (f *finder) override(profile string, set value) {
-	if set.Node.IfMap() == nil {
+	if set.Node.AsMap() == nil {
 		return
 	}
 	for _, field := range set.Fields {
@@ -71,7 +71,8 @@ func (f *finder) override(profile string, set value) {
 func (f *finder) amounts(who string, set value) {
 	for _, what := range []string{"mem", "cpu"} {
 		own := map[string]string{"mem": "memory", "cpu": "cpu"}[what]
-		if f.inPython(what+"_") || f.get("hub", "config", "KubeSpawner", what+"_guarantee").set() || f.get("hub", "config", "KubeSpawner", what+"_limit").set() {
+		if f.maySetInPython(what+"_") || f.get("hub", "config", "KubeSpawner", what+"_guarantee").set() || f.get("hub", "config", "KubeSpawner",
+			what+"_limit").set() {
 			continue
 		}
 		limit, at := f.amount(set, what+"_limit", own, "limit", "")
@@ -91,7 +92,7 @@ func (f *finder) amount(set value, trait, own, key, otherwise string) (string, v
 	if field, ok := set.Node.Field(trait); ok {
 		return field.Value.Str(), value{field.Value, set.from, field.At}
 	}
-	got, null := f.look("singleuser", own, key)
+	got, null := f.lookup("singleuser", own, key)
 	if got.set() && set.Node == nil {
 		return got.Str(), got
 	}

@@ -34,12 +34,12 @@ type value struct {
 
 // get returns a value that is not null; its node is nil if there is none.
 func (v Values) get(names ...string) value {
-	got, _ := v.look(names...)
+	got, _ := v.lookup(names...)
 	return got
 }
 
-// look is get, and says whether the value is set to null, which removes the chart's own.
-func (v Values) look(names ...string) (got value, null bool) {
+// lookup is get, and says whether the value is set to null, which removes the chart's own.
+func (v Values) lookup(names ...string) (got value, null bool) {
 	parents, last := names[:len(names)-1], names[len(names)-1]
 	for i := len(v) - 1; i >= 0; i-- {
 		if f, ok := v[i].Root.Get(parents...).Field(last); ok {
@@ -56,7 +56,7 @@ func (v value) set() bool { return v.Node != nil }
 
 // is says whether a value is true or false; otherwise is for a missing one.
 func (v Values) is(otherwise bool, names ...string) bool {
-	got, null := v.look(names...)
+	got, null := v.lookup(names...)
 	if got.set() {
 		return got.Str() == "true"
 	}

@@ -36,7 +36,7 @@ func Docs(data []byte) (docs []Doc, bad []Syntax) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	budget := MaxNodes
 	for _, part := range split(data) {
-		if blank(part.text) {
+		if isBlank(part.text) {
 			continue
 		}
 		root, syntax := parse(part.text, part.line-1, &budget)
@@ -79,8 +79,8 @@ func split(data []byte) (parts []part) {
 	return append(parts, part{first, data[begin:]})
 }
 
-// blank says that a document has only comments and directives.
-func blank(text []byte) bool {
+// isBlank says that a document has only comments and directives.
+func isBlank(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
 		if len(line) > 0 && line[0] != '#' && line[0] != '%' && !bytes.Equal(line, []byte("...")) {

@@ -96,7 +96,7 @@ func TestLintSplit(t *testing.T) {
 		assert.Equal(t, want, strings.Join(got, "|"), "%q", text)
 	}
 	for text, want := range map[string]bool{"": true, "\n \n": true, "# a\n  # b": true, "%YAML 1.1\n...\n": true, "a": false, "# a\nb": false, "....": false, "-": false} {
-		assert.Equal(t, want, blank([]byte(text)), "%q", text)
+		assert.Equal(t, want, isBlank([]byte(text)), "%q", text)
 	}
 }
 

@@ -29,8 +29,8 @@ type Schema struct {
 // Schemas caches schemas of types, which contain themselves and each other.
 type Schemas map[reflect.Type]*Schema
 
-// Of returns the schema of a type as encoding/json reads it.
-func (m Schemas) Of(t reflect.Type) *Schema {
+// SchemaOf returns the schema of a type as encoding/json reads it.
+func (m Schemas) SchemaOf(t reflect.Type) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -55,13 +55,13 @@ func (m Schemas) Of(t reflect.Type) *Schema {
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
 		s.Kind = yamlnode.Number
 	case reflect.Map:
-		s.Kind, s.elem = yamlnode.Map, m.Of(t.Elem())
+		s.Kind, s.elem = yamlnode.Map, m.SchemaOf(t.Elem())
 	case reflect.Slice, reflect.Array:
 		if t.Elem().Kind() == reflect.Uint8 {
 			s.Kind, s.bytes = yamlnode.Text, true
 			break
 		}
-		s.Kind, s.elem = yamlnode.List, m.Of(t.Elem())
+		s.Kind, s.elem = yamlnode.List, m.SchemaOf(t.Elem())
 	case reflect.Struct:
 		s.Kind, s.Fields, s.Promoted = yamlnode.Map, map[string]*Schema{}, map[string]bool{}
 		m.structOf(t, s, false)
@@ -89,7 +89,7 @@ func (m Schemas) structOf(t reflect.Type, into *Schema, promoted bool) {
 			name = f.Name
 		}
 		if into.Fields[name] == nil || !promoted { // the outer one wins
-			into.Fields[name], into.Promoted[name] = m.Of(f.Type), promoted
+			into.Fields[name], into.Promoted[name] = m.SchemaOf(f.Type), promoted
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (p *parser) statement() {
 
 // block reads a colon and what follows it.
 func (p *parser) block(after string) {
-	p.need(":", "after "+after)
+	p.expect(":", "after "+after)
 	if p.peek().kind != newline {
 		p.simple()
 		return
@@ -56,7 +56,7 @@ func (p *parser) block(after string) {
 func (p *parser) branches(again string) {
 	p.named()
 	p.block("the condition")
-	for p.take(again) {
+	for p.accept(again) {
 		p.named()
 		p.block("the condition")
 	}
@@ -64,7 +64,7 @@ func (p *parser) branches(again string) {
 }
 
 func (p *parser) otherwise() {
-	if p.take("else") {
+	if p.accept("else") {
 		p.block(`"else"`)
 	}
 }
@@ -79,7 +79,7 @@ func (p *parser) loop(what string) {
 func (p *parser) forLoop() {
 	p.at++
 	p.targets()
-	p.need("in", "after the name in this loop")
+	p.expect("in", "after the name in this loop")
 	p.list(p.element)
 	p.loop("for")
 }
@@ -91,10 +91,10 @@ func (p *parser) try() {
 	handled := false
 	for ; p.is("except"); handled = true {
 		p.at++
-		p.take("*")
+		p.accept("*")
 		if !p.is(":") {
 			p.list(p.plain)
-			if p.take("as") {
+			if p.accept("as") {
 				p.name(`"as"`)
 			}
 		}
@@ -104,7 +104,7 @@ func (p *parser) try() {
 		p.otherwise()
 	}
 	switch {
-	case p.take("finally"):
+	case p.accept("finally"):
 		p.block(`"finally"`)
 	case !handled:
 		fail(at, `this "try" has neither "except" nor "finally"`)
@@ -113,21 +113,21 @@ func (p *parser) try() {
 
 func (p *parser) with() {
 	p.at++
-	if start := p.at; !p.take("(") || !p.attempt(func() {
+	if start := p.at; !p.accept("(") || !p.attempt(func() {
 		for !p.is(")") {
 			p.item()
-			if !p.take(",") {
+			if !p.accept(",") {
 				break
 			}
 		}
-		p.need(")", "")
+		p.expect(")", "")
 		if !p.is(":") {
 			fail(0, "")
 		}
 	}) {
 		p.at = start
 		p.item()
-		for p.take(",") {
+		for p.accept(",") {
 			p.item()
 		}
 	}
@@ -151,7 +151,7 @@ func (p *parser) attempt(read func()) (ok bool) {
 
 func (p *parser) item() {
 	p.named()
-	if !p.take("as") {
+	if !p.accept("as") {
 		return
 	}
 	at := p.peek().start
@@ -164,13 +164,13 @@ func (p *parser) function(s scope) {
 	p.at++
 	p.name(`"def"`)
 	p.typeParameters()
-	p.need("(", "after the function's name")
+	p.expect("(", "after the function's name")
 	p.parameters(")", true)
-	p.need(")", "or a comma after this parameter")
-	if p.take("->") {
+	p.expect(")", "or a comma after this parameter")
+	if p.accept("->") {
 		p.list(p.plain)
 	}
-	p.within(s, func() { p.block(`"def"`) })
+	p.inScope(s, func() { p.block(`"def"`) })
 }
 
 // typeParameters are skipped.
@@ -194,10 +194,10 @@ func (p *parser) class() {
 	p.at++
 	p.name(`"class"`)
 	p.typeParameters()
-	if p.take("(") {
+	if p.accept("(") {
 		p.arguments()
 	}
-	p.within(inClass, func() { p.block(`"class"`) })
+	p.inScope(inClass, func() { p.block(`"class"`) })
 }
 
 func (p *parser) async() {
@@ -214,17 +214,17 @@ func (p *parser) async() {
 	case p.is("with"):
 		p.with()
 	default:
-		fail(p.peek().start, `"async" is before "def", "for" or "with", not before %s`, p.said())
+		fail(p.peek().start, `"async" is before "def", "for" or "with", not before %s`, p.tokenText())
 	}
 }
 
 func (p *parser) decorated() {
-	for p.take("@") {
+	for p.accept("@") {
 		p.named()
 		p.line()
 	}
 	if !p.is("def", "class", "async") {
-		fail(p.peek().start, `a decorator is before "def" or "class", not before %s`, p.said())
+		fail(p.peek().start, `a decorator is before "def" or "class", not before %s`, p.tokenText())
 	}
 	p.statement()
 }
@@ -241,12 +241,12 @@ func (c *cursor) matches() bool {
 func (p *parser) match() {
 	p.at++
 	p.list(p.element)
-	p.need(":", `after "match"`)
+	p.expect(":", `after "match"`)
 	p.at += 2
 	for p.peek().kind != dedent {
-		p.need("case", `in "match"`)
+		p.expect("case", `in "match"`)
 		p.pattern()
-		if p.take("if") {
+		if p.accept("if") {
 			p.named()
 		}
 		p.block(`"case"`)

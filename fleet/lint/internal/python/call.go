@@ -5,12 +5,12 @@ func (p *parser) arguments() {
 	for !p.is(")") {
 		at, before := p.peek().start, p.at
 		switch {
-		case p.take("**"):
+		case p.accept("**"):
 			p.test()
 			double = true
 		case p.is("*") && double:
 			fail(at, "* after ** among the arguments")
-		case p.take("*"):
+		case p.accept("*"):
 			p.test()
 		default:
 			f := p.named()
@@ -32,18 +32,18 @@ func (p *parser) arguments() {
 				fail(at, "an argument without a name after one with a name")
 			}
 		}
-		if count++; !p.take(",") {
+		if count++; !p.accept(",") {
 			break
 		}
 	}
 	if generator >= 0 && count > 1 {
 		fail(generator, "a generator beside other arguments needs brackets of its own")
 	}
-	p.need(")", "or a comma after this argument")
+	p.expect(")", "or a comma after this argument")
 }
 
-// within reads in a scope of its own.
-func (p *parser) within(s scope, read func()) {
+// inScope reads in a scope of its own.
+func (p *parser) inScope(s scope, read func()) {
 	loops := p.loops
 	p.scopes, p.loops = append(p.scopes, s), 0
 	read()
@@ -55,12 +55,12 @@ func (p *parser) yield() {
 		fail(p.peek().start, `"yield" outside of a function`)
 	}
 	p.at++
-	if at := p.peek().start; p.take("from") {
+	if at := p.peek().start; p.accept("from") {
 		if p.scopes[len(p.scopes)-1] == inAsync {
 			fail(at, `"yield from" in an async function`)
 		}
 		p.test()
-	} else if p.begins() {
+	} else if p.startsExpression() {
 		p.list(p.plain)
 	}
 }
@@ -71,18 +71,18 @@ func (p *parser) parameters(closing string, annotated bool) {
 	for !p.is(closing) {
 		at := p.peek().start
 		switch {
-		case p.take("/"):
+		case p.accept("/"):
 			if len(seen) == 0 || star {
 				fail(at, "a / that separates no parameters")
 			}
-		case p.take("**"):
+		case p.accept("**"):
 			p.parameter(seen, annotated)
-			p.take(",")
+			p.accept(",")
 			if !p.is(closing) {
 				fail(p.peek().start, "** is the last parameter")
 			}
 			continue
-		case p.take("*"):
+		case p.accept("*"):
 			if star {
 				fail(at, "a second * among the parameters")
 			}
@@ -96,14 +96,14 @@ func (p *parser) parameters(closing string, annotated bool) {
 			p.parameter(seen, annotated)
 		default:
 			p.parameter(seen, annotated)
-			if p.take("=") {
+			if p.accept("=") {
 				p.test()
 				defaulted = true
 			} else if defaulted && !star {
 				fail(at, "a parameter without a default after one with a default")
 			}
 		}
-		if !p.take(",") {
+		if !p.accept(",") {
 			break
 		}
 	}
@@ -116,7 +116,7 @@ func (p *parser) parameter(seen map[string]bool, annotated bool) {
 		fail(at, "a parameter that occurs twice")
 	}
 	seen[word] = true
-	if annotated && p.take(":") {
+	if annotated && p.accept(":") {
 		if p.is("*") {
 			p.element()
 		} else {

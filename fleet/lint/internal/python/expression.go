@@ -5,14 +5,14 @@ func (p *parser) list(one func() form) form {
 	at := p.peek().start
 	first := one()
 	if !p.is(",") {
-		if !first.alone() {
+		if !first.isAlone() {
 			fail(at, "* needs a list around it, or a comma after it")
 		}
 		return first
 	}
 	all := first.target()
-	for p.take(",") {
-		if !p.begins() {
+	for p.accept(",") {
+		if !p.startsExpression() {
 			break
 		}
 		all = one().target() && all
@@ -23,8 +23,8 @@ func (p *parser) list(one func() form) form {
 	return value
 }
 
-// begins says whether an expression can begin here.
-func (p *parser) begins() bool {
+// startsExpression says whether an expression can begin here.
+func (p *parser) startsExpression() bool {
 	switch t := p.peek(); t.kind {
 	case number, text:
 		return true
@@ -38,7 +38,7 @@ func (p *parser) begins() bool {
 
 // element is a member of a list: an expression, with * before it or := in it.
 func (p *parser) element() form {
-	if p.take("*") {
+	if p.accept("*") {
 		if p.binary(true) == value {
 			return unpacked
 		}
@@ -71,18 +71,18 @@ func (p *parser) named() form {
 
 func (p *parser) test() form {
 	defer p.deeper()()
-	if p.take("lambda") {
+	if p.accept("lambda") {
 		p.parameters(":", false)
-		p.need(":", "after the parameters of lambda")
-		p.within(inLambda, func() { p.test() })
+		p.expect(":", "after the parameters of lambda")
+		p.inScope(inLambda, func() { p.test() })
 		return value
 	}
 	left := p.either()
-	if !p.take("if") {
+	if !p.accept("if") {
 		return left
 	}
 	p.either()
-	p.need("else", "after the condition")
+	p.expect("else", "after the condition")
 	p.test()
 	return value
 }
@@ -100,7 +100,7 @@ func (p *parser) either() form {
 
 func (p *parser) negated() form {
 	not := false
-	for p.take("not") {
+	for p.accept("not") {
 		not = true
 	}
 	if left := p.binary(true); !not {
@@ -117,13 +117,13 @@ func (p *parser) binary(in bool) form {
 	for {
 		switch {
 		case p.is("not") && in:
-			if p.at++; !p.take("in") {
+			if p.at++; !p.accept("in") {
 				fail(p.peek().start, `"not" between two values needs "in" after it`)
 			}
 		case p.is("in") && !in, !p.is(binaries...):
 			return left
-		case p.take("is"):
-			p.take("not")
+		case p.accept("is"):
+			p.accept("not")
 		default:
 			p.at++
 		}
@@ -138,7 +138,7 @@ func (p *parser) operand() form {
 		p.at++
 		signed = true
 	}
-	if at := p.peek().start; p.take("await") {
+	if at := p.peek().start; p.accept("await") {
 		if p.scopes[len(p.scopes)-1] != inAsync {
 			fail(at, `"await" outside of an async function`)
 		}
@@ -155,18 +155,18 @@ func (p *parser) primary() form {
 	left := p.atom()
 	for {
 		switch {
-		case p.take("."):
+		case p.accept("."):
 			p.name("a dot")
 			left = place
-		case p.take("("):
+		case p.accept("("):
 			p.arguments()
 			left = value
-		case p.take("["):
+		case p.accept("["):
 			p.subscript()
-			for p.take(",") && !p.is("]") {
+			for p.accept(",") && !p.is("]") {
 				p.subscript()
 			}
-			p.need("]", "after the index")
+			p.expect("]", "after the index")
 			left = place
 		default:
 			return left
@@ -183,7 +183,7 @@ func (p *parser) subscript() {
 		p.named()
 	}
 	for range 2 {
-		if p.take(":") && p.begins() {
+		if p.accept(":") && p.startsExpression() {
 			p.test()
 		}
 	}
@@ -204,20 +204,20 @@ func (p *parser) atom() form {
 			}
 		}
 		return value
-	case p.take("("):
+	case p.accept("("):
 		return p.parenthesis()
-	case p.take("["):
+	case p.accept("["):
 		return p.brackets()
-	case p.take("{"):
+	case p.accept("{"):
 		p.braces()
 		return value
 	}
-	fail(p.peek().start, "a value is missing before %s", p.said())
+	fail(p.peek().start, "a value is missing before %s", p.tokenText())
 	return value
 }
 
 func (p *parser) parenthesis() form {
-	if p.take(")") {
+	if p.accept(")") {
 		return several
 	}
 	var f form
@@ -230,16 +230,16 @@ func (p *parser) parenthesis() form {
 			f = value
 		} else if p.is(",") {
 			f = p.rest(f, ")")
-		} else if !f.alone() {
+		} else if !f.isAlone() {
 			fail(at, "* needs a list around it, or a comma after it")
 		}
 	}
-	p.need(")", "after what is in the bracket")
+	p.expect(")", "after what is in the bracket")
 	return f
 }
 
 func (p *parser) brackets() form {
-	if p.take("]") {
+	if p.accept("]") {
 		return several
 	}
 	f := p.element()
@@ -249,14 +249,14 @@ func (p *parser) brackets() form {
 	} else {
 		f = p.rest(f, "]")
 	}
-	p.need("]", "after what is in the list")
+	p.expect("]", "after what is in the list")
 	return f
 }
 
 // rest reads the other elements up to a bracket.
 func (p *parser) rest(first form, closing string) form {
 	all := first.target()
-	for p.take(",") && !p.is(closing) {
+	for p.accept(",") && !p.is(closing) {
 		all = p.element().target() && all
 	}
 	if all {
@@ -270,12 +270,12 @@ func (p *parser) braces() {
 	pairs, singles := false, false
 	for first := true; !p.is("}"); first = false {
 		at := p.peek().start
-		if p.take("**") {
+		if p.accept("**") {
 			p.binary(true)
 			pairs = true
 		} else {
 			p.element()
-			if p.take(":") {
+			if p.accept(":") {
 				p.test()
 				pairs = true
 			} else {
@@ -288,21 +288,21 @@ func (p *parser) braces() {
 		if pairs && singles {
 			fail(at, "a dictionary has a key and a value, with a colon between them, in each entry")
 		}
-		if !p.take(",") {
+		if !p.accept(",") {
 			break
 		}
 	}
-	p.need("}", "or a comma after this entry")
+	p.expect("}", "or a comma after this entry")
 }
 
 func (p *parser) comprehension() {
 	for p.is("for", "async") {
-		p.take("async")
-		p.need("for", "after async")
+		p.accept("async")
+		p.expect("for", "after async")
 		p.targets()
-		p.need("in", "after the name in this loop")
+		p.expect("in", "after the name in this loop")
 		p.either()
-		for p.take("if") {
+		for p.accept("if") {
 			p.either()
 		}
 	}
@@ -312,7 +312,7 @@ func (p *parser) comprehension() {
 func (p *parser) targets() {
 	at := p.peek().start
 	f := p.list(func() form {
-		if p.take("*") {
+		if p.accept("*") {
 			p.binary(false)
 			return starred
 		}

@@ -24,7 +24,7 @@ const (
 
 func (f form) target() bool { return f != value && f != unpacked }
 
-func (f form) alone() bool { return f < starred }
+func (f form) isAlone() bool { return f < starred }
 
 type scope int
 
@@ -59,7 +59,7 @@ func (c *cursor) is(words ...string) bool {
 	return (t.kind == op || t.kind == name) && slices.Contains(words, t.text)
 }
 
-func (c *cursor) take(word string) bool {
+func (c *cursor) accept(word string) bool {
 	if !c.is(word) {
 		return false
 	}
@@ -67,14 +67,14 @@ func (c *cursor) take(word string) bool {
 	return true
 }
 
-func (c *cursor) need(word, what string) {
-	if !c.take(word) {
-		fail(c.peek().start, "%q is missing %s, before %s", word, what, c.said())
+func (c *cursor) expect(word, what string) {
+	if !c.accept(word) {
+		fail(c.peek().start, "%q is missing %s, before %s", word, what, c.tokenText())
 	}
 }
 
-// said names the next token.
-func (c *cursor) said() string {
+// tokenText names the next token.
+func (c *cursor) tokenText() string {
 	switch t := c.peek(); t.kind {
 	case newline, end:
 		return "the end of the line"
@@ -99,7 +99,7 @@ func (c *cursor) said() string {
 func (c *cursor) name(what string) string {
 	t := c.peek()
 	if t.kind != name || keywords[t.text] {
-		fail(t.start, "%s needs a name here, not %s", what, c.said())
+		fail(t.start, "%s needs a name here, not %s", what, c.tokenText())
 	}
 	c.at++
 	return t.text

@@ -64,7 +64,7 @@ func (s *scanner) scan() []token {
 		if fresh && len(s.open) == 0 && s.indentation() {
 			continue // nothing on this line
 		}
-		fresh = s.one()
+		fresh = s.scanToken()
 	}
 	if len(s.open) > 0 {
 		last := s.open[len(s.open)-1]
@@ -160,8 +160,8 @@ func operator(src string) string {
 	return ""
 }
 
-// one reads one token; true: it was the end of a line.
-func (s *scanner) one() bool {
+// scanToken reads one token; true: it was the end of a line.
+func (s *scanner) scanToken() bool {
 	c := s.src[s.at]
 	r, size := utf8.DecodeRuneInString(s.src[s.at:])
 	switch {
@@ -265,7 +265,7 @@ func (s *scanner) text(prefix string) {
 	}
 	s.at += len(quote)
 	bytes := strings.Contains(prefix, "b")
-	s.inside(start, quote, strings.Contains(prefix, "r"), strings.ContainsAny(prefix, "ft"), bytes)
+	s.scanString(start, quote, strings.Contains(prefix, "r"), strings.ContainsAny(prefix, "ft"), bytes)
 	s.at += len(quote)
 	kindOf := ""
 	if bytes {
@@ -274,8 +274,8 @@ func (s *scanner) text(prefix string) {
 	s.out = append(s.out, token{text, kindOf, start})
 }
 
-// inside reads up to the closing quotes.
-func (s *scanner) inside(start int, quote string, raw, fields, bytes bool) {
+// scanString reads up to the closing quotes.
+func (s *scanner) scanString(start int, quote string, raw, fields, bytes bool) {
 	for !strings.HasPrefix(s.src[s.at:], quote) {
 		switch {
 		case s.at >= len(s.src), s.src[s.at] == '\n' && len(quote) == 1:

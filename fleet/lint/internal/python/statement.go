@@ -4,7 +4,7 @@ package python
 func (p *parser) simple() {
 	for {
 		p.small()
-		if !p.take(";") || p.peek().kind == newline {
+		if !p.accept(";") || p.peek().kind == newline {
 			break
 		}
 	}
@@ -18,61 +18,61 @@ func (p *parser) line() {
 	case t.kind == newline:
 		p.at++
 	case p.is("=") || p.is(":="):
-		fail(t.start, "%s has no place here", p.said())
+		fail(t.start, "%s has no place here", p.tokenText())
 	case t.kind != op && p.at > 0 && p.tokens[p.at-1].kind == name && p.tokens[p.at-1].text == "print":
 		fail(t.start, "print is a function: put brackets around what it prints")
 	default:
-		fail(t.start, "the statement should end before %s: an operator or a comma is missing, or this is not Python", p.said())
+		fail(t.start, "the statement should end before %s: an operator or a comma is missing, or this is not Python", p.tokenText())
 	}
 }
 
 func (p *parser) small() {
 	at := p.peek().start
 	switch {
-	case p.take("pass"):
+	case p.accept("pass"):
 	case p.is("break", "continue"):
 		if p.loops == 0 {
-			fail(at, "%s outside of a loop", p.said())
+			fail(at, "%s outside of a loop", p.tokenText())
 		}
 		p.at++
 	case p.is("return"):
 		if s := p.scopes[len(p.scopes)-1]; s < inFunction {
 			fail(at, `"return" outside of a function`)
 		}
-		if p.at++; p.begins() {
+		if p.at++; p.startsExpression() {
 			p.list(p.plain)
 		}
-	case p.take("raise"):
-		if p.begins() {
+	case p.accept("raise"):
+		if p.startsExpression() {
 			p.test()
-			if p.take("from") {
+			if p.accept("from") {
 				p.test()
 			}
 		}
 	case p.is("global", "nonlocal"):
 		p.at++
 		p.name("this")
-		for p.take(",") {
+		for p.accept(",") {
 			p.name("this")
 		}
-	case p.take("del"):
+	case p.accept("del"):
 		if p.list(p.element) == value {
 			fail(at, `"del" deletes names, attributes and items only`)
 		}
-	case p.take("assert"):
+	case p.accept("assert"):
 		p.test()
-		if p.take(",") {
+		if p.accept(",") {
 			p.test()
 		}
-	case p.take("import"):
+	case p.accept("import"):
 		p.imports()
-	case p.take("from"):
+	case p.accept("from"):
 		p.fromImport()
 	case p.is("type") && p.at+1 < len(p.tokens) && p.tokens[p.at+1].kind == name && !keywords[p.tokens[p.at+1].text]:
 		p.at++
 		p.name(`"type"`)
 		p.typeParameters()
-		p.need("=", "after the type's name")
+		p.expect("=", "after the type's name")
 		p.test()
 	default:
 		p.assignment()
@@ -82,10 +82,10 @@ func (p *parser) small() {
 func (p *parser) imports() {
 	for {
 		p.dotted()
-		if p.take("as") {
+		if p.accept("as") {
 			p.name(`"as"`)
 		}
-		if !p.take(",") {
+		if !p.accept(",") {
 			return
 		}
 	}
@@ -93,7 +93,7 @@ func (p *parser) imports() {
 
 func (p *parser) dotted() {
 	p.name(`"import"`)
-	for p.take(".") {
+	for p.accept(".") {
 		p.name("a module")
 	}
 }
@@ -107,22 +107,22 @@ func (p *parser) fromImport() {
 	if !dots || !p.is("import") {
 		p.dotted()
 	}
-	p.need("import", `after "from"`)
-	if p.take("*") {
+	p.expect("import", `after "from"`)
+	if p.accept("*") {
 		return
 	}
-	closing := p.take("(")
+	closing := p.accept("(")
 	for {
 		p.name(`"import"`)
-		if p.take("as") {
+		if p.accept("as") {
 			p.name(`"as"`)
 		}
-		if !p.take(",") || closing && p.is(")") {
+		if !p.accept(",") || closing && p.is(")") {
 			break
 		}
 	}
 	if closing {
-		p.need(")", "or a comma after this name")
+		p.expect(")", "or a comma after this name")
 	}
 }
 
@@ -135,14 +135,14 @@ func (p *parser) assignment() {
 	switch {
 	case p.is(augmented...):
 		if f != simple && f != place {
-			fail(at, "%s changes a name, an attribute or an item only", p.said())
+			fail(at, "%s changes a name, an attribute or an item only", p.tokenText())
 		}
 		p.at++
 		p.right()
 	case p.is(":") && (f == simple || f == place):
 		p.at++
 		p.test()
-		if p.take("=") {
+		if p.accept("=") {
 			p.right()
 		}
 	case p.is("="):

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	ctx := context.Background()
-	bundles, err := fleet.FromParts(chart.Part{Name: "web", Release: &chart.Release{Name: "web"}})
+	bundles, err := fleet.BundlesOfAll(chart.Part{Name: "web", Release: &chart.Release{Name: "web"}})
 	fmt.Println(err)
 	tree, err := fleet.Render(bundles, fleet.Options{})
 	fmt.Println(err)

@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// Kept is what a node keeps from pods, by the kubelet's settings in the file, and how many pods it
+// Reserved is what a node keeps from pods, by the kubelet's settings in the file, and how many pods it
 // takes.
-type Kept struct {
+type Reserved struct {
 	CPU    float64   // reserved for the system and for Kubernetes
 	Memory spec.Size // the same, and what the kubelet evicts pods for beyond its usual 100 MiB
 	Pods   int       // that the node takes, those that run on every node among them
@@ -42,10 +42,10 @@ func Memory(n spec.Node) spec.Size {
 	return n.Memory - n.Memory/kernelShare - kernelFixed - evictionHard
 }
 
-// KeptBy returns what a node keeps. Wrong values are the kubelet's to refuse: they count as nothing.
-func KeptBy(s *spec.Spec, n spec.Node) Kept {
+// ReservedBy returns what a node keeps. Wrong values are the kubelet's to refuse: they count as nothing.
+func ReservedBy(s *spec.Spec, n spec.Node) Reserved {
 	k := kubelet(s, n)
-	out := Kept{Pods: maxPods}
+	out := Reserved{Pods: maxPods}
 	if pods, err := strconv.Atoi(k.maxPods); err == nil && pods > 0 {
 		out.Pods = pods
 	}
@@ -60,10 +60,10 @@ func KeptBy(s *spec.Spec, n spec.Node) Kept {
 	return out
 }
 
-// Overdrawn says what a node would keep of more than it has, or nothing. The kubelet does not start
+// OverReservedText says what a node would keep of more than it has, or nothing. The kubelet does not start
 // then: "invalid Node Allocatable configuration" (validateNodeAllocatable of pkg/kubelet/cm).
-func Overdrawn(s *spec.Spec, n spec.Node) string {
-	k := KeptBy(s, n)
+func OverReservedText(s *spec.Spec, n spec.Node) string {
+	k := ReservedBy(s, n)
 	switch {
 	case n.External: // its size is not in the file
 	case k.Memory > 0 && k.Memory > n.Memory-evictionHard:
