@@ -1,11 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -147,32 +145,12 @@ func (h hung) Read(ctx context.Context) (converge.LeaseRecord, error) {
 	return h.LeaseStore.Read(ctx)
 }
 
-// lockedBuffer is what two goroutines print.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // TestAStoreThatHangsIsNamed: within seconds, and again.
 func TestAStoreThatHangsIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := pvesim.New(pvesim.OneGPU(), pvesim.Options{})
 		defer sim.Close()
-		s, _ := atDesk(t, sim)
-		talk := &lockedBuffer{}
-		s.Talk = talk
+		s, talk := atDesk(t, sim)
 		_, right := s.hold(t.Context(), false)
 		right.on[0].store = hung{right.on[0].store}
 		began, first := time.Now(), make(chan string)

@@ -60,7 +60,7 @@ func (w *site) stop(name string) {
 }
 
 // atDesk is a session of somebody, on a machine of their own.
-func atDesk(t *testing.T, sim *pvesim.Sim) (*Session, *bytes.Buffer) {
+func atDesk(t *testing.T, sim *pvesim.Sim) (*Session, *lockedBuffer) {
 	spec, err := cluster.Parse("cluster.yaml", []byte(heldSpec))
 	require.NoError(t, err)
 	id, value := sim.Token()
@@ -69,10 +69,28 @@ func atDesk(t *testing.T, sim *pvesim.Sim) (*Session, *bytes.Buffer) {
 	c, err := cluster.New(spec, cluster.Backend{Dir: t.TempDir(), Proxmox: pve})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	var talk bytes.Buffer
+	var talk lockedBuffer
 	s := &Session{Console: console.New(true), Spec: spec, Cluster: c}
 	s.Talk, s.Data = &talk, &talk
 	return s, &talk
+}
+
+// lockedBuffer is what two goroutines print.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // slow is work that takes two minutes, once.
@@ -111,7 +129,7 @@ func TestOneRunAtATime(t *testing.T) {
 		var inside atomic.Int32
 		var both sync.WaitGroup
 		var changed atomic.Int32
-		var said [2]*bytes.Buffer
+		var said [2]*lockedBuffer
 		for i := range 2 {
 			s, talk := atDesk(t, sim)
 			said[i] = talk

@@ -86,7 +86,7 @@ var wishes = []wish{
 		instead: "write addresses: in a pool and address: in a node, without a prefix length, which is network.prefix's"},
 	{in: "node", keys: "node target targetnode proxmoxnode pvenode", why: "it has another name", instead: "write host: and the name of a Proxmox host"},
 	{in: "network", keys: "domain searchdomain searchdomains dnssearch", why: "it has another name", instead: "write search: [home.arpa]"},
-	{in: "network", keys: "interface nic device iface ifname", why: "a node has one network card, eth0 by its MAC address", instead: "remove it"},
+	{in: "network", keys: "interface nic device iface ifname", why: "the first card is eth0, by its MAC address", instead: "remove it"},
 	{in: "node", keys: "annotations", why: "homelab sets no annotations of nodes", instead: "write labels:, or use kubectl annotate node, which homelab leaves alone"},
 	{in: "node", keys: "ssh sshkey sshport sshuser sshhost privatekey identityfile keyfile jump jumphost proxyjump bastion port", why: "one section ssh: is for all machines",
 		instead: "write external: user@address:port for a machine's user and port; ssh: {agent: true} tries all keys of your SSH agent, and ssh.jump is the one jump host of all"},
