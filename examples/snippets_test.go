@@ -24,7 +24,7 @@ var packages = map[string]string{
 	"fmt": "fmt", "proxmox": module + "/proxmox", "pvesim": module + "/sim/pvesim", "cloudinit": module + "/cloudinit",
 	"remote": module + "/remote", "ssh": module + "/remote/ssh", "k3s": module + "/k3s", "nvidia": module + "/nvidia",
 	"kube": module + "/kube", "converge": module + "/converge", "secret": module + "/secret", "cluster": module + "/cluster",
-	"consent": module + "/cluster/consent", "clusterfile": module + "/cluster/clusterfile", "inventory": module + "/cluster/inventory",
+	"clusterfile": module + "/cluster/clusterfile",
 }
 
 var snippet = regexp.MustCompile("(?s)```go\n(.*?)```")
