@@ -106,23 +106,26 @@ func simulated(ctx context.Context, _, command string, stdin io.Reader, stdout, 
 
 // inBubble runs a test in virtual time, with a bastion and a machine behind it.
 func inBubble(t *testing.T, test func(t *testing.T, n *network, bastion, node ssh.Config)) {
+	synctest.Test(t, func(t *testing.T) { onNetwork(t, test) })
+}
+
+// onNetwork runs a test with a bastion and a machine behind it.
+func onNetwork(t *testing.T, test func(t *testing.T, n *network, bastion, node ssh.Config)) {
 	hostKey, _ := newKey(t)
 	key, _ := newKey(t)
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		anybody := func(string, xssh.PublicKey) error { return nil }
-		n := &network{ctx: ctx}
-		n.machines = map[string]*sshserver.Server{
-			"bastion:22":   {HostKey: hostKey, Authorize: anybody, Forward: n.Dial},
-			"10.0.0.11:22": {HostKey: hostKey, Authorize: anybody, Exec: simulated},
-		}
-		cfg := ssh.Config{User: "ubuntu", Signers: []xssh.Signer{key}, HostKeys: ssh.Pin(hostKey.PublicKey()), Dial: n.Dial}
-		bastion, node := cfg, cfg
-		bastion.Addr, node.Addr = "bastion:22", "10.0.0.11:22"
-		test(t, n, bastion, node)
-		cancel()
-		n.running.Wait()
-	})
+	ctx, cancel := context.WithCancel(context.Background())
+	anybody := func(string, xssh.PublicKey) error { return nil }
+	n := &network{ctx: ctx}
+	n.machines = map[string]*sshserver.Server{
+		"bastion:22":   {HostKey: hostKey, Authorize: anybody, Forward: n.Dial},
+		"10.0.0.11:22": {HostKey: hostKey, Authorize: anybody, Exec: simulated},
+	}
+	cfg := ssh.Config{User: "ubuntu", Signers: []xssh.Signer{key}, HostKeys: ssh.Pin(hostKey.PublicKey()), Dial: n.Dial}
+	bastion, node := cfg, cfg
+	bastion.Addr, node.Addr = "bastion:22", "10.0.0.11:22"
+	test(t, n, bastion, node)
+	cancel()
+	n.running.Wait()
 }
 
 func TestBubbleJump(t *testing.T) {

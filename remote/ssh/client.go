@@ -167,7 +167,7 @@ func (c *Client) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 			return nil, err
 		}
 		done := on.use()
-		nc, err := on.DialContext(ctx, network, addr)
+		nc, err := openChannel(on, func() (net.Conn, error) { return on.DialContext(ctx, network, addr) })
 		if err == nil {
 			return newTunnel(nc, done), nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +57,7 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 	pause := 10 * time.Millisecond
 	for alone := 1; ; alone++ {
 		before := c.opened.Load()
-		session, err := c.NewSession()
+		session, err := openChannel(c, c.NewSession)
 		if err == nil {
 			c.opened.Add(1)
 			c.running.Add(1)
@@ -76,6 +77,32 @@ func (c *conn) session(ctx context.Context) (*xssh.Session, error) {
 			return nil, interruptionError(ctx, "waiting for a session on "+c.addr)
 		}
 		pause = min(2*pause, 200*time.Millisecond)
+	}
+}
+
+// openChannel returns what open does, or an error when the connection has ended: a channel that is
+// opened in the moment in which it breaks gets no answer, and the library waits for one forever (its
+// mux adds the channel after it has dropped all, and its transport does not report that a write failed).
+func openChannel[T any](c *conn, open func() (T, error)) (T, error) {
+	type result struct {
+		channel T
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() {
+		channel, err := open()
+		done <- result{channel, err}
+	}()
+	select {
+	case r := <-done:
+		return r.channel, r.err
+	case <-c.closed:
+	}
+	select {
+	case r := <-done:
+		return r.channel, r.err
+	default:
+		return *new(T), c.wire.explain(net.ErrClosed)
 	}
 }
 

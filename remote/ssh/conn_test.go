@@ -68,3 +68,18 @@ func TestRefusedFiveTimes(t *testing.T) {
 		})
 	}
 }
+
+// A channel that gets no answer since the connection broke while it was opened: the next
+// attempt has another connection, and nobody waits.
+func TestAChannelThatGetsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mute := make(chan struct{})
+		c := &conn{Client: &xssh.Client{Conn: &far{refuse: func() { <-mute }}}, addr: "node:22", wire: &wire{}, closed: make(chan struct{})}
+		time.AfterFunc(time.Second, func() { close(c.closed) })
+		began := time.Now()
+		_, err := c.session(t.Context())
+		require.ErrorIs(t, err, errNotStarted)
+		assert.Equal(t, time.Second, time.Since(began))
+		close(mute)
+	})
+}
