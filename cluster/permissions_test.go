@@ -36,12 +36,13 @@ image: {storage: images, seedStorage: isos}
 network: {prefix: 192.168.1.0/24, gateway: 192.168.1.1, vlan: 7}
 pools:
   server: {role: server, count: 1, addresses: [192.168.1.61], vmids: [201]}
-  gpu: {count: 1, addresses: [192.168.1.71], vmids: [202], gpus: 1, cores: 4}
+  gpu: {count: 1, addresses: [192.168.1.71], vmids: [202], gpus: 1, cores: 4, resourcePool: lab}
   lent: {count: 1, addresses: [192.168.1.72], vmids: [203], gpus: {mapping: [lent]}, disks: {data: {storage: bulk, size: 20GiB}}}
   spare: {count: 1, addresses: [192.168.1.73], vmids: [204], storage: bulk}
 `
 	changed := replace(t, made, "cores: 4", "cores: 6")
 	changed = replace(t, changed, "size: 20GiB", "size: 30GiB")
+	changed = replace(t, changed, "mapping: [lent]}", "mapping: [lent]}, resourcePool: lab")
 	changed = replace(t, changed, "  spare: {count: 1, addresses: [192.168.1.73], vmids: [204], storage: bulk}\n", "")
 	anew := replace(t, changed, "seedStorage: isos}", "seedStorage: isos, secureBoot: true}") + "  late: {count: 1, addresses: [192.168.1.74], vmids: [205]}\n"
 	return []*spec.Spec{parse(t, made), parse(t, changed), parse(t, anew)}
@@ -52,7 +53,7 @@ pools:
 func leastModel(version string, need []proxmox.Grant) pvesim.Model {
 	m := pvesim.TwoHosts()
 	m.Version = version
-	m.Hosts = m.Hosts[:1]
+	m.Hosts, m.Pools = m.Hosts[:1], []pvesim.Pool{{ID: "lab"}}
 	m.Hosts[0].Storages = []pvesim.Storage{
 		{Name: "isos", Type: "dir", Content: []string{"iso"}, Size: 10 * pvesim.GiB},
 		{Name: "images", Type: "dir", Content: []string{"import"}, Size: 10 * pvesim.GiB},
@@ -181,7 +182,7 @@ func TestPermissionsPage(t *testing.T) {
 	var table strings.Builder
 	table.WriteString(head)
 	names := strings.NewReplacer("/storage/vmdata", "/storage/DISKS", "/storage/images", "/storage/IMAGES", "/storage/isos", "/storage/ISOS",
-		"/nodes/pve1", "/nodes/HOST", "/vmbr0", "/BRIDGE", "/lent", "/NAME", "mapping lent", "mapping NAME")
+		"/nodes/pve1", "/nodes/HOST", "/vmbr0", "/BRIDGE", "/lent", "/NAME", "/lab", "/NAME", "mapping lent", "mapping NAME")
 	for _, g := range leastGrants(t, "9.2.11") {
 		if g.Path != "/storage/bulk" { // disks again
 			table.WriteString(names.Replace(fmt.Sprintf("| `%s` | %s | %s |\n", g.Path, strings.Join(g.Privileges, ", "), g.Reason)))

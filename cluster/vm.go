@@ -152,7 +152,7 @@ func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, con
 func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	s := c.spec
 	to := proxmox.VMSpec{
-		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags,
+		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags, Pool: n.ResourcePool,
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA.IsOn(),
 		Hugepages: n.Hugepages, Affinity: n.Affinity, CPUUnits: n.CPUUnits, CPULimit: float64(n.CPULimit), TPM: n.TPM,

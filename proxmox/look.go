@@ -134,7 +134,7 @@ func (c *VMClient) filterByName(ctx context.Context, all []live.Resource, owner,
 		case vm.Name != name:
 			continue
 		}
-		vm.Owner = owner
+		vm.Owner, vm.Pool = owner, r.Pool
 		vm.Unfinished = vm.halfMade(owner)
 		switch {
 		case vm.OwnedBy(owner):
@@ -160,7 +160,7 @@ func (c *VMClient) Refresh(ctx context.Context, vm *VM) (*VM, error) {
 	if !out.mayBe(vm) {
 		return nil, replacedError(vm)
 	}
-	out.Owner = vm.Owner
+	out.Owner, out.Pool = vm.Owner, vm.Pool
 	return out, nil
 }
 

@@ -47,7 +47,7 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 		if err != nil {
 			return nil, err
 		}
-		now.Owner = vm.Owner
+		now.Owner, now.Pool = vm.Owner, vm.Pool
 		now.Unfinished = now.halfMade(spec.Owner)
 		if left := spec.changes(now); failure == nil && len(left) > 0 {
 			failure = fmt.Errorf("proxmox: %s took the new configuration, but still differs: %s", vm, fieldsOf(left))
@@ -109,7 +109,26 @@ func (c *VMClient) change(ctx context.Context, vm *VM, all []change) error {
 			return err
 		}
 	}
+	if err := c.moveToPool(ctx, vm, all); err != nil {
+		return err
+	}
 	return c.grow(ctx, vm, all)
+}
+
+// moveToPool puts a VM into its resource pool, out of any other one.
+func (c *VMClient) moveToPool(ctx context.Context, vm *VM, all []change) error {
+	i := slices.IndexFunc(all, func(ch change) bool { return ch.thing == thePool })
+	if i < 0 {
+		return nil
+	}
+	pool := all[i].Field.Want
+	converge.Progressf(ctx, "putting %s into the pool %s", vm, pool)
+	err := c.pve.Call(ctx, http.MethodPut, "/pools", api.Params{"poolid": pool, "vms": vm.VMID, "allow-move": 1}, nil)
+	if err != nil && !strings.Contains(err.Error(), "already a pool member") { // by an earlier request, whose answer was lost
+		return err
+	}
+	vm.Pool = pool
+	return nil
 }
 
 // set sends config keys. The answer is final if nothing has to be made; otherwise a task does the

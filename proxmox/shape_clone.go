@@ -132,6 +132,9 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 	if spec.Full {
 		p["full"], p["storage"] = 1, spec.Storage
 	}
+	if spec.Pool != "" {
+		p["pool"] = spec.Pool
+	}
 	if spec.Host != source.Host {
 		p["target"] = spec.Host
 	}
@@ -157,13 +160,17 @@ func (c *TemplateClient) cloneAs(ctx context.Context, spec VMSpec, source *VM, v
 	if err != nil {
 		return nil, err
 	}
-	if found != nil {
-		return found, nil
+	vm := found
+	if vm == nil {
+		if vm = spec.cloneOf(source, vmid); !needsRead(spec.changes(vm)) {
+			return vm, nil
+		}
+		if vm, err = c.read(ctx, spec.Host, vmid, false); err != nil {
+			return nil, err
+		}
 	}
-	if vm := spec.cloneOf(source, vmid); !needsRead(spec.changes(vm)) {
-		return vm, nil
-	}
-	return c.read(ctx, spec.Host, vmid, false)
+	vm.Pool = spec.Pool
+	return vm, nil
 }
 
 // halfMade returns the VM under vmid if it is the clone that we requested, once it is complete, or

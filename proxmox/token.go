@@ -30,6 +30,19 @@ func (c *Client) Permissions(ctx context.Context, paths ...string) (PermissionTr
 	return all, nil
 }
 
+// Pools returns the names of the resource pools that the token has Pool.Audit on.
+func (c *Client) Pools(ctx context.Context) ([]string, error) {
+	var all []struct {
+		ID string `json:"poolid"`
+	}
+	err := c.Get(ctx, "/pools", nil, &all)
+	out := make([]string, len(all))
+	for i, p := range all {
+		out[i] = p.ID
+	}
+	return out, err
+}
+
 // TagAccess asks which tags the token may set. audits says whether the token has Sys.Audit on /,
 // without which Proxmox does not show the datacenter's options.
 func (c *Client) TagAccess(ctx context.Context, audits bool) (TagAccess, error) {

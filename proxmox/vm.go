@@ -22,6 +22,7 @@ type VM struct {
 	Unfinished  bool   // a clone of ours that is not configured yet
 	Locked      string // clone, create, backup, …; empty if not locked
 	Tags        []string
+	Pool        string // resource pool that lists show it in; the token sees only those that it has Pool.Audit on
 	Cores       int
 	Memory      Size
 	CPUType     string
@@ -210,7 +211,7 @@ func (v *VM) withChanges(all []change) *VM {
 		entries = append(entries, configEntry{Key: k, Value: (*wire.Text)(&value)})
 	}
 	out := readVM(v.Host, v.VMID, entries, false)
-	out.Owner = v.Owner
+	out.Owner, out.Pool = v.Owner, v.Pool
 	return out
 }
 

@@ -31,7 +31,7 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 			config[k] = (append(wire.Properties{{Key: "", Value: name}}, p[min(1, len(p)):]...)).With("macaddr", "").String()
 		}
 	}
-	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, config: config}
+	source = &VM{Host: s.Host, VMID: vmid, Owner: s.Owner, Pool: s.Pool, config: config}
 	clone := source.withChanges(nil)
 	clone.Unfinished = true
 	return clone

@@ -55,6 +55,9 @@ func (s VMSpec) changes(vm *VM) []change {
 	d.set(theAgent, "agent", vm.Agent, true, "agent", "1")
 	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", wire.ZeroOne(s.OnBoot))
 	d.set(theStartup, "startup", vm.Startup, s.Startup, "startup", s.Startup)
+	if s.Pool != "" {
+		d.set(thePool, "pool", vm.Pool, s.Pool, "", "")
+	}
 	if s.Adopted && s.Description == "" {
 		s.Description = vm.Description
 	}

@@ -11,7 +11,7 @@ import (
 
 // inEffect returns a running VM with the values in effect, without pending ones.
 func (v *VM) inEffect() *VM {
-	out := &VM{Host: v.Host, VMID: v.VMID, Owner: v.Owner, Running: v.Running, Unfinished: v.Unfinished, config: maps.Clone(v.config)}
+	out := &VM{Host: v.Host, VMID: v.VMID, Owner: v.Owner, Pool: v.Pool, Running: v.Running, Unfinished: v.Unfinished, config: maps.Clone(v.config)}
 	for _, p := range v.Pending {
 		if p.Have == "" {
 			delete(out.config, p.Key)

@@ -20,6 +20,7 @@ type rule struct {
 const (
 	theTags        = "tags"
 	theDescription = "description"
+	thePool        = "resource pool"
 	theAddress     = "address that others see"
 	theOnBoot      = "start with the host"
 	theStartup     = "boot order"
@@ -71,6 +72,7 @@ func rules() []rule {
 	return []rule{
 		{theTags, "tags", converge.Update, fast},
 		{theDescription, "description", converge.Update, fast},
+		{thePool, "", converge.Update, "PUT /pools; a VM is in one pool at most"},
 		{theAddress, "ipconfigN", converge.Update, fast + "; the machine itself has its address from its seed"},
 		{theOnBoot, "onboot", converge.Update, fast},
 		{theStartup, "startup", converge.Update, fast + "; wants Sys.Modify on /"},

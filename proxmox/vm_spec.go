@@ -19,6 +19,7 @@ type VMSpec struct {
 	VMID        int    // 0: the next free one
 	Owner       string // the tag of all VMs that are ours, e.g. homelab-a100; the VM's own mark is added
 	Tags        []string
+	Pool        string // resource pool, which must exist; empty: any or none is accepted
 	Template    string // name of the template, which carries Owner too
 	TemplateID  int    // its VMID, instead of Template: an existing one, of any owner
 	Full        bool   // copy the disks; otherwise they are linked to the template's, if those are on Storage

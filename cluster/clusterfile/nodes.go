@@ -340,6 +340,9 @@ func (r nodesSection) shape(n *spec.Node) {
 	if !matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
 		r.Wrong(&n.CPUType, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
 	}
+	if n.ResourcePool != "" && !matches(`^[A-Za-z][A-Za-z0-9._-]*(/[A-Za-z][A-Za-z0-9._-]*){0,2}$`, n.ResourcePool) {
+		r.Wrong(&n.ResourcePool, fmt.Sprintf("%q cannot be a resource pool's name", n.ResourcePool), "write the name that Datacenter, Permissions, Pools shows, e.g. k8s or k8s/gpu")
+	}
 	for i, tag := range n.Tags {
 		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
 			r.Wrong(&n.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")

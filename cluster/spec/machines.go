@@ -73,6 +73,18 @@ func Within(path, mount string) bool {
 	return path == mount || path != "" && strings.HasPrefix(path, strings.TrimSuffix(mount, "/")+"/")
 }
 
+// ResourcePools returns Proxmox's resource pools that the nodes name, sorted.
+func (s *Spec) ResourcePools() []string {
+	var out []string
+	for _, n := range s.Nodes {
+		if n.ResourcePool != "" && !n.External {
+			out = append(out, n.ResourcePool)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // OpenAgents reports whether an agent takes pods without tolerations.
 func (s *Spec) OpenAgents() bool {
 	return slices.ContainsFunc(s.Nodes, func(n Node) bool {

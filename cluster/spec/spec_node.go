@@ -51,6 +51,8 @@ type Node struct {
 	GPUs        GPURequest        `yaml:"gpus" doc:"GPUs to pass through: a number, or the keys below."`
 	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node. Those of other owners stay."`
 	Taints      []Taint           `yaml:"taints" absent:"‘nvidia.com/gpu=present:NoSchedule’ on agents with GPUs" doc:"List of ‘key=value:Effect’ or ‘key:Effect’; ‘[]’ for none."`
+
+	ResourcePool string `yaml:"resourcePool" json:",omitempty" absent:"unchanged; a new VM: none" doc:"[Resource pool](nodes.md#resource-pools) of Proxmox that its VM is in. The pool must exist."`
 }
 
 // Shape is what nodes inherit from their pool, and pools from the defaults.

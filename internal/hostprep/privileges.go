@@ -24,6 +24,7 @@ func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	all := machineGrants(s, v)
 	all = append(all, storageGrants(s)...)
 	all = append(all, bridgeGrants(s)...)
+	all = append(all, poolGrants(s)...)
 	all = append(all, hostGrants(s)...)
 	return append(all, mappingGrants(s)...)
 }
@@ -150,6 +151,17 @@ func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 		// A bridge of the host belongs to the zone localnetwork; a VLAN on it is a path below.
 		all = append(all, proxmox.Grant{Path: "/sdn/zones/localnetwork/" + bridge, Privileges: []string{"SDN.Use"}, Propagate: true,
 			Reason: "plug machines into it, with or without a VLAN"})
+	}
+	return all
+}
+
+// poolGrants returns the grants for every resource pool that the file names. A clone may name any
+// pool; to put an existing machine into one, Proxmox wants the right to change the pool.
+func poolGrants(s *spec.Spec) []proxmox.Grant {
+	var all []proxmox.Grant
+	for _, pool := range s.ResourcePools() {
+		all = append(all, proxmox.Grant{Path: "/pool/" + pool, Privileges: []string{"Pool.Allocate", "Pool.Audit"},
+			Reason: "put machines into it, and see which are in it"})
 	}
 	return all
 }

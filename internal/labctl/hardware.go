@@ -11,6 +11,7 @@ import (
 type Hardware struct {
 	Hosts     []HostHardware `json:"hosts"`
 	Templates []string       `json:"templates,omitempty"` // names and VMIDs
+	Pools     []string       `json:"pools,omitempty"`     // resource pools
 }
 
 // HostHardware is what one host has.
@@ -57,6 +58,11 @@ func (n Needs) Missing(hw Hardware) []string {
 	}
 	if n.Template != "" && !slices.Contains(hw.Templates, n.Template) {
 		out = append(out, fmt.Sprintf("there is no template %s", n.Template))
+	}
+	for _, pool := range n.Pools {
+		if !slices.Contains(hw.Pools, pool) {
+			out = append(out, fmt.Sprintf("there is no resource pool %s", pool))
+		}
 	}
 	return out
 }

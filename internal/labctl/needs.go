@@ -10,6 +10,8 @@ type Needs struct {
 	Template        string `json:"template,omitempty"`        // name or VMID of an existing one; empty: none
 	TemplateStorage string `json:"templateStorage,omitempty"` // of the first host
 
+	Pools []string `json:"pools,omitempty"` // resource pools
+
 	// The network of the nodes, in which the hosts get addresses, and the addresses that are not for them.
 	Network netip.Prefix `json:"network"`
 	Gateway netip.Addr   `json:"gateway"`

@@ -25,6 +25,9 @@ func Of(m pvesim.Model) labctl.Hardware {
 		}
 		out.Hosts = append(out.Hosts, has)
 	}
+	for _, p := range m.Pools {
+		out.Pools = append(out.Pools, p.ID)
+	}
 	for _, v := range m.VMs {
 		if v.Config["template"] == "1" {
 			out.Templates = append(out.Templates, v.Name, strconv.Itoa(v.ID))

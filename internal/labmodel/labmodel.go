@@ -39,6 +39,9 @@ func made(needs labctl.Needs) pvesim.Model {
 	}
 	m := pvesim.Operated(hosts...)
 	m.Mappings = mappings
+	for _, pool := range needs.Pools {
+		m.Pools = append(m.Pools, pvesim.Pool{ID: pool})
+	}
 	if needs.Template != "" && len(hosts) > 0 {
 		m.VMs = append(m.VMs, template(needs, hosts[0]))
 	}

@@ -79,6 +79,26 @@ func checkTags(w *Requirements, s *observation) []Finding {
 		seen, s.token, orUnknown(s.tags.is.Allow))}
 }
 
+// checkPools checks whether resource pools exist. Proxmox lists only those that the token has
+// Pool.Audit on.
+func checkPools(w *Requirements, s *observation) []Finding {
+	if s.pools.err != nil {
+		return []Finding{unobserved("", s.pools.err)}
+	}
+	missing := map[string][]string{}
+	for _, vm := range w.VMs {
+		if vm.Pool != "" && !slices.Contains(s.pools.is, vm.Pool) {
+			missing[vm.Pool] = append(missing[vm.Pool], vm.Name)
+		}
+	}
+	var out []Finding
+	for _, pool := range slices.Sorted(maps.Keys(missing)) {
+		out = append(out, errorf(pool, fmt.Sprintf("name another, or create it, as root on any host: `pveum pool add %s`", printable.Word(pool)),
+			"there is no resource pool %s, for %s, or the token may not see it, which needs Pool.Audit on /pool/%s", pool, strings.Join(missing[pool], ", "), pool))
+	}
+	return out
+}
+
 // orUnknown returns allow, or a word for a value that Proxmox did not report.
 func orUnknown(allow string) string {
 	if allow == "" {

@@ -58,6 +58,8 @@ func checks() []check {
 			when: "one is taken, possibly by a VM that the token may not see"},
 		{id: "stub", title: "no VM is left incomplete", find: checkStubs,
 			when: "an interrupted create left a nameless, locked VM (!); only root can remove it"},
+		{id: "pool", title: "resource pools exist", requested: (*Requirements).wantsPools, find: checkPools,
+			when: "‘resourcePool’ names one that does not exist, or that the token may not see"},
 		{id: "storage", title: "storages exist, are active, and have room", brief: true, host: checkStorages,
 			fact: func(h *hostObservation) error { return h.storages.err },
 			when: "one is missing, disabled, not for this host, unreachable or full; less than 5 % is free (!)"},

@@ -132,6 +132,8 @@ func hostFailures() []failure {
 		{name: "host-offline", model: func(m *pvesim.Model) { m.Hosts = pvesim.TwoHosts().Hosts; m.Hosts[1].Offline = true },
 			want: func(w *preflight.Requirements) { w.Hosts[0].Name, w.VMs[0].Host = "pve2", "pve2" }, found: []string{"error host pve2"}},
 		{name: "clock-ahead", model: func(m *pvesim.Model) { m.Hosts[0].ClockOffset = 7 * time.Minute }, found: []string{"warning clock pve1"}},
+		{name: "pool-missing", model: func(m *pvesim.Model) { m.Pools = []pvesim.Pool{{ID: "others"}} }, want: func(w *preflight.Requirements) { w.VMs[0].Pool = "k8s" }, found: []string{"error pool k8s"}},
+		{name: "pool-that-is-there", model: func(m *pvesim.Model) { m.Pools = []pvesim.Pool{{ID: "k8s"}} }, want: func(w *preflight.Requirements) { w.VMs[0].Pool = "k8s" }},
 		{name: "storage-missing", want: func(w *preflight.Requirements) { w.Hosts[0].Storages[2].Storage = "fast" }, found: []string{"error storage fast"}},
 		{name: "storage-inactive", model: storage(1, func(s *pvesim.Storage) { s.Inactive = true }), found: []string{"error storage vmdata"}},
 		{name: "storage-disabled", model: storage(1, func(s *pvesim.Storage) { s.Disabled = true }), found: []string{"error storage vmdata"}},

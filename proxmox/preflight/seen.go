@@ -38,6 +38,7 @@ type observation struct {
 	namesakes   fact[[]*proxmox.ConflictError]
 	marked      fact[map[int]bool] // VMIDs of our machines
 	ledger      fact[*pci.Ledger]
+	pools       fact[[]string] // resource pools
 	now         time.Time
 	byHost      map[string]*hostObservation
 	vms         map[string]fact[*proxmox.VM] // existing machines of ours, by name
@@ -145,6 +146,9 @@ func (s *observation) observeCluster(ctx context.Context, g *requests, c *proxmo
 	}
 	fetch(g, &s.permissions, func() (proxmox.PermissionTree, error) { return c.Permissions(ctx, exactly...) })
 	fetch(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
+	if w.wantsPools() {
+		fetch(g, &s.pools, func() ([]string, error) { return c.Pools(ctx) })
+	}
 	var carry []string // hosts that answer and provide GPUs
 	for _, h := range w.Hosts {
 		if len(w.gpus(h.Name)) > 0 && s.byHost[h.Name].offline == nil {

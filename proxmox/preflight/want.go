@@ -86,6 +86,7 @@ type VM struct {
 	CPUType string // "host", or a model; empty: host
 	NICs    []proxmox.NIC
 	Disks   []proxmox.Disk // only Storage and Size are used
+	Pool    string         // resource pool; empty: none
 	GPUs    GPUs
 
 	// RootOnly are wanted options that Proxmox lets only root@pam set, with their values: affinity,
@@ -123,6 +124,10 @@ func (w *Requirements) gpus(host string) []VM {
 
 func (w *Requirements) wantsGPUs() bool {
 	return slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.GPUs.Count > 0 })
+}
+
+func (w *Requirements) wantsPools() bool {
+	return slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Pool != "" })
 }
 
 func filter[T any](all []T, want func(T) bool) []T {

@@ -57,6 +57,12 @@ pveum role add homelab-least-sdn-zones-localnetwork-vmbr0 2>/dev/null; pveum rol
 pveum acl modify /sdn/zones/localnetwork/vmbr0 --users homelab@pve --roles homelab-least-sdn-zones-localnetwork-vmbr0 --propagate 1
 pveum acl modify /sdn/zones/localnetwork/vmbr0 --tokens 'homelab@pve!least' --roles homelab-least-sdn-zones-localnetwork-vmbr0 --propagate 1
 
+# On /pool/lab alone:
+#   Pool.Allocate, Pool.Audit: put machines into it, and see which are in it
+pveum role add homelab-least-pool-lab 2>/dev/null; pveum role modify homelab-least-pool-lab --privs Pool.Allocate,Pool.Audit
+pveum acl modify /pool/lab --users homelab@pve --roles homelab-least-pool-lab --propagate 0
+pveum acl modify /pool/lab --tokens 'homelab@pve!least' --roles homelab-least-pool-lab --propagate 0
+
 # On /nodes/pve1 alone:
 #   Sys.AccessNetwork: let the host download the cloud image
 #   Sys.Audit: let cluster:init and host:check see the host's CPUs, memory, clock and kernel; nothing else needs it

@@ -105,7 +105,7 @@ func (gs *sharedGets) invalidate(path string) {
 	vm := strings.Contains(path, "/qemu")
 	for id, g := range gs.byID {
 		switch {
-		case vm && strings.HasPrefix(id, "/cluster/resources"),
+		case (vm || path == "/pools") && strings.HasPrefix(id, "/cluster/resources"),
 			vm && strings.HasSuffix(id, "/qemu?"), // the list of a host
 			vm && strings.Contains(id, "/qemu/") && sameVM(path, id),
 			strings.HasPrefix(path, "/cluster/mapping") && strings.HasPrefix(id, "/cluster/mapping"),

@@ -31,6 +31,7 @@ type Resource struct {
 	Status   string    `json:"status"`
 	Tags     string    `json:"tags"`
 	Lock     string    `json:"lock"`
+	Pool     string    `json:"pool"` // empty also without Pool.Audit on it
 	Template wire.Bool `json:"template"`
 	MaxMem   wire.Int  `json:"maxmem"`
 	Mem      wire.Int  `json:"mem"`

@@ -107,7 +107,7 @@ func OperatorPrivileges() []string {
 		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options",
 		"VM.GuestAgent.Audit", "VM.GuestAgent.FileRead", "VM.GuestAgent.FileWrite", "VM.GuestAgent.Unrestricted",
 		"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit",
-		"Mapping.Audit", "Mapping.Modify", "Mapping.Use", "SDN.Use", "Sys.Audit", "Sys.AccessNetwork",
+		"Mapping.Audit", "Mapping.Modify", "Mapping.Use", "Pool.Allocate", "Pool.Audit", "SDN.Use", "Sys.Audit", "Sys.AccessNetwork",
 	}
 }
 
