@@ -32,7 +32,7 @@ var programs = map[string][]string{
 	"02-three-vms":       {"github.com/luthermonson/go-proxmox", "github.com/goccy/go-yaml", "github.com/diskfs/go-diskfs"},
 	"03-two-machines":    {"golang.org/x/crypto/ssh"},
 	"04-gpu-driver":      {"golang.org/x/crypto/ssh"},
-	"05-hub-values":      {"k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery", "github.com/goccy/go-yaml"},
+	"05-hub-values":      {"k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery", "github.com/goccy/go-yaml", "golang.org/x/crypto/ssh"}, // age's, of secrets by SOPS in a file
 	"06-lint-repository": {"k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery", "helm.sh/helm/", "github.com/goccy/go-yaml"},
 	"07-whole-cluster": {"github.com/luthermonson/go-proxmox", "golang.org/x/crypto/ssh", "k8s.io/client-go", "k8s.io/api/", "k8s.io/apimachinery",
 		"github.com/goccy/go-yaml", "github.com/diskfs/go-diskfs", "helm.sh/helm/"},

@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"fmt"
 	"slices"
 	"strings"
@@ -46,12 +48,12 @@ func (h Hub) apart() []HomeConflict {
 }
 
 // disjoint reports whether no user sees both profiles.
-func disjoint(a, b Profile) bool {
+func disjoint(a, b spec.HubProfile) bool {
 	return len(a.Groups) > 0 && len(b.Groups) > 0 && !slices.ContainsFunc(a.Groups, func(g string) bool { return slices.Contains(b.Groups, g) })
 }
 
 // nodesOf names the nodes that hold a server of the profile.
-func (h Hub) nodesOf(p Profile) []string {
+func (h Hub) nodesOf(p spec.HubProfile) []string {
 	var out []string
 	pools := h.poolsOf(p)
 	for _, in := range pools {

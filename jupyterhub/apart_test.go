@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -21,7 +23,7 @@ func TestApartIsWhatHappens(t *testing.T) {
 		second, _ := someWorld(random)
 		first.Name, second.Name = "first", "second"
 		second.Pool = ""
-		h := Hub{Profiles: []Profile{first, second}, Pools: pools, Home: Home{Stays: true}}
+		h := Hub{Hub: spec.Hub{Profiles: []spec.HubProfile{first, second}}, Pools: pools, HomesStay: true}
 		var stuck []string
 		for i, in := range pools {
 			for _, n := range in.Nodes {
@@ -51,9 +53,9 @@ func TestApartIsWhatHappens(t *testing.T) {
 		} else {
 			together++
 		}
-		h.Home.Stays = false
+		h.HomesStay = false
 		require.Empty(t, h.Fit().Apart)
-		h.Home = Home{Stays: true, Claim: "homes"}
+		h.HomesStay, h.Home.Claim = true, "homes"
 		require.Empty(t, h.Fit().Apart, "one claim for everybody is where it is")
 	}
 	require.Greater(t, apart, 100)
@@ -61,10 +63,10 @@ func TestApartIsWhatHappens(t *testing.T) {
 }
 
 func TestProfilesOfStrangers(t *testing.T) {
-	h := Hub{Pools: a100s(), Home: Home{Stays: true}, Profiles: []Profile{
-		{Name: "cpu", MemLimit: GiB, Groups: []string{"staff"}},
-		{Name: "gpu", MemLimit: GiB, GPUs: 1, Groups: []string{"lab"}},
-	}}
+	h := Hub{Pools: a100s(), HomesStay: true, Hub: spec.Hub{Profiles: []spec.HubProfile{
+		{Name: "cpu", Memory: spec.Memory{Limit: GiB}, Groups: []string{"staff"}},
+		{Name: "gpu", Memory: spec.Memory{Limit: GiB}, GPUs: 1, Groups: []string{"lab"}},
+	}}}
 	for i := range h.Pools {
 		h.Pools[i].Taints = nil
 	}

@@ -4,47 +4,16 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// Kinds of Auth.
-const (
-	Dummy  = "dummy"
-	Native = "native"
-	OIDC   = "oidc"
-	LDAP   = "ldap"
-	GitHub = "github"
-)
-
-// Auth says who may log in, in one place. It renders settings that belong together: JupyterHub
-// 5 allows nobody by default, and oauthenticator 17 refuses to start with groups unless it may
-// manage them.
-type Auth struct {
-	Kind     string
-	AllowAll bool     // everyone who can log in
-	Users    []string // these may log in
-	Admins   []string // these too, and they administer the hub
-
-	Password   secret.Value // Dummy: one for all users, 8 characters or more; zero: generated
-	OpenSignup bool         // Native: new users may log in without an admin's approval
-
-	ClientID     string // OIDC, GitHub
-	ClientSecret secret.Value
-
-	// OIDC. The three addresses are what [Discover] returns for an issuer.
-	Endpoints     Endpoints
-	UsernameClaim string   // default preferred_username
-	GroupsClaim   string   // dots select nested keys, e.g. realm_access.roles; empty: no groups
-	AllowedGroups []string // members may log in
-	AdminGroups   []string // members administer the hub
-	Scopes        []string // default openid, profile, email
-	LoginService  string   // text of the button
-
-	Organizations []string // GitHub: org, or org:team; members may log in
-
-	Directory Directory // LDAP
-
-	CA []byte // PEM of the authority that signed the provider's certificate; empty: the public ones and [Hub.CA]
+// Secrets are what spec.Hub refers to.
+type Secrets struct {
+	Password secret.Value // that all users have with dummy; zero: generated
+	Client   secret.Value // of OIDC and GitHub
+	Search   secret.Value // the directory's, for its SearchUser
+	Database secret.Value // address of a database
 }
 
 // Endpoints are the addresses of an OpenID Connect provider.
@@ -52,26 +21,14 @@ type Endpoints struct {
 	Authorize, Token, Userinfo string
 }
 
-// Directory is an LDAP server.
-type Directory struct {
-	Server     string   // ldaps://host, or ldap://host for StartTLS; a port may follow
-	BindDN     []string // templates, e.g. uid={username},ou=people,dc=lab,dc=example
-	SearchBase string   // where users are
-	Groups     []string // distinguished names; members may log in
-	LookupDN   bool     // search for the user's distinguished name first
-	SearchUser string   // user for the search; empty: anonymous
-	SearchPass secret.Value
-	UserAttr   string // what users type; default uid
-}
-
 // classes maps the names of authenticators in the hub's image (z2jh 4.4
 // images/hub/requirements.txt) to their classes.
 var classes = map[string][2]string{
-	Dummy:  {"shared-password", "SharedPasswordAuthenticator"},
-	Native: {"native", "NativeAuthenticator"},
-	OIDC:   {"generic-oauth", "GenericOAuthenticator"},
-	LDAP:   {"ldap", "LDAPAuthenticator"},
-	GitHub: {"github", "GitHubOAuthenticator"},
+	spec.AuthDummy:  {"shared-password", "SharedPasswordAuthenticator"},
+	spec.AuthNative: {"native", "NativeAuthenticator"},
+	spec.AuthOIDC:   {"generic-oauth", "GenericOAuthenticator"},
+	spec.AuthLDAP:   {"ldap", "LDAPAuthenticator"},
+	spec.AuthGitHub: {"github", "GitHubOAuthenticator"},
 }
 
 // bundlePath is where hub and notebooks find all authorities in one file.
@@ -87,7 +44,7 @@ func (h login) authConfig() map[string]any {
 		// The service creates the user that verifies the hub; that user can never log in.
 		"blocked_users": []any{verifyUser},
 	}
-	if a.allowsAll() {
+	if allowsAll(a) {
 		base["allow_all"] = true
 	}
 	putList(base, "allowed_users", a.Users)
@@ -95,16 +52,16 @@ func (h login) authConfig() map[string]any {
 
 	own := map[string]any{}
 	switch a.Kind {
-	case Native:
-		own["open_signup"] = a.OpenSignup
-	case OIDC:
+	case spec.AuthNative:
+		own["open_signup"] = a.Native != nil && a.Native.OpenSignup
+	case spec.AuthOIDC:
 		h.oidc(own)
-	case LDAP:
+	case spec.AuthLDAP:
 		h.ldap(own)
-	case GitHub:
-		h.oauth(own)
-		putList(own, "allowed_organizations", a.Organizations)
-		if len(a.Organizations) > 0 { // otherwise it sees only public members
+	case spec.AuthGitHub:
+		h.oauth(own, a.GitHub.ClientID)
+		putList(own, "allowed_organizations", a.GitHub.Organizations)
+		if len(a.GitHub.Organizations) > 0 { // otherwise it sees only public members
 			own["scope"] = []any{"read:user", "read:org"}
 		}
 	}
@@ -120,13 +77,13 @@ func (h login) authConfig() map[string]any {
 }
 
 // allowsAll says whether a successful login suffices. Native users were already approved by an
-// admin, or by OpenSignup.
-func (a Auth) allowsAll() bool {
-	return a.AllowAll || a.Kind == Native && len(a.Users) == 0
+// admin, or by openSignup.
+func allowsAll(a spec.HubAuth) bool {
+	return a.AllowAll.IsOn() || a.Kind == spec.AuthNative && len(a.Users) == 0
 }
 
-func (h login) oauth(own map[string]any) {
-	own["client_id"] = h.Auth.ClientID
+func (h login) oauth(own map[string]any, client string) {
+	own["client_id"] = client
 	own["oauth_callback_url"] = h.URL() + "/hub/oauth_callback"
 	if len(h.bundle()) > 0 {
 		own["http_request_kwargs"] = map[string]any{"ca_certs": bundlePath}
@@ -134,19 +91,19 @@ func (h login) oauth(own map[string]any) {
 }
 
 func (h login) oidc(own map[string]any) {
-	a := h.Auth
-	h.oauth(own)
-	own["authorize_url"] = a.Endpoints.Authorize
-	own["token_url"] = a.Endpoints.Token
-	own["userdata_url"] = a.Endpoints.Userinfo
+	a := h.Auth.OIDC
+	h.oauth(own, a.ClientID)
+	own["authorize_url"] = h.Endpoints.Authorize
+	own["token_url"] = h.Endpoints.Token
+	own["userdata_url"] = h.Endpoints.Userinfo
 	own["username_claim"] = or(a.UsernameClaim, "preferred_username")
 	scopes := a.Scopes
 	if len(scopes) == 0 {
 		scopes = []string{"openid", "profile", "email"}
 	}
 	putList(own, "scope", scopes)
-	if a.LoginService != "" {
-		own["login_service"] = a.LoginService
+	if a.Button != "" {
+		own["login_service"] = a.Button
 	}
 	if a.GroupsClaim != "" {
 		// The provider's answer is below this key (oauthenticator 17.4 oauth2.py,
@@ -159,8 +116,8 @@ func (h login) oidc(own map[string]any) {
 }
 
 func (h login) ldap(own map[string]any) {
-	d := h.Auth.Directory
-	host, port, strategy, _ := d.server()
+	d := h.Auth.LDAP
+	host, port, strategy, _ := splitServer(d.Server)
 	own["server_address"] = host
 	own["tls_strategy"] = strategy
 	if port != 0 {
@@ -174,22 +131,22 @@ func (h login) ldap(own map[string]any) {
 	own["tls_kwargs"] = tls
 	putList(own, "bind_dn_template", d.BindDN)
 	putList(own, "allowed_groups", d.Groups)
-	own["user_attribute"] = or(d.UserAttr, "uid")
+	own["user_attribute"] = or(d.UserAttribute, "uid")
 	if d.SearchBase != "" {
 		own["user_search_base"] = d.SearchBase
 	}
 	if d.LookupDN {
 		own["lookup_dn"] = true
-		own["lookup_dn_user_dn_attribute"] = or(d.UserAttr, "uid")
+		own["lookup_dn_user_dn_attribute"] = or(d.UserAttribute, "uid")
 		if d.SearchUser != "" {
 			own["lookup_dn_search_user"] = d.SearchUser
 		}
 	}
 }
 
-// server splits the directory's address; the strategies are ldapauthenticator's.
-func (d Directory) server() (host string, port int, strategy string, err error) {
-	u, err := url.Parse(d.Server)
+// splitServer splits a directory's address; the strategies are ldapauthenticator's.
+func splitServer(address string) (host string, port int, strategy string, err error) {
+	u, err := url.Parse(address)
 	if err != nil {
 		return "", 0, "", err
 	}
@@ -207,14 +164,14 @@ func (d Directory) server() (host string, port int, strategy string, err error) 
 
 // secretConfig is the part of hub.config that must not be in values: the chart merges it from
 // the Secret of hub.existingSecret (z2jh 4.4 files/hub/z2jh.py, _load_config).
-func (a Auth) secretConfig() map[string]any {
-	class := classes[a.Kind][1]
-	switch a.Kind {
-	case OIDC, GitHub:
-		return map[string]any{class: map[string]any{"client_secret": a.ClientSecret.Reveal()}}
-	case LDAP:
-		if !a.Directory.SearchPass.IsZero() {
-			return map[string]any{class: map[string]any{"lookup_dn_search_password": a.Directory.SearchPass.Reveal()}}
+func (h login) secretConfig() map[string]any {
+	class := classes[h.Auth.Kind][1]
+	switch h.Auth.Kind {
+	case spec.AuthOIDC, spec.AuthGitHub:
+		return map[string]any{class: map[string]any{"client_secret": h.Secrets.Client.Reveal()}}
+	case spec.AuthLDAP:
+		if !h.Secrets.Search.IsZero() {
+			return map[string]any{class: map[string]any{"lookup_dn_search_password": h.Secrets.Search.Reveal()}}
 		}
 	}
 	return nil

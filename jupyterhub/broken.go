@@ -61,7 +61,7 @@ func (h Hub) lostResources(profiles any) []string {
 		trait := "extra_resource_" + kind
 		taken := strings.Contains(fmt.Sprint(profiles), trait)
 		if profiles == nil {
-			taken = slices.ContainsFunc(h.Profiles, Profile.usesGPU)
+			taken = slices.ContainsFunc(h.Profiles, usesGPU)
 		}
 		if !taken {
 			continue

@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,7 +11,7 @@ import (
 
 // TestChartValues go over ours, beside what they say nothing of.
 func TestChartValues(t *testing.T) {
-	h := Hub{Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: []Profile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}}
+	h := Hub{Hub: spec.Hub{Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: []spec.HubProfile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}}}
 	plain, err := installed{h}.release()
 	require.NoError(t, err)
 	h.ChartValues = map[string]any{
@@ -31,7 +33,7 @@ func TestChartValues(t *testing.T) {
 }
 
 func TestBroken(t *testing.T) {
-	h := Hub{Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: []Profile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}, ChartValues: map[string]any{
+	h := Hub{Hub: spec.Hub{Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: []spec.HubProfile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}}, ChartValues: map[string]any{
 		"hub": map[string]any{
 			"existingSecret": "other", "services": map[string]any{verifyService: map[string]any{}}, "loadRoles": []any{},
 			"extraConfig": map[string]any{"10-homelab-passwords": "pass", "mine": "pass"},
@@ -52,7 +54,7 @@ func TestBroken(t *testing.T) {
 // What a profile with GPUs replaces is told: as a value, and as a line of Python.
 func TestLostResources(t *testing.T) {
 	disk := map[string]any{"ephemeral-storage": "50Gi"}
-	h := Hub{Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: []Profile{{Name: "gpu", GPUs: 1}}, ChartValues: map[string]any{
+	h := Hub{Hub: spec.Hub{Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: []spec.HubProfile{{Name: "gpu", GPUs: 1}}}, ChartValues: map[string]any{
 		"hub": map[string]any{
 			"config":      map[string]any{"KubeSpawner": map[string]any{"extra_resource_limits": disk}},
 			"extraConfig": map[string]any{"limits": "c.KubeSpawner.extra_resource_limits = {}", "other": "pass"},

@@ -68,7 +68,7 @@ func requireRendered(t *testing.T, h Hub, manifest string) {
 			require.Equal(t, h.Ingress.Kind == ByLoadBalancer, s.Spec.Type == corev1.ServiceTypeLoadBalancer)
 		}
 	}
-	require.Equal(t, !h.Exposed, kinds["NetworkPolicy"] == 3, "%v", kinds)
+	require.Equal(t, isOn(h.Isolate), kinds["NetworkPolicy"] == 3, "%v", kinds)
 	require.Equal(t, h.PrePull, kinds["DaemonSet"] == 1, "%v", kinds)
 	require.Equal(t, h.Ingress.Kind == ByGateway, kinds["HTTPRoute"] == 1, "%v", kinds)
 	require.Equal(t, h.Database.Kind != Postgres, kinds["PersistentVolumeClaim"] == 1, "%v", kinds)

@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"fmt"
 	"net/url"
 	"path"
@@ -91,7 +93,7 @@ func (h Hub) checkPlace(c *checker) {
 	case SQLite:
 		c.size("Database.Size", h.Database.Size)
 	case Postgres:
-		if _, _, err := h.Database.split(); err != nil {
+		if _, _, err := splitDatabase(h.Secrets.Database); err != nil {
 			c.say("Database.URL", "%v", err)
 		}
 	default:
@@ -102,15 +104,15 @@ func (h Hub) checkPlace(c *checker) {
 	}
 }
 
-func (c *checker) size(field string, b Bytes) {
+func (c *checker) size(field string, b spec.Size) {
 	if b < 0 {
 		c.say(field, "%d bytes: must not be negative", int64(b))
 	}
 }
 
-// split removes the password from a database's URL: the rest goes into values.
-func (d Database) split() (location string, password secret.Value, err error) {
-	u, err := url.Parse(d.URL.Reveal())
+// splitDatabase removes the password from a database's URL: the rest goes into values.
+func splitDatabase(address secret.Value) (location string, password secret.Value, err error) {
+	u, err := url.Parse(address.Reveal())
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
 		// The error of url.Parse contains the URL, and with it the password.
 		return "", password, fmt.Errorf("not an address of a database: want postgresql://user:password@host/name")
@@ -147,7 +149,7 @@ func (h Hub) checkStorage(c *checker) {
 	}
 	names := map[string]bool{}
 	for _, s := range h.Shared {
-		c.share("Shared["+s.Name+"]", s, names, paths)
+		c.share("Shared["+s.Name+"]", s, h.Exports[s.Name], names, paths)
 	}
 	if s := h.Scratch; s != nil {
 		if s.Size <= 0 {
@@ -157,7 +159,7 @@ func (h Hub) checkStorage(c *checker) {
 	}
 }
 
-func (c *checker) share(field string, s Share, names map[string]bool, paths map[string]string) {
+func (c *checker) share(field string, s spec.HubShare, export NFSExport, names map[string]bool, paths map[string]string) {
 	if !dnsLabel.MatchString(s.Name) || len(s.Name) > 50 {
 		c.say(field+".Name", "%q: want small letters, digits and dashes, at most 50", s.Name)
 	}
@@ -165,8 +167,8 @@ func (c *checker) share(field string, s Share, names map[string]bool, paths map[
 		c.say(field+".Name", "there is a share of this name already")
 	}
 	names[s.Name] = true
-	c.need(field+".NFS.Server", s.NFS.Server, "the NFS server")
-	c.path(field+".NFS.Export", s.NFS.Export)
+	c.need(field+".NFS.Server", export.Server, "the NFS server")
+	c.path(field+".NFS.Export", export.Export)
 	c.mount(field+".Path", s.Path, paths)
 }
 
@@ -221,14 +223,14 @@ func (c *checker) template(field, text string) {
 }
 
 func (h Hub) checkCull(c *checker) {
-	if h.Cull.Off {
+	if !isOn(h.Cull.Enabled) {
 		return
 	}
 	if h.Cull.Idle < 0 || h.Cull.MaxAge < 0 || h.Cull.Every < 0 {
 		c.say("Cull", "must not be negative")
 	}
-	if h.Cull.idle() < h.Cull.every() {
-		c.say("Cull.Idle", "%s is shorter than the interval between checks, %s: servers would live longer than that", h.Cull.idle(), h.Cull.every())
+	if idle(h.Cull) < every(h.Cull) {
+		c.say("Cull.Idle", "%s is shorter than the interval between checks, %s: servers would live longer than that", idle(h.Cull), every(h.Cull))
 	}
 	for _, name := range h.Cull.Exempt {
 		c.need("Cull.Exempt", name, "a user's name")

@@ -1,12 +1,12 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // imageName is a loose form of what container registries accept.
@@ -38,8 +38,8 @@ func (h Hub) checkProfiles(c *checker) {
 	if defaults > 1 {
 		c.say("Profiles", "%d of them are the default: only one can be", defaults)
 	}
-	if len(h.Profiles) > 0 && forAll == 0 && !h.Auth.hasGroups() {
-		c.say("Profiles", "every profile is for groups, and users have none until an admin adds them: leave one profile for all users, or set Auth.GroupsClaim")
+	if len(h.Profiles) > 0 && forAll == 0 && !h.Auth.Groups() {
+		c.say("Profiles", "every profile is for groups, and users have none until an admin adds them: leave one profile for all users, or set Auth.OIDC.GroupsClaim")
 	}
 	names := map[string]bool{}
 	for _, in := range h.Pools {
@@ -50,30 +50,27 @@ func (h Hub) checkProfiles(c *checker) {
 	}
 }
 
-// hasGroups says whether the login provides users' groups.
-func (a Auth) hasGroups() bool { return a.Kind == OIDC && a.GroupsClaim != "" }
-
-func (h Hub) checkProfile(c *checker, field string, p Profile) {
+func (h Hub) checkProfile(c *checker, field string, p spec.HubProfile) {
 	if len(p.Image) > 500 || !imageName.MatchString(p.Image) {
 		c.say(field+".Image", "%q is not an image reference", p.Image)
 	}
-	if p.CPUGuarantee < 0 || p.CPULimit < 0 {
-		c.say(field+".CPULimit", "must not be negative: want cores, e.g. 2 or 0.5")
+	if p.CPU.Guarantee < 0 || p.CPU.Limit < 0 {
+		c.say(field+".CPU", "must not be negative: want cores, e.g. 2 or 0.5")
 	}
-	if !(p.CPUGuarantee < 1e6 && p.CPULimit < 1e6) { // NaN too
-		c.say(field+".CPULimit", "%v and %v cores: no node has that many", p.CPUGuarantee, p.CPULimit)
+	if !(p.CPU.Guarantee < 1e6 && p.CPU.Limit < 1e6) { // NaN too
+		c.say(field+".CPU", "%v and %v cores: no node has that many", p.CPU.Guarantee, p.CPU.Limit)
 	}
-	if p.CPULimit > 0 && p.CPUGuarantee > p.CPULimit {
-		c.say(field+".CPUGuarantee", "%v cores are more than the limit of %v", p.CPUGuarantee, p.CPULimit)
+	if p.CPU.Limit > 0 && p.CPU.Guarantee > p.CPU.Limit {
+		c.say(field+".CPU", "%v cores are more than the limit of %v", p.CPU.Guarantee, p.CPU.Limit)
 	}
-	c.size(field+".MemGuarantee", p.MemGuarantee)
-	c.size(field+".MemLimit", p.MemLimit)
+	c.size(field+".Memory", p.Memory.Guarantee)
+	c.size(field+".Memory", p.Memory.Limit)
 	c.size(field+".SHM", p.SHM)
-	if p.MemLimit > 0 && p.requests().memory > p.MemLimit {
-		c.say(field+".MemGuarantee", "%s is more than the limit of %s", p.requests().memory, p.MemLimit)
+	if p.Memory.Limit > 0 && requestsOf(p).memory > Bytes(p.Memory.Limit) {
+		c.say(field+".Memory", "%s is more than the limit of %s", requestsOf(p).memory, p.Memory.Limit)
 	}
-	if p.MemLimit > 0 && p.SHM > p.MemLimit {
-		c.say(field+".SHM", "%s is more than the limit of %s: /dev/shm is memory and counts towards it", p.SHM, p.MemLimit)
+	if p.Memory.Limit > 0 && p.SHM > p.Memory.Limit {
+		c.say(field+".SHM", "%s is more than the limit of %s: /dev/shm is memory and counts towards it", p.SHM, p.Memory.Limit)
 	}
 	if in, ok := pool(h.Pools, p.Pool); p.Pool != "" && !ok {
 		c.say(field+".Pool", "there is no pool %q: there are %s", p.Pool, poolNames(h.Pools))
@@ -95,7 +92,7 @@ func (h Hub) checkProfile(c *checker, field string, p Profile) {
 	checkGPUs(c, field, p)
 }
 
-func checkGPUs(c *checker, field string, p Profile) {
+func checkGPUs(c *checker, field string, p spec.HubProfile) {
 	if p.GPUs < 0 {
 		c.say(field+".GPUs", "%d: want 0 or more", p.GPUs)
 	}
@@ -111,18 +108,6 @@ func checkGPUs(c *checker, field string, p Profile) {
 	}
 	if p.GPUMemory > 0 && p.SHM > 0 {
 		c.say(field+".SHM", "with MPS /dev/shm is the daemon's own, on the node: leave it out")
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Resources)) {
-		amount := p.Resources[name]
-		if name == resourceGPU {
-			c.say(field+".Resources", "%s is set by GPUs", resourceGPU)
-		}
-		if i := strings.IndexByte(name, '/'); i <= 0 || !dnsName.MatchString(name[:i]) {
-			c.say(field+".Resources", "%q: want an extended resource such as nvidia.com/mig-1g.5gb", name)
-		}
-		if q, err := resource.ParseQuantity(amount); err != nil || q.Sign() <= 0 || q.MilliValue()%1000 != 0 {
-			c.say(field+".Resources["+name+"]", "%q: want a whole number", amount)
-		}
 	}
 }
 

@@ -1,10 +1,10 @@
 // Package jupyterhub is a notebook hub with GPU profiles, as the values of Zero to
 // JupyterHub's chart.
 //
-// A [Hub] says what people get: who may log in ([Auth]), what they can start ([Profile]), and
-// where their files are ([Home], [Share], [Scratch]). [Hub.Part] turns it into a [chart.Part]:
-// the release, its Secret, and the few objects that the chart does not have. Except for the
-// checks described last, nothing here talks to a cluster.
+// A [Hub] says what people get, as the file does (spec.Hub): who may log in, what they can start, and
+// where their files are. [Hub.Part] turns it into a [chart.Part]: the release, its Secret, and the few
+// objects that the chart does not have. Except for the checks described last, nothing here talks to a
+// cluster.
 //
 // # What fits
 //
@@ -26,5 +26,5 @@
 // reports the hub's messages while it starts, runs code in it, with CUDA on a GPU, and removes
 // it. For that every hub has a service with a token of its own (verifyService), which may
 // start and stop the servers of one user, who can never log in. This works with every kind of
-// [Auth].
+// login.
 package jupyterhub

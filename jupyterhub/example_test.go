@@ -1,6 +1,8 @@
 package jupyterhub_test
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,13 +20,15 @@ func Example() {
 		gpu.Nodes = append(gpu.Nodes, jupyterhub.Node{Name: name, CPU: 15.5, Memory: 124 * jupyterhub.GiB, GPUs: 2}) // of 16 cores and 128 GiB
 	}
 	hub := jupyterhub.Hub{
-		Hostname: "hub.lab.example",
-		Auth:     jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"teacher"}},
-		Pools:    []jupyterhub.Pool{gpu},
-		Profiles: []jupyterhub.Profile{
-			{Name: "gpu", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPULimit: 4, MemLimit: 32 * jupyterhub.GiB},
-			{Name: "four", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 4, CPULimit: 8, MemLimit: 64 * jupyterhub.GiB},
+		Hub: spec.Hub{
+			Hostname: "hub.lab.example",
+			Auth:     spec.HubAuth{Kind: spec.AuthNative, Admins: []string{"teacher"}},
+			Profiles: []spec.HubProfile{
+				{Name: "gpu", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPU: spec.CPU{Limit: 4}, Memory: spec.Memory{Limit: 32 * jupyterhub.GiB}},
+				{Name: "four", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 4, CPU: spec.CPU{Limit: 8}, Memory: spec.Memory{Limit: 64 * jupyterhub.GiB}},
+			},
 		},
+		Pools: []jupyterhub.Pool{gpu},
 	}
 	report := jupyterhub.Fit(hub.Profiles, hub.Pools, hub.Quota)
 	fmt.Print(report)

@@ -170,14 +170,14 @@ func TestNoHub(t *testing.T) {
 		"not what a hub answers": func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`<html>`)) },
 	} {
 		server := httptest.NewServer(answer)
-		_, err := Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{Stop: 50 * time.Millisecond})
+		_, err := Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Secrets.Client}, nil, Options{Stop: 50 * time.Millisecond})
 		require.ErrorContains(t, err, want)
 		server.Close()
-		_, err = Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{Stop: 50 * time.Millisecond})
+		_, err = Verify(t.Context(), Client{URL: server.URL, Token: hubs()["oidc"].Secrets.Client}, nil, Options{Stop: 50 * time.Millisecond})
 		require.ErrorContains(t, err, "the hub does not answer")
 	}
 	_, err := Verify(t.Context(), Client{URL: "hub.lab.example"}, nil, Options{})
 	require.ErrorContains(t, err, "no token")
-	_, err = Verify(t.Context(), Client{URL: "hub.lab.example", Token: hubs()["oidc"].Auth.ClientSecret}, nil, Options{})
+	_, err = Verify(t.Context(), Client{URL: "hub.lab.example", Token: hubs()["oidc"].Secrets.Client}, nil, Options{})
 	require.ErrorContains(t, err, "is not a URL of a hub")
 }

@@ -1,6 +1,9 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/nvidia"
+
 	"fmt"
 	"maps"
 	"math"
@@ -79,7 +82,7 @@ type Cell struct {
 // Fit compares every profile with every pool as the scheduler would: by what servers request
 // of each node, their node selectors and their tolerations. Each number is for an empty
 // cluster with servers of that one profile.
-func Fit(profiles []Profile, pools []Pool, quota Quota) Report {
+func Fit(profiles []spec.HubProfile, pools []Pool, quota spec.HubQuota) Report {
 	r := Report{}
 	for _, in := range pools {
 		r.Pools = append(r.Pools, in.Name)
@@ -103,15 +106,15 @@ func (h Hub) Fit() Report {
 	var r Report
 	for _, p := range h.Profiles {
 		pools := h.poolsOf(p)
-		one := Fit([]Profile{p}, pools, h.Quota)
+		one := Fit([]spec.HubProfile{p}, pools, h.Quota)
 		for i, in := range h.Pools {
 			if len(in.Nodes) > 0 && len(pools[i].Nodes) == 0 {
-				one.Rows[0].Cells[i] = Cell{Reason: or(p.excluded(in, h.Pools), "its nodes have no scratch storage")}
+				one.Rows[0].Cells[i] = Cell{Reason: or(excluded(p, in, h.Pools), "its nodes have no scratch storage")}
 			}
 		}
 		r.Pools, r.Rows = one.Pools, append(r.Rows, one.Rows...)
 	}
-	if h.Home.Stays && h.Home.Claim == "" {
+	if h.HomesStay && h.Home.Claim == "" {
 		r.Apart = h.apart()
 	}
 	return r
@@ -119,25 +122,25 @@ func (h Hub) Fit() Report {
 
 // poolsOf returns the pools, with only those nodes that have the storage that a profile asks
 // for.
-func (h Hub) poolsOf(p Profile) []Pool {
+func (h Hub) poolsOf(p spec.HubProfile) []Pool {
 	if h.scratch(p) {
-		return h.Scratch.where(h.Pools)
+		return h.withScratch()
 	}
 	return h.Pools
 }
 
-// where keeps the nodes that have it.
-func (s *Scratch) where(pools []Pool) []Pool {
-	out := slices.Clone(pools)
+// withScratch returns the pools with those nodes that have storage for scratch volumes.
+func (h Hub) withScratch() []Pool {
+	out := slices.Clone(h.Pools)
 	for i := range out {
-		out[i].Nodes = slices.DeleteFunc(slices.Clone(out[i].Nodes), func(n Node) bool { return !s.has(n) })
+		out[i].Nodes = slices.DeleteFunc(slices.Clone(out[i].Nodes), func(n Node) bool { return len(h.ScratchNodes) > 0 && !slices.Contains(h.ScratchNodes, n.Name) })
 	}
 	return out
 }
 
 // limit is the number of servers that a quota allows.
-func (r *Row) limit(p Profile, q Quota) {
-	need := p.requests()
+func (r *Row) limit(p spec.HubProfile, q spec.HubQuota) {
+	need := requestsOf(p)
 	most := math.MaxInt
 	var why string
 	cut := func(n int, format string, args ...any) {
@@ -149,18 +152,18 @@ func (r *Row) limit(p Profile, q Quota) {
 		cut(q.GPUs/need.gpus, "the quota of %d GPUs", q.GPUs)
 	}
 	if q.CPU > 0 && need.cpu > 0 {
-		cut(int(milli(q.CPU)/milli(need.cpu)), "the quota of %s cores", cores(q.CPU))
+		cut(int(milli(float64(q.CPU))/milli(need.cpu)), "the quota of %s cores", cores(float64(q.CPU)))
 	}
 	if q.Memory > 0 {
-		cut(int(q.Memory/need.memory), "the quota of %s", q.Memory)
+		cut(int(Bytes(q.Memory)/need.memory), "the quota of %s", Bytes(q.Memory))
 	}
 	if most < r.Total {
 		r.Total, r.Limit = most, why
 	}
 }
 
-func fit(p Profile, in Pool, pools []Pool) Cell {
-	if why := p.excluded(in, pools); why != "" {
+func fit(p spec.HubProfile, in Pool, pools []Pool) Cell {
+	if why := excluded(p, in, pools); why != "" {
 		return Cell{Reason: why}
 	}
 	if p.GPUs > 1 && in.Shared {
@@ -170,7 +173,7 @@ func fit(p Profile, in Pool, pools []Pool) Cell {
 	if p.GPUMemory > 0 && !in.Shared {
 		return Cell{Reason: "its GPUs are not shared, so that nothing limits a GPU's memory"}
 	}
-	if p.GPUMemory > 0 && in.GPUMemory > 0 && p.GPUMemory > in.GPUMemory {
+	if p.GPUMemory > 0 && in.GPUMemory > 0 && Bytes(p.GPUMemory) > in.GPUMemory {
 		return Cell{
 			Reason:  fmt.Sprintf("a share of a GPU there has %s of memory", in.GPUMemory),
 			Largest: fmt.Sprintf("GPU memory %s", in.GPUMemory),
@@ -187,14 +190,14 @@ func fit(p Profile, in Pool, pools []Pool) Cell {
 }
 
 // excluded says why the scheduler would not consider the pool's nodes at all.
-func (p Profile) excluded(in Pool, pools []Pool) string {
+func excluded(p spec.HubProfile, in Pool, pools []Pool) string {
 	if len(in.Nodes) == 0 {
 		return "it has no nodes"
 	}
 	if chosen, ok := pool(pools, p.Pool); p.Pool != "" && (!ok || !subset(chosen.Labels, in.Labels)) {
 		return "it runs on pool " + p.Pool + " only"
 	}
-	if taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, in.Taints, p.tolerations(pools), keepsAway, true); found {
+	if taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, in.Taints, tolerationsOf(p, pools), keepsAway, true); found {
 		return "taint " + taint.ToString()
 	}
 	return ""
@@ -217,8 +220,8 @@ func subset(of, all map[string]string) bool {
 const maxPods = 110
 
 // holds is how many servers of the profile run on the node at once.
-func (n Node) holds(p Profile) int {
-	need := p.requests()
+func (n Node) holds(p spec.HubProfile) int {
+	need := requestsOf(p)
 	count := or(n.Pods, maxPods)
 	if need.cpu > 0 {
 		count = min(count, int(milli(n.CPU)/milli(need.cpu)))
@@ -227,32 +230,29 @@ func (n Node) holds(p Profile) int {
 	if need.gpus > 0 {
 		count = min(count, n.GPUs/need.gpus)
 	}
-	for name, amount := range p.amounts() {
+	for name, amount := range amounts(p) {
 		count = min(count, n.Resources[name]/amount)
 	}
 	return max(count, 0)
 }
 
 // amounts are the profile's further resources, as numbers.
-func (p Profile) amounts() map[string]int {
-	all := map[string]int{}
-	for name, amount := range p.Resources {
-		if n, err := strconv.Atoi(amount); err == nil && n > 0 {
-			all[name] = n
-		}
+func amounts(p spec.HubProfile) map[string]int {
+	if p.MIG == "" {
+		return nil
 	}
-	return all
+	return map[string]int{nvidia.MIGResource(p.MIG): 1}
 }
 
 // lacks says why no node of the pool has room for a server, and the largest server that the
 // best node could run.
-func (in Pool) lacks(p Profile) (why, largest string) {
-	need := p.requests()
+func (in Pool) lacks(p spec.HubProfile) (why, largest string) {
+	need := requestsOf(p)
 	best, nearest := in.Nodes[0], -1.0
 	for _, n := range in.Nodes {
 		near := math.Min(share(n.CPU, need.cpu), share(float64(n.Memory), float64(need.memory)))
 		near = math.Min(near, share(float64(n.GPUs), float64(need.gpus)))
-		for name, amount := range p.amounts() {
+		for name, amount := range amounts(p) {
 			near = math.Min(near, share(float64(n.Resources[name]), float64(amount)))
 		}
 		if near > nearest {
@@ -266,8 +266,8 @@ func (in Pool) lacks(p Profile) (why, largest string) {
 			short = append(short, fmt.Sprintf("%s of %d", plural(best.GPUs, "GPU"), need.gpus))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.amounts())) {
-		if amount := p.amounts()[name]; best.Resources[name] < amount {
+	for _, name := range slices.Sorted(maps.Keys(amounts(p))) {
+		if amount := amounts(p)[name]; best.Resources[name] < amount {
 			short = append(short, fmt.Sprintf("%d %s of %d", best.Resources[name], name, amount))
 		}
 	}

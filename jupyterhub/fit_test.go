@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -34,17 +36,17 @@ func a100s() []Pool {
 }
 
 func TestFitTable(t *testing.T) {
-	profiles := []Profile{
-		{Name: "cpu", CPULimit: 4, MemLimit: 8 * GiB, Pool: "gpu"},
-		{Name: "gpu", GPUs: 1, CPUGuarantee: 4, CPULimit: 8, MemLimit: 48 * GiB, Pool: "gpu"},
-		{Name: "gpus", GPUs: 2, CPULimit: 14, MemLimit: 96 * GiB},
-		{Name: "four", GPUs: 4, CPULimit: 14, MemLimit: 96 * GiB, Pool: "gpu"},
-		{Name: "all-cores", CPULimit: 16, MemLimit: 8 * GiB, Pool: "gpu"},
-		{Name: "all-memory", MemLimit: 128 * GiB, Pool: "gpu"},
-		{Name: "anywhere", MemLimit: 2 * GiB},
+	profiles := []spec.HubProfile{
+		{Name: "cpu", CPU: spec.CPU{Limit: 4}, Memory: spec.Memory{Limit: 8 * GiB}, Pool: "gpu"},
+		{Name: "gpu", GPUs: 1, CPU: spec.CPU{Guarantee: 4, Limit: 8}, Memory: spec.Memory{Limit: 48 * GiB}, Pool: "gpu"},
+		{Name: "gpus", GPUs: 2, CPU: spec.CPU{Limit: 14}, Memory: spec.Memory{Limit: 96 * GiB}},
+		{Name: "four", GPUs: 4, CPU: spec.CPU{Limit: 14}, Memory: spec.Memory{Limit: 96 * GiB}, Pool: "gpu"},
+		{Name: "all-cores", CPU: spec.CPU{Limit: 16}, Memory: spec.Memory{Limit: 8 * GiB}, Pool: "gpu"},
+		{Name: "all-memory", Memory: spec.Memory{Limit: 128 * GiB}, Pool: "gpu"},
+		{Name: "anywhere", Memory: spec.Memory{Limit: 2 * GiB}},
 		{Name: "share", GPUs: 1, GPUMemory: 10 * GiB, Pool: "gpu"},
 	}
-	report := Fit(profiles, a100s(), Quota{GPUs: 7})
+	report := Fit(profiles, a100s(), spec.HubQuota{GPUs: 7})
 	path := filepath.Join("testdata", "fit.txt")
 	text := report.String() + "\n" + report.Err().Error() + "\n"
 	if *update {
@@ -57,21 +59,21 @@ func TestFitTable(t *testing.T) {
 
 func TestFitRefusesTheClassicMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
-		p    Profile
+		p    spec.HubProfile
 		want []string
 	}{
-		"more GPUs than any node":   {Profile{GPUs: 4, Pool: "gpu"}, []string{"2 GPUs of 4", "The largest that fits: 2 GPUs"}},
-		"a node's capacity in CPUs": {Profile{CPUGuarantee: 16, Pool: "gpu"}, []string{"15.5 cores of 16", "The largest that fits: 15.5 cores"}},
-		"a limit is a guarantee":    {Profile{CPULimit: 16, Pool: "gpu"}, []string{"15.5 cores of 16"}},
-		"a node's memory":           {Profile{MemGuarantee: 128 * GiB, Pool: "gpu"}, []string{"124.5Gi of 128Gi", "The largest that fits: 124.5Gi"}},
-		"a taint":                   {Profile{Pool: "cp", GPUs: 1}, []string{"on cp: a node has 0 GPUs of 1"}},
-		"tainted nodes only":        {Profile{}, []string{"on gpu: taint nvidia.com/gpu:NoSchedule; on cp: taint node-role.kubernetes.io/control-plane:NoSchedule"}},
-		"MPS memory without MPS":    {Profile{GPUs: 1, GPUMemory: GiB}, []string{"its GPUs are not shared"}},
-		"MIG where there is none":   {Profile{Resources: map[string]string{"nvidia.com/mig-1g.5gb": "1"}, Pool: "gpu"}, []string{"0 nvidia.com/mig-1g.5gb of 1"}},
+		"more GPUs than any node":   {spec.HubProfile{GPUs: 4, Pool: "gpu"}, []string{"2 GPUs of 4", "The largest that fits: 2 GPUs"}},
+		"a node's capacity in CPUs": {spec.HubProfile{CPU: spec.CPU{Guarantee: 16}, Pool: "gpu"}, []string{"15.5 cores of 16", "The largest that fits: 15.5 cores"}},
+		"a limit is a guarantee":    {spec.HubProfile{CPU: spec.CPU{Limit: 16}, Pool: "gpu"}, []string{"15.5 cores of 16"}},
+		"a node's memory":           {spec.HubProfile{Memory: spec.Memory{Guarantee: 128 * GiB}, Pool: "gpu"}, []string{"124.5Gi of 128Gi", "The largest that fits: 124.5Gi"}},
+		"a taint":                   {spec.HubProfile{Pool: "cp", GPUs: 1}, []string{"on cp: a node has 0 GPUs of 1"}},
+		"tainted nodes only":        {spec.HubProfile{}, []string{"on gpu: taint nvidia.com/gpu:NoSchedule; on cp: taint node-role.kubernetes.io/control-plane:NoSchedule"}},
+		"MPS memory without MPS":    {spec.HubProfile{GPUs: 1, GPUMemory: GiB}, []string{"its GPUs are not shared"}},
+		"MIG where there is none":   {spec.HubProfile{MIG: "1g.5gb", Pool: "gpu"}, []string{"0 nvidia.com/mig-1g.5gb of 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.p.Name = "p"
-			report := Fit([]Profile{c.p}, a100s(), Quota{})
+			report := Fit([]spec.HubProfile{c.p}, a100s(), spec.HubQuota{})
 			require.Zero(t, report.Rows[0].Total)
 			for _, want := range c.want {
 				require.ErrorContains(t, report.Err(), want)
@@ -86,9 +88,9 @@ func TestFitShares(t *testing.T) {
 	for i := range pools[0].Nodes {
 		pools[0].Nodes[i].GPUs = 8
 	}
-	r := Fit([]Profile{
+	r := Fit([]spec.HubProfile{
 		{Name: "share", GPUs: 1, GPUMemory: 10 * GiB}, {Name: "much", GPUs: 1, GPUMemory: 11 * GiB}, {Name: "two", GPUs: 2},
-	}, pools, Quota{})
+	}, pools, spec.HubQuota{})
 	require.Equal(t, 32, r.Rows[0].Total)
 	require.Zero(t, r.Rows[1].Total)
 	require.Zero(t, r.Rows[2].Total)
@@ -99,10 +101,10 @@ func TestFitShares(t *testing.T) {
 func TestFitScratch(t *testing.T) {
 	h := Hub{
 		Pools: append(a100s(), Pool{Name: "plain", Labels: map[string]string{"pool": "plain"}, Nodes: []Node{{Name: "p1", CPU: 8, Memory: 32 * GiB}, {Name: "p2", CPU: 8, Memory: 32 * GiB}}}),
-		Profiles: []Profile{
-			{Name: "cpu", MemLimit: 8 * GiB}, {Name: "gpu", GPUs: 1, MemLimit: 8 * GiB, Pool: "gpu"}, {Name: "plain", MemLimit: 8 * GiB, Pool: "plain"},
+		Hub: spec.Hub{Profiles: []spec.HubProfile{
+			{Name: "cpu", Memory: spec.Memory{Limit: 8 * GiB}}, {Name: "gpu", GPUs: 1, Memory: spec.Memory{Limit: 8 * GiB}, Pool: "gpu"}, {Name: "plain", Memory: spec.Memory{Limit: 8 * GiB}, Pool: "plain"},
 		},
-		Scratch: &Scratch{Class: "scratch", Size: GiB},
+			Scratch: &spec.HubScratch{Class: "scratch", Size: GiB}},
 	}
 	totals := func() (n []int) {
 		for _, row := range h.Fit().Rows {
@@ -121,15 +123,15 @@ func TestFitScratch(t *testing.T) {
 	require.Equal(t, []int{8, 8, 8}, totals(), "it is everywhere")
 	require.Equal(t, []string{"cpu", "gpu", "plain"}, gets())
 
-	h.Scratch.Nodes = []string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"}
+	h.ScratchNodes = []string{"wk-gpu1", "wk-gpu2", "wk-gpu3", "wk-gpu4"}
 	require.Equal(t, []int{8, 8, 8}, totals(), "profiles that cannot run where it is do without")
 	require.Equal(t, []string{"gpu"}, gets())
 
-	h.Scratch.Nodes = []string{"wk-gpu1", "p1"}
+	h.ScratchNodes = []string{"wk-gpu1", "p1"}
 	require.Equal(t, []int{4, 2, 4}, totals(), "and others run where it is")
 	require.Equal(t, []string{"cpu", "gpu", "plain"}, gets())
-	h.Scratch.Nodes = []string{"p1"}
-	h.Profiles = []Profile{{Name: "any", MemLimit: 8 * GiB}}
+	h.ScratchNodes = []string{"p1"}
+	h.Profiles = []spec.HubProfile{{Name: "any", Memory: spec.Memory{Limit: 8 * GiB}}}
 	for i := range h.Pools {
 		h.Pools[i].Taints = nil
 	}
@@ -139,19 +141,19 @@ func TestFitScratch(t *testing.T) {
 }
 
 func TestFitQuota(t *testing.T) {
-	p := []Profile{{Name: "p", GPUs: 1, CPULimit: 2, MemLimit: 8 * GiB}}
+	p := []spec.HubProfile{{Name: "p", GPUs: 1, CPU: spec.CPU{Limit: 2}, Memory: spec.Memory{Limit: 8 * GiB}}}
 	for _, c := range []struct {
-		q     Quota
+		q     spec.HubQuota
 		total int
-	}{{Quota{}, 8}, {Quota{GPUs: 3}, 3}, {Quota{CPU: 5}, 2}, {Quota{Memory: 8 * GiB}, 1}, {Quota{GPUs: 100}, 8}, {Quota{Memory: GiB}, 0}} {
+	}{{spec.HubQuota{}, 8}, {spec.HubQuota{GPUs: 3}, 3}, {spec.HubQuota{CPU: 5}, 2}, {spec.HubQuota{Memory: 8 * GiB}, 1}, {spec.HubQuota{GPUs: 100}, 8}, {spec.HubQuota{Memory: GiB}, 0}} {
 		require.Equal(t, c.total, Fit(p, a100s(), c.q).Rows[0].Total, "%+v", c.q)
 	}
-	require.ErrorContains(t, Fit(p, a100s(), Quota{Memory: GiB}).Err(), "the quota of 1Gi")
+	require.ErrorContains(t, Fit(p, a100s(), spec.HubQuota{Memory: GiB}).Err(), "the quota of 1Gi")
 }
 
 // schedule is a scheduler in the simplest words: it places one pod after the other
 // on any node that takes it, until none does.
-func schedule(p Profile, pools []Pool) int {
+func schedule(p spec.HubProfile, pools []Pool) int {
 	type free struct {
 		pool   Pool
 		node   Node
@@ -192,7 +194,7 @@ func schedule(p Profile, pools []Pool) int {
 				return false
 			}
 		}
-		return f.pods >= 1 && f.cpu >= milli(cpu) && f.memory >= p.requests().memory && f.gpus >= p.GPUs
+		return f.pods >= 1 && f.cpu >= milli(cpu) && f.memory >= requestsOf(p).memory && f.gpus >= p.GPUs
 	}
 	for placed := 0; ; placed++ {
 		var on *free
@@ -205,12 +207,12 @@ func schedule(p Profile, pools []Pool) int {
 		if on == nil {
 			return placed
 		}
-		on.pods, on.cpu, on.memory, on.gpus = on.pods-1, on.cpu-milli(cpu), on.memory-p.requests().memory, on.gpus-p.GPUs
+		on.pods, on.cpu, on.memory, on.gpus = on.pods-1, on.cpu-milli(cpu), on.memory-requestsOf(p).memory, on.gpus-p.GPUs
 	}
 }
 
 // someWorld makes pools and a profile of small numbers.
-func someWorld(r *rand.Rand) (Profile, []Pool) {
+func someWorld(r *rand.Rand) (spec.HubProfile, []Pool) {
 	taints := []corev1.Taint{
 		{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}, {Key: "dedicated", Value: "ml", Effect: corev1.TaintEffectNoExecute},
 		{Key: "maybe", Effect: corev1.TaintEffectPreferNoSchedule},
@@ -230,18 +232,18 @@ func someWorld(r *rand.Rand) (Profile, []Pool) {
 		}
 		pools = append(pools, in)
 	}
-	p := Profile{
-		Name: "p", Image: "i", CPUGuarantee: float64(r.IntN(40)) / 8, MemGuarantee: Bytes(r.IntN(20)) * GiB / 4, GPUs: max(0, r.IntN(5)-2),
-		CPULimit: float64(r.IntN(2) * 8), MemLimit: Bytes(r.IntN(2)) * 16 * GiB,
+	p := spec.HubProfile{
+		Name: "p", Image: "i", CPU: spec.CPU{Guarantee: spec.Cores(r.IntN(40)) / 8}, Memory: spec.Memory{Guarantee: spec.Size(r.IntN(20)) * GiB / 4}, GPUs: max(0, r.IntN(5)-2),
 	}
+	p.CPU.Limit, p.Memory.Limit = spec.Cores(r.IntN(2)*8), spec.Size(r.IntN(2))*16*GiB
 	if len(pools) > 0 && r.IntN(2) == 0 {
 		p.Pool = pools[r.IntN(len(pools))].Name
 	}
 	return p, pools
 }
 
-func requireAsScheduled(t testing.TB, p Profile, pools []Pool) {
-	row := Fit([]Profile{p}, pools, Quota{}).Rows[0]
+func requireAsScheduled(t testing.TB, p spec.HubProfile, pools []Pool) {
+	row := Fit([]spec.HubProfile{p}, pools, spec.HubQuota{}).Rows[0]
 	require.Equal(t, schedule(p, pools), row.Total, "%+v on %+v", p, pools)
 	for i, cell := range row.Cells {
 		require.Equal(t, cell.Count == 0, cell.Reason != "", "%+v", cell)
@@ -271,12 +273,12 @@ func TestLargestFits(t *testing.T) {
 	for seed := range uint64(2000) {
 		p, pools := someWorld(rand.New(rand.NewPCG(seed, 7)))
 		p.GPUMemory = 0
-		for i, cell := range Fit([]Profile{p}, pools, Quota{}).Rows[0].Cells {
+		for i, cell := range Fit([]spec.HubProfile{p}, pools, spec.HubQuota{}).Rows[0].Cells {
 			if cell.Largest == "" {
 				continue
 			}
 			smaller := p
-			smaller.GPUs, smaller.CPUGuarantee, smaller.CPULimit, smaller.MemLimit = 0, 0, 0, 0
+			smaller.GPUs, smaller.CPU, smaller.Memory.Limit = 0, spec.CPU{}, 0
 			for _, part := range strings.Split(cell.Largest, ", ") {
 				var n float64
 				switch {
@@ -284,14 +286,14 @@ func TestLargestFits(t *testing.T) {
 					fmt.Sscan(part, &smaller.GPUs)
 				case strings.HasSuffix(part, "cores"):
 					fmt.Sscan(part, &n)
-					smaller.CPUGuarantee = n
+					smaller.CPU.Guarantee = spec.Cores(n)
 				default:
-					smaller.MemGuarantee = Bytes(resource.NewQuantity(0, resource.BinarySI).Value())
+					smaller.Memory.Guarantee = spec.Size(resource.NewQuantity(0, resource.BinarySI).Value())
 					q := resource.MustParse(part)
-					smaller.MemGuarantee = Bytes(q.Value())
+					smaller.Memory.Guarantee = spec.Size(q.Value())
 				}
 			}
-			if smaller.MemGuarantee == 0 {
+			if smaller.Memory.Guarantee == 0 {
 				continue // no memory at all is left on that node
 			}
 			require.Positive(t, fit(smaller, pools[i], pools).Count, "%+v is said to fit %+v: %s", p, pools[i], cell.Largest)

@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"fmt"
 	"time"
 
@@ -94,23 +96,23 @@ func (h installed) secret() (chart.Secret, error) {
 	if h.exempts() {
 		s.Generate[keyCullToken] = 32
 	}
-	if config := h.Auth.secretConfig(); config != nil {
+	if config := (login{h.Hub}).secretConfig(); config != nil {
 		text, err := yaml.Marshal(map[string]any{"hub": map[string]any{"config": config}})
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", keyValues, err)
 		}
 		s.Data[keyValues] = secret.New(string(text))
 	}
-	if h.Auth.Kind == Dummy {
+	if h.Auth.Kind == spec.AuthDummy {
 		s.Generate[keyAdmin] = 16 // the hub requires at least 32 characters
-		if h.Auth.Password.IsZero() {
+		if h.Secrets.Password.IsZero() {
 			s.Generate[keyUser] = 8
 		} else {
-			s.Data[keyUser] = h.Auth.Password
+			s.Data[keyUser] = h.Secrets.Password
 		}
 	}
 	if h.Database.Kind == Postgres {
-		_, password, err := h.Database.split()
+		_, password, err := splitDatabase(h.Secrets.Database)
 		if err != nil {
 			return s, err
 		}
@@ -129,7 +131,7 @@ type GeneratedSecret struct {
 
 // GeneratedSecrets names the generated secrets that people need.
 func (h Hub) GeneratedSecrets() []GeneratedSecret {
-	if h.Auth.Kind != Dummy {
+	if h.Auth.Kind != spec.AuthDummy {
 		return nil
 	}
 	return []GeneratedSecret{
@@ -165,8 +167,8 @@ func (h installed) meta(name string) metav1.ObjectMeta {
 
 // volume is for a folder that is not ours: it stays when the volume is deleted. NFS ignores
 // its size, but it must equal the claim's.
-func (h installed) volume(s Share) *corev1.PersistentVolume {
-	name := h.namespace() + "-" + s.claim()
+func (h installed) volume(s spec.HubShare) *corev1.PersistentVolume {
+	name := h.namespace() + "-" + claimOf(s)
 	meta := h.meta(name)
 	meta.Namespace = ""
 	return &corev1.PersistentVolume{
@@ -176,25 +178,25 @@ func (h installed) volume(s Share) *corev1.PersistentVolume {
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Ti")},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			MountOptions:                  s.NFS.MountOptions,
-			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: h.namespace(), Name: s.claim()},
+			MountOptions:                  h.Exports[s.Name].MountOptions,
+			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: h.namespace(), Name: claimOf(s)},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver:           "nfs.csi.k8s.io",
-				VolumeHandle:     s.NFS.Server + "#" + s.NFS.Export + "#" + name,
-				VolumeAttributes: map[string]string{"server": s.NFS.Server, "share": s.NFS.Export},
+				VolumeHandle:     h.Exports[s.Name].Server + "#" + h.Exports[s.Name].Export + "#" + name,
+				VolumeAttributes: map[string]string{"server": h.Exports[s.Name].Server, "share": h.Exports[s.Name].Export},
 			}},
 		},
 	}
 }
 
-func (h installed) claim(s Share) *corev1.PersistentVolumeClaim {
+func (h installed) claim(s spec.HubShare) *corev1.PersistentVolumeClaim {
 	none := ""
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: h.meta(s.claim()),
+		ObjectMeta: h.meta(claimOf(s)),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &none,
-			VolumeName:       h.namespace() + "-" + s.claim(),
+			VolumeName:       h.namespace() + "-" + claimOf(s),
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Ti")}},
 		},
@@ -214,7 +216,7 @@ func (h installed) quota() []runtime.Object {
 		defaults[corev1.ResourceCPU] = *resource.NewMilliQuantity(podCPU, resource.DecimalSI)
 	}
 	if h.Quota.Memory > 0 {
-		hard[corev1.ResourceRequestsMemory] = *resource.NewQuantity(int64(h.Quota.Memory+coreMemory), resource.BinarySI)
+		hard[corev1.ResourceRequestsMemory] = *resource.NewQuantity(int64(Bytes(h.Quota.Memory)+coreMemory), resource.BinarySI)
 		defaults[corev1.ResourceMemory] = *resource.NewQuantity(int64(podMemory), resource.BinarySI)
 	}
 	if len(hard) == 0 {

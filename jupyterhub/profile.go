@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"fmt"
 	"maps"
 	"slices"
@@ -20,29 +22,6 @@ const gpuClass = "nvidia"
 // singleuser.memory.guarantee).
 const chartMemory = 1 * GiB
 
-// Profile is a choice in the hub's form.
-type Profile struct {
-	Name        string // stable and unique: the hub stores it with running servers
-	Title       string // default Name
-	Description string
-	Image       string
-	Default     bool // default: the first one
-
-	CPUGuarantee, CPULimit float64 // cores; 0: none
-	MemGuarantee, MemLimit Bytes   // 0: none
-
-	GPUs         int
-	GPUMemory    Bytes             // of the GPU's memory; only where GPUs are shared by MPS
-	Resources    map[string]string // further extended resources, e.g. nvidia.com/mig-1g.5gb: "1"
-	RuntimeClass string            // default nvidia with GPUs
-	Pool         string            // of nodes; empty: any with enough resources
-
-	Groups     []string // of users that see it; empty: all
-	Env        map[string]string
-	DefaultURL string // e.g. /lab
-	SHM        Bytes  // of /dev/shm; 0: the hub's
-}
-
 // requests is what the scheduler counts for one server. A limit without a guarantee counts as
 // one, as in Kubernetes.
 type requests struct {
@@ -51,27 +30,18 @@ type requests struct {
 	gpus   int
 }
 
-func (p Profile) requests() requests {
-	r := requests{cpu: or(p.CPUGuarantee, p.CPULimit), memory: or(p.MemGuarantee, p.MemLimit), gpus: p.GPUs}
-	r.memory = or(r.memory, chartMemory)
-	return r
+func requestsOf(p spec.HubProfile) requests {
+	memory := or(or(p.Memory.Guarantee, p.Memory.Limit), chartMemory)
+	return requests{cpu: float64(or(p.CPU.Guarantee, p.CPU.Limit)), memory: Bytes(memory), gpus: p.GPUs}
 }
 
 // usesGPU says whether a server of the profile computes on a GPU or a part of one.
-func (p Profile) usesGPU() bool {
-	if p.GPUs > 0 {
-		return true
-	}
-	for name := range p.Resources {
-		if len(name) > 11 && name[:11] == "nvidia.com/" {
-			return true
-		}
-	}
-	return false
+func usesGPU(p spec.HubProfile) bool {
+	return p.GPUs > 0 || p.MIG != ""
 }
 
-func (p Profile) runtimeClass() string {
-	if p.RuntimeClass == "" && p.usesGPU() {
+func runtimeClassOf(p spec.HubProfile) string {
+	if p.RuntimeClass == "" && usesGPU(p) {
 		return gpuClass
 	}
 	return p.RuntimeClass
@@ -81,14 +51,14 @@ func (p Profile) runtimeClass() string {
 // towards the limit: the hub's takes at most half of it. It is 0 with MPS, whose
 // plugin mounts the daemon's own /dev/shm (k8s-device-plugin v0.20
 // internal/plugin/mps.go); a volume there would hide it.
-func (h Hub) shm(p Profile) Bytes {
+func (h Hub) shm(p spec.HubProfile) Bytes {
 	switch {
 	case p.GPUMemory > 0:
 		return 0
-	case p.SHM == 0 && p.MemLimit > 0:
-		return min(h.SHM, p.MemLimit/2)
+	case p.SHM == 0 && p.Memory.Limit > 0:
+		return Bytes(min(h.SHM, p.Memory.Limit/2))
 	}
-	return or(p.SHM, h.SHM)
+	return Bytes(or(p.SHM, h.SHM))
 }
 
 // pool returns the pool that a profile names.
@@ -103,13 +73,13 @@ func pool(pools []Pool, name string) (Pool, bool) {
 // tolerations returns the taints that the profile's servers tolerate: those of its pool, or,
 // if it names none and needs a GPU, those of every pool with GPUs. A profile without GPUs
 // tolerates none.
-func (p Profile) tolerations(pools []Pool) []corev1.Toleration {
+func tolerationsOf(p spec.HubProfile, pools []Pool) []corev1.Toleration {
 	var taints []corev1.Taint
 	chosen, named := pool(pools, p.Pool)
 	for _, in := range pools {
 		// Nodes with the same pool's labels may differ in taints, and then are several pools
 		// here.
-		if named && subset(chosen.Labels, in.Labels) || !named && (p.GPUs > 0 && in.gpus() > 0 || in.has(p.amounts())) {
+		if named && subset(chosen.Labels, in.Labels) || !named && (p.GPUs > 0 && in.gpus() > 0 || in.has(amounts(p))) {
 			taints = append(taints, in.Taints...)
 		}
 	}
@@ -134,12 +104,12 @@ func tolerate(taints []corev1.Taint) []corev1.Toleration {
 // entry renders the profile for kubespawner's profile_list. Every key of the override is a
 // trait of KubeSpawner; dictionaries are merged with the hub's own (kubespawner 7.1
 // spawner.py, _apply_overrides).
-func (h Hub) entry(p Profile) map[string]any {
+func (h Hub) entry(p spec.HubProfile) map[string]any {
 	override := map[string]any{"image": p.Image}
 	h.putSizes(p, override)
 	h.putPlace(p, override)
 	h.putVolumes(p, override)
-	if env := p.env(); len(env) > 0 {
+	if env := envOf(p); len(env) > 0 {
 		override["environment"] = env
 	}
 	if p.DefaultURL != "" {
@@ -158,24 +128,24 @@ func (h Hub) entry(p Profile) map[string]any {
 	return e
 }
 
-func (h Hub) putSizes(p Profile, override map[string]any) {
-	r := p.requests()
+func (h Hub) putSizes(p spec.HubProfile, override map[string]any) {
+	r := requestsOf(p)
 	if r.cpu > 0 {
 		override["cpu_guarantee"] = r.cpu
 	}
-	if p.CPULimit > 0 {
-		override["cpu_limit"] = p.CPULimit
+	if p.CPU.Limit > 0 {
+		override["cpu_limit"] = float64(p.CPU.Limit)
 	}
 	override["mem_guarantee"] = r.memory.spawner()
-	if p.MemLimit > 0 {
-		override["mem_limit"] = p.MemLimit.spawner()
+	if p.Memory.Limit > 0 {
+		override["mem_limit"] = Bytes(p.Memory.Limit).spawner()
 	}
 	extra := map[string]any{}
 	if p.GPUs > 0 {
 		extra[resourceGPU] = strconv.Itoa(p.GPUs)
 	}
-	for name, amount := range p.Resources {
-		extra[name] = amount
+	for name, amount := range amounts(p) {
+		extra[name] = strconv.Itoa(amount)
 	}
 	if len(extra) > 0 { // requests of extended resources must equal their limits
 		override["extra_resource_limits"] = extra
@@ -183,40 +153,40 @@ func (h Hub) putSizes(p Profile, override map[string]any) {
 	}
 }
 
-func (h Hub) putPlace(p Profile, override map[string]any) {
+func (h Hub) putPlace(p spec.HubProfile, override map[string]any) {
 	if in, ok := pool(h.Pools, p.Pool); ok && len(in.Labels) > 0 {
 		override["node_selector"] = texts(in.Labels)
 	}
-	if bear := p.tolerations(h.Pools); len(bear) > 0 {
+	if bear := tolerationsOf(p, h.Pools); len(bear) > 0 {
 		override["tolerations"] = tolerationValues(bear)
 	}
-	if class := p.runtimeClass(); class != "" {
+	if class := runtimeClassOf(p); class != "" {
 		override["extra_pod_config"] = map[string]any{"runtimeClassName": class}
 	}
 }
 
-func (h Hub) putVolumes(p Profile, override map[string]any) {
+func (h Hub) putVolumes(p spec.HubProfile, override map[string]any) {
 	volumes, mounts := map[string]any{}, map[string]any{}
 	if size := h.shm(p); size > 0 {
 		volumes["shm"] = map[string]any{"name": "shm", "emptyDir": map[string]any{"medium": "Memory", "sizeLimit": size.String()}}
 		mounts["shm"] = map[string]any{"name": "shm", "mountPath": "/dev/shm"}
 	}
 	if h.scratch(p) {
-		h.Scratch.put(volumes, mounts)
+		putScratch(*h.Scratch, volumes, mounts)
 	}
 	if len(volumes) > 0 {
 		override["volumes"], override["volume_mounts"] = volumes, mounts
 	}
 }
 
-func (p Profile) env() map[string]any {
+func envOf(p spec.HubProfile) map[string]any {
 	env := texts(p.Env)
 	if p.GPUMemory > 0 {
 		// In MiB, for the one device that the container sees. It cannot exceed the daemon's
 		// own limit, an equal part for each share.
-		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", p.GPUMemory/MiB)
+		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", int64(p.GPUMemory/MiB))
 	}
-	if p.runtimeClass() == gpuClass && !p.usesGPU() {
+	if runtimeClassOf(p) == gpuClass && !usesGPU(p) {
 		// Many images set this to "all", and NVIDIA's runtime obeys.
 		env["NVIDIA_VISIBLE_DEVICES"] = "void"
 	}

@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	_ "embed" // the snippet that the hub runs
 	"time"
 )
@@ -16,7 +18,7 @@ const queueLabel = "kueue.x-k8s.io/queue-name"
 const queueTimeout = 8 * time.Hour
 
 // waits says whether servers of a profile wait in the hub's queue. Those without a GPU never do.
-func (h Hub) waits(p Profile) bool { return h.Queue != "" && p.usesGPU() }
+func (h Hub) waits(p spec.HubProfile) bool { return h.Queue != "" && usesGPU(p) }
 
 // queue is the input of the snippet: the profiles that wait, and for how long. The default profile is
 // that of a start that names none.

@@ -3,6 +3,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"bytes"
 	"context"
 	"encoding/hex"
@@ -210,18 +212,20 @@ func heard(ctx context.Context) (context.Context, func() string) {
 // patience for tests on a busy machine: it is a bound, not what is measured.
 var patience = Options{Start: 2 * time.Minute, Run: time.Minute, Stop: time.Minute}
 
-func testProfiles(names ...string) []Profile {
-	var all []Profile
+func testProfiles(names ...string) []spec.HubProfile {
+	var all []spec.HubProfile
 	for _, name := range names {
-		all = append(all, Profile{Name: name, Image: "quay.io/jupyter/base-notebook:2026-10-05"})
+		all = append(all, spec.HubProfile{Name: name, Image: "quay.io/jupyter/base-notebook:2026-10-05"})
 	}
 	return all
 }
 
 func TestVerifyOnRealHub(t *testing.T) {
 	hub := startHub(t, Hub{
-		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true},
-		Profiles: testProfiles("cpu", "broken", "endless", "nowhere"),
+		Hub: spec.Hub{
+			Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On},
+			Profiles: testProfiles("cpu", "broken", "endless", "nowhere"),
+		},
 	})
 
 	t.Run("each profile for itself", func(t *testing.T) {
@@ -360,10 +364,10 @@ func (h *realHub) login(t *testing.T, name string) bool {
 
 // TestCullerOnRealHub: what nobody uses is stopped, and exempt users' servers go on.
 func TestCullerOnRealHub(t *testing.T) {
-	hub := startHub(t, Hub{
-		Hostname: "hub.lab.example", Auth: Auth{Kind: Dummy, AllowAll: true}, Profiles: testProfiles("cpu"),
-		Cull: Cull{Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"teacher"}},
-	})
+	hub := startHub(t, Hub{Hub: spec.Hub{
+		Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: testProfiles("cpu"),
+		Cull: spec.HubCull{Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"teacher"}},
+	}})
 	site := hub.site(t)
 	running := func(name string) bool {
 		var user struct{ Servers map[string]*server }

@@ -11,7 +11,7 @@ type Bytes int64
 
 // The units, in powers of 1024.
 const (
-	KiB Bytes = 1 << (10 * (iota + 1))
+	KiB = 1 << (10 * (iota + 1))
 	MiB
 	GiB
 	TiB

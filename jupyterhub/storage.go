@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"bytes"
 	"iter"
 	"maps"
@@ -18,7 +20,7 @@ func (h Hub) storage() map[string]any {
 		}
 		v["static"] = static
 	} else {
-		v["capacity"] = or(h.Home.Size, 20*GiB).String()
+		v["capacity"] = Bytes(or(h.Home.Size, 20*GiB)).String()
 		dynamic := map[string]any{}
 		if h.Home.Class != "" {
 			dynamic["storageClass"] = h.Home.Class
@@ -39,7 +41,7 @@ func (h Hub) storage() map[string]any {
 	volumes, mounts := map[string]any{}, map[string]any{}
 	for _, s := range h.Shared {
 		if len(s.Groups) == 0 {
-			s.put(volumes, mounts)
+			putShare(s, h.Exports[s.Name], volumes, mounts)
 		}
 	}
 	if len(h.bundle()) > 0 {
@@ -52,45 +54,42 @@ func (h Hub) storage() map[string]any {
 	return v
 }
 
-// put adds the share's volume and mount, by its name.
-func (s Share) put(volumes, mounts map[string]any) {
-	name := s.claim()
+// putShare adds the share's volume and mount, by its name.
+func putShare(s spec.HubShare, export NFSExport, volumes, mounts map[string]any) {
+	name := claimOf(s)
 	claim := map[string]any{"claimName": name}
 	mount := map[string]any{"name": name, "mountPath": s.Path}
-	if s.ReadOnly {
+	if s.ReadOnly.IsOn() || export.ReadOnly {
 		claim["readOnly"], mount["readOnly"] = true, true
 	}
 	volumes[name] = map[string]any{"name": name, "persistentVolumeClaim": claim}
 	mounts[name] = mount
 }
 
-func (s Share) claim() string { return "share-" + s.Name }
-
-// has says whether a node has the class.
-func (s *Scratch) has(n Node) bool { return len(s.Nodes) == 0 || slices.Contains(s.Nodes, n.Name) }
+func claimOf(s spec.HubShare) string { return "share-" + s.Name }
 
 // scratch says whether the profile's servers get a scratch volume: if a node on which they may
 // run has the class. If the hub's nodes are not known, all profiles get it.
-func (h Hub) scratch(p Profile) bool {
+func (h Hub) scratch(p spec.HubProfile) bool {
 	if h.Scratch == nil {
 		return false
 	}
-	if len(h.Scratch.Nodes) == 0 || len(h.Pools) == 0 {
+	if len(h.ScratchNodes) == 0 || len(h.Pools) == 0 {
 		return true
 	}
 	for _, in := range h.Pools {
-		if p.excluded(in, h.Pools) == "" && slices.ContainsFunc(in.Nodes, h.Scratch.has) {
+		if excluded(p, in, h.Pools) == "" && slices.ContainsFunc(in.Nodes, func(n Node) bool { return slices.Contains(h.ScratchNodes, n.Name) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// put adds a generic ephemeral volume: Kubernetes creates and removes its claim with the pod.
-func (s Scratch) put(volumes, mounts map[string]any) {
+// putScratch adds a generic ephemeral volume: Kubernetes creates and removes its claim with the pod.
+func putScratch(s spec.HubScratch, volumes, mounts map[string]any) {
 	spec := map[string]any{
 		"accessModes": []any{"ReadWriteOnce"},
-		"resources":   map[string]any{"requests": map[string]any{"storage": s.Size.String()}},
+		"resources":   map[string]any{"requests": map[string]any{"storage": Bytes(s.Size).String()}},
 	}
 	if s.Class != "" {
 		spec["storageClassName"] = s.Class
@@ -109,7 +108,7 @@ func (h Hub) groupOverrides() map[string]any {
 			continue
 		}
 		volumes, mounts := map[string]any{}, map[string]any{}
-		s.put(volumes, mounts)
+		putShare(s, h.Exports[s.Name], volumes, mounts)
 		all["share-"+s.Name] = map[string]any{
 			"groups":           anys(s.Groups),
 			"spawner_override": map[string]any{"volumes": volumes, "volume_mounts": mounts},
@@ -121,7 +120,7 @@ func (h Hub) groupOverrides() map[string]any {
 // bundle is every authority of ours, in PEM.
 func (h Hub) bundle() []byte {
 	var all []byte
-	for _, pem := range [][]byte{h.CA, h.Auth.CA} {
+	for _, pem := range [][]byte{h.CA, h.AuthCA} {
 		if pem = bytes.TrimSpace(pem); len(pem) > 0 && !bytes.Contains(all, pem) {
 			all = append(append(all, pem...), '\n')
 		}

@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	_ "embed" // the snippets that the hub runs
 	"html"
 	"slices"
@@ -74,7 +76,7 @@ func (h Hub) hub() map[string]any {
 	if h.exempts() {
 		v["extraFiles"] = map[string]any{"homelab-culler": map[string]any{"mountPath": cullerPath, "stringData": cullerScript}}
 	}
-	if h.Exposed {
+	if !isOn(h.Isolate) {
 		v["networkPolicy"] = map[string]any{"enabled": false}
 	}
 	if len(h.bundle()) > 0 {
@@ -90,7 +92,7 @@ func (h Hub) hub() map[string]any {
 // order of their names.
 func (h Hub) snippets() map[string]any {
 	s := map[string]any{}
-	if h.Auth.Kind == Dummy {
+	if h.Auth.Kind == spec.AuthDummy {
 		s["10-homelab-passwords"] = passwordsSnippet
 	}
 	if len(h.profileGroups()) > 0 {
@@ -104,7 +106,7 @@ func (h Hub) snippets() map[string]any {
 
 func (h Hub) database() map[string]any {
 	if h.Database.Kind == Postgres {
-		location, _, _ := h.Database.split()
+		location, _, _ := splitDatabase(h.Secrets.Database)
 		// Without upgrade the hub refuses its own database after an update.
 		return map[string]any{"type": "postgres", "url": location, "upgrade": true}
 	}
@@ -113,7 +115,7 @@ func (h Hub) database() map[string]any {
 		pvc["storageClassName"] = h.Database.Class
 	}
 	if h.Database.Size != 0 {
-		pvc["storage"] = h.Database.Size.String()
+		pvc["storage"] = Bytes(h.Database.Size).String()
 	}
 	return map[string]any{"pvc": pvc}
 }
@@ -162,7 +164,7 @@ func (h Hub) proxy() map[string]any {
 	if bear := tolerate(h.Taints); len(bear) > 0 {
 		chp["tolerations"] = tolerationValues(bear)
 	}
-	if h.Exposed {
+	if !isOn(h.Isolate) {
 		chp["networkPolicy"] = map[string]any{"enabled": false}
 	}
 	if len(chp) > 0 {
@@ -207,7 +209,7 @@ func (h Hub) ingress(values map[string]any) {
 func (h Hub) singleuser() map[string]any {
 	name, tag := splitImage(h.first().Image)
 	policy := map[string]any{}
-	if h.Exposed {
+	if !isOn(h.Isolate) {
 		policy["enabled"] = false
 	}
 	if len(h.Reach) > 0 {
@@ -247,8 +249,8 @@ func (h Hub) profileList() []any {
 }
 
 // first is the profile that is preselected.
-func (h Hub) first() Profile {
-	if i := slices.IndexFunc(h.Profiles, func(p Profile) bool { return p.Default }); i >= 0 {
+func (h Hub) first() spec.HubProfile {
+	if i := slices.IndexFunc(h.Profiles, func(p spec.HubProfile) bool { return p.Default }); i >= 0 {
 		return h.Profiles[i]
 	}
 	return h.Profiles[0]
@@ -289,21 +291,24 @@ const cullService = "homelab-culler"
 
 // exempts says whether some users' servers are never stopped. The chart's culler (version 1.4
 // of jupyterhub-idle-culler) cannot do that, so ours replaces it.
-func (h Hub) exempts() bool { return !h.Cull.Off && len(h.Cull.Exempt) > 0 }
+func (h Hub) exempts() bool { return isOn(h.Cull.Enabled) && len(h.Cull.Exempt) > 0 }
 
 func (h Hub) cull() map[string]any {
-	if h.Cull.Off || h.exempts() {
+	if !isOn(h.Cull.Enabled) || h.exempts() {
 		return map[string]any{"enabled": false}
 	}
-	v := map[string]any{"enabled": true, "every": seconds(h.Cull.every()), "timeout": seconds(h.Cull.idle())}
+	v := map[string]any{"enabled": true, "every": seconds(every(h.Cull)), "timeout": seconds(idle(h.Cull))}
 	if h.Cull.MaxAge > 0 {
 		v["maxAge"] = seconds(h.Cull.MaxAge)
 	}
 	return v
 }
 
-func (c Cull) every() time.Duration { return or(c.Every, 5*time.Minute) }
-func (c Cull) idle() time.Duration  { return or(c.Idle, time.Hour) }
+// isOn reports whether a switch is on that is on by default.
+func isOn(s spec.Switch) bool { return s.Or(true).IsOn() }
+
+func every(c spec.HubCull) time.Duration { return or(c.Every, 5*time.Minute) }
+func idle(c spec.HubCull) time.Duration  { return or(c.Idle, time.Hour) }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }
 
@@ -319,8 +324,8 @@ func (h Hub) custom() map[string]any {
 	}
 	if h.exempts() {
 		v["cull"] = map[string]any{
-			"every":   seconds(h.Cull.every()),
-			"timeout": seconds(h.Cull.idle()),
+			"every":   seconds(every(h.Cull)),
+			"timeout": seconds(idle(h.Cull)),
 			"maxAge":  seconds(h.Cull.MaxAge),
 			"exempt":  anys(h.Cull.Exempt),
 		}

@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"encoding/json"
 	"flag"
 	"io/fs"
@@ -29,27 +31,32 @@ const authority = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\
 // base is a hub with everything but auth: the eight-A100 example, with all trimmings.
 func base() Hub {
 	gpuTaint := corev1.Taint{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}
-	return Hub{
+	return Hub{Hub: spec.Hub{
 		Hostname: "hub.lab.example",
-		Ingress:  Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
+		Profiles: []spec.HubProfile{
+			{Name: "cpu", Title: "CPU", Description: "4 cores & 8 GiB", Image: "quay.io/jupyter/scipy-notebook:2026-10-05", CPU: spec.CPU{Limit: 4}, Memory: spec.Memory{Guarantee: 2 * GiB, Limit: 8 * GiB}},
+			{Name: "gpu", Title: "One GPU", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPU: spec.CPU{Guarantee: 2, Limit: 8}, Memory: spec.Memory{Limit: 48 * GiB}, SHM: 16 * GiB, Env: map[string]string{"OMP_NUM_THREADS": "8"}, DefaultURL: "/lab"},
+			{Name: "gpus", Title: "Two GPUs", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 2, CPU: spec.CPU{Limit: 14}, Memory: spec.Memory{Limit: 96 * GiB}, Groups: []string{"lab"}},
+		},
+		Home: spec.HubHome{Class: "nfs", Size: 20 * GiB},
+		Shared: []spec.HubShare{
+			{Name: "data", Path: "/data", ReadOnly: spec.On},
+			{Name: "papers", Path: "/papers", Groups: []string{"lab", "guests"}},
+		},
+		Scratch: &spec.HubScratch{Class: "scratch", Size: 100 * GiB},
+		SHM:     8 * GiB,
+		Cull:    spec.HubCull{Idle: 2 * time.Hour, MaxAge: 7 * 24 * time.Hour},
+	},
+		Ingress: Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
 		Pools: []Pool{{
 			Name: "gpu", Labels: map[string]string{"homelab.cps-gpu.github.com/pool": "gpu"}, Taints: []corev1.Taint{gpuTaint},
 			Nodes: []Node{{Name: "wk-gpu1", CPU: 15.5, Memory: 120 * GiB, GPUs: 2}},
 		}},
-		Profiles: []Profile{
-			{Name: "cpu", Title: "CPU", Description: "4 cores & 8 GiB", Image: "quay.io/jupyter/scipy-notebook:2026-10-05", CPULimit: 4, MemGuarantee: 2 * GiB, MemLimit: 8 * GiB},
-			{Name: "gpu", Title: "One GPU", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 1, CPUGuarantee: 2, CPULimit: 8, MemLimit: 48 * GiB, SHM: 16 * GiB, Env: map[string]string{"OMP_NUM_THREADS": "8"}, DefaultURL: "/lab"},
-			{Name: "gpus", Title: "Two GPUs", Image: "quay.io/jupyter/pytorch-notebook:cuda12-2026-10-05", Pool: "gpu", GPUs: 2, CPULimit: 14, MemLimit: 96 * GiB, Groups: []string{"lab"}},
+		Exports: map[string]NFSExport{
+			"data":   {Server: "10.0.0.30", Export: "/export/data", MountOptions: []string{"nfsvers=4.2"}},
+			"papers": {Server: "10.0.0.30", Export: "/export/papers"},
 		},
-		Home: Home{Class: "nfs", Size: 20 * GiB},
-		Shared: []Share{
-			{Name: "data", Path: "/data", ReadOnly: true, NFS: NFSExport{Server: "10.0.0.30", Export: "/export/data", MountOptions: []string{"nfsvers=4.2"}}},
-			{Name: "papers", Path: "/papers", NFS: NFSExport{Server: "10.0.0.30", Export: "/export/papers"}, Groups: []string{"lab", "guests"}},
-		},
-		Scratch: &Scratch{Class: "scratch", Size: 100 * GiB},
-		SHM:     8 * GiB,
-		Cull:    Cull{Idle: 2 * time.Hour, MaxAge: 7 * 24 * time.Hour},
-		Taints:  []corev1.Taint{gpuTaint},
+		Taints: []corev1.Taint{gpuTaint},
 	}
 }
 
@@ -62,43 +69,45 @@ func hubs() map[string]Hub {
 		all[name] = h
 	}
 	with("dummy", func(h *Hub) {
-		h.Auth = Auth{Kind: Dummy, AllowAll: true, Admins: []string{"teacher"}}
-		h.Database = Database{Class: "longhorn", Size: 2 * GiB}
+		h.Auth = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On, Admins: []string{"teacher"}}
+		h.Database = spec.HubDatabase{Class: "longhorn", Size: 2 * GiB}
 	})
 	with("native", func(h *Hub) {
-		h.Auth = Auth{Kind: Native, Admins: []string{"teacher"}}
+		h.Auth = spec.HubAuth{Kind: spec.AuthNative, Admins: []string{"teacher"}}
 		h.Cull.Exempt = []string{"teacher"}
 		h.PrePull = true
 	})
 	with("oidc", func(h *Hub) {
-		h.Auth = Auth{
-			Kind: OIDC, ClientID: "hub", ClientSecret: secret.New("oidc-secret-of-the-client"),
-			Endpoints:   Endpoints{"https://id.lab.example/auth", "https://id.lab.example/token", "https://id.lab.example/userinfo"},
-			GroupsClaim: "groups", AllowedGroups: []string{"lab"}, AdminGroups: []string{"admins"}, LoginService: "Lab", CA: []byte(authority),
-		}
-		h.Database = Database{Kind: Postgres, URL: secret.New("postgresql://hub:p%40ss-word@db.lab.example:5432/hub?sslmode=require")}
+		h.Auth = spec.HubAuth{Kind: spec.AuthOIDC, OIDC: &spec.OIDCAuth{
+			ClientID: "hub", GroupsClaim: "groups", AllowedGroups: []string{"lab"}, AdminGroups: []string{"admins"}, Button: "Lab",
+		}}
+		h.Endpoints = Endpoints{"https://id.lab.example/auth", "https://id.lab.example/token", "https://id.lab.example/userinfo"}
+		h.Secrets.Client, h.AuthCA = secret.New("oidc-secret-of-the-client"), []byte(authority)
+		h.Database.Kind, h.Secrets.Database = Postgres, secret.New("postgresql://hub:p%40ss-word@db.lab.example:5432/hub?sslmode=require")
 	})
 	with("ldap", func(h *Hub) {
-		h.Auth = Auth{Kind: LDAP, Directory: Directory{
+		h.Auth = spec.HubAuth{Kind: spec.AuthLDAP, LDAP: &spec.LDAPAuth{
 			Server: "ldaps://ldap.lab.example", LookupDN: true, SearchBase: "ou=people,dc=lab,dc=example",
-			SearchUser: "cn=hub,dc=lab,dc=example", SearchPass: secret.New("ldap-search-password"), Groups: []string{"cn=lab,ou=groups,dc=lab,dc=example"},
+			SearchUser: "cn=hub,dc=lab,dc=example", Groups: []string{"cn=lab,ou=groups,dc=lab,dc=example"},
 		}}
-		h.Home = Home{Claim: "homes"}
-		h.Quota = Quota{GPUs: 6, CPU: 48, Memory: 400 * GiB}
+		h.Secrets.Search = secret.New("ldap-search-password")
+		h.Home = spec.HubHome{Claim: "homes"}
+		h.Quota = spec.HubQuota{GPUs: 6, CPU: 48, Memory: 400 * GiB}
 	})
 	with("github", func(h *Hub) {
-		h.Auth = Auth{Kind: GitHub, ClientID: "abc", ClientSecret: secret.New("github-secret"), Organizations: []string{"lab-example:notebooks"}}
+		h.Auth = spec.HubAuth{Kind: spec.AuthGitHub, GitHub: &spec.GitHubAuth{ClientID: "abc", Organizations: []string{"lab-example:notebooks"}}}
+		h.Secrets.Client = secret.New("github-secret")
 		h.Ingress = Ingress{Kind: ByGateway, Gateway: "traefik-gateway", GatewayNamespace: "kube-system", TLS: true}
-		h.Exposed = true
+		h.Isolate = spec.Off
 		h.CA = []byte(authority)
 	})
 	with("address", func(h *Hub) {
-		h.Auth = Auth{Kind: Native, OpenSignup: true}
+		h.Auth = spec.HubAuth{Kind: spec.AuthNative, Native: &spec.NativeAuth{OpenSignup: true}}
 		h.Ingress = Ingress{Kind: ByLoadBalancer, Address: netip.MustParseAddr("10.0.0.202"), TLSSecret: "hub-tls"}
 		h.Reach = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
-		h.Cull = Cull{Off: true}
+		h.Cull = spec.HubCull{Enabled: spec.Off}
 		h.Pools[0].Shared = true
-		h.Profiles[2] = Profile{Name: "share", Image: "nvcr.io/nvidia/pytorch@sha256:0000000000000000000000000000000000000000000000000000000000000000", GPUs: 1, GPUMemory: 10 * GiB, MemLimit: 16 * GiB, Resources: map[string]string{}}
+		h.Profiles[2] = spec.HubProfile{Name: "share", Image: "nvcr.io/nvidia/pytorch@sha256:0000000000000000000000000000000000000000000000000000000000000000", GPUs: 1, GPUMemory: 10 * GiB, Memory: spec.Memory{Limit: 16 * GiB}}
 	})
 	return all
 }
@@ -206,13 +215,13 @@ func TestValuesPassTheChartsSchema(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, check(values), name)
 	}
-	values, err := base().withAuth(Auth{Kind: Native}).Values()
+	values, err := base().withAuth(spec.HubAuth{Kind: spec.AuthNative}).Values()
 	require.NoError(t, err)
 	at(t, values, "singleuser").(map[string]any)["extraVolumes"] = []any{}
 	require.Error(t, check(values), "the schema is one that refuses what is at the wrong level")
 }
 
-func (h Hub) withAuth(a Auth) Hub {
+func (h Hub) withAuth(a spec.HubAuth) Hub {
 	h.Auth = a
 	return h
 }
@@ -324,7 +333,7 @@ func TestNotesAndToken(t *testing.T) {
 		require.Equal(t, part.Secrets[0].Name, note.Name)
 		require.Contains(t, part.Secrets[0].Generate, note.Key)
 	}
-	h.Auth.Password = secret.New("correct horse")
+	h.Secrets.Password = secret.New("correct horse")
 	part, err = h.Part()
 	require.NoError(t, err)
 	require.Equal(t, "correct horse", part.Secrets[0].Data[keyUser].Reveal())

@@ -37,7 +37,7 @@ type Check struct {
 func (h Hub) Checks() []Check {
 	all := make([]Check, 0, len(h.Profiles))
 	for _, p := range h.Profiles {
-		all = append(all, Check{Profile: p.Name, GPUs: p.GPUs, GPUMemory: p.GPUMemory, AnyGPU: p.GPUs == 0 && p.usesGPU()})
+		all = append(all, Check{Profile: p.Name, GPUs: p.GPUs, GPUMemory: Bytes(p.GPUMemory), AnyGPU: p.GPUs == 0 && usesGPU(p)})
 	}
 	return all
 }

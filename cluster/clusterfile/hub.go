@@ -290,7 +290,7 @@ func (r hubSection) hubCull(c *spec.HubCull) {
 				r.Wrong(at, "servers are never stopped, so this has no effect", "remove it, or enabled: false")
 			}
 		}
-		*c = spec.HubCull{}
+		*c = spec.HubCull{Enabled: spec.Off}
 		return
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/jupyterhub"
 )
 
@@ -30,13 +31,15 @@ func main() {
 		pool.Nodes = append(pool.Nodes, jupyterhub.Node{Name: name, CPU: 15.5, Memory: 124 * jupyterhub.GiB, GPUs: 2}) // of 16 cores and 128 GiB
 	}
 	hub := jupyterhub.Hub{
-		Hostname: os.Args[1], Auth: jupyterhub.Auth{Kind: jupyterhub.Native, Admins: []string{"teacher"}},
-		Pools: []jupyterhub.Pool{pool},
-		Profiles: []jupyterhub.Profile{
-			{Name: "small", Image: image, Pool: "gpu", CPULimit: 2, MemLimit: 8 * jupyterhub.GiB},
-			{Name: "gpu", Title: "One GPU", Image: image, Pool: "gpu", GPUs: 1, CPULimit: 4, MemLimit: 32 * jupyterhub.GiB},
-			{Name: "two", Title: "Two", Image: image, Pool: "gpu", GPUs: 2, CPULimit: 8, MemLimit: 64 * jupyterhub.GiB, Groups: []string{"lab"}},
+		Hub: spec.Hub{
+			Hostname: os.Args[1], Auth: spec.HubAuth{Kind: spec.AuthNative, Admins: []string{"teacher"}},
+			Profiles: []spec.HubProfile{
+				{Name: "small", Image: image, Pool: "gpu", CPU: spec.CPU{Limit: 2}, Memory: spec.Memory{Limit: 8 * spec.GiB}},
+				{Name: "gpu", Title: "One GPU", Image: image, Pool: "gpu", GPUs: 1, CPU: spec.CPU{Limit: 4}, Memory: spec.Memory{Limit: 32 * spec.GiB}},
+				{Name: "two", Title: "Two", Image: image, Pool: "gpu", GPUs: 2, CPU: spec.CPU{Limit: 8}, Memory: spec.Memory{Limit: 64 * spec.GiB}, Groups: []string{"lab"}},
+			},
 		},
+		Pools: []jupyterhub.Pool{pool},
 	}
 	fit := hub.Fit()
 	fmt.Fprint(os.Stderr, fit)

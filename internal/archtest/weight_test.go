@@ -45,7 +45,7 @@ var weighs = map[string]float64{
 	"proxmox":     6.8,
 	"fleet":       24, // 33 with every kind of client-go's scheme
 	"clusterfile": 6.5,
-	"jupyterhub":  10.6,
+	"jupyterhub":  10.9,
 	// Helm's template engine alone is 35: chartutil brings client-go's discovery and scheme with every kind.
 	"cluster": 50,
 }

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // A problem of the hub's chart is shown where the file says what it is about.

@@ -12,7 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -50,14 +49,14 @@ func (h hub) Make(s *addon.Site) (addon.Recipe, error) {
 }
 
 // asksIssuer reports whether the provider's addresses come from what it publishes.
-func asksIssuer(p *spec.Platform, h jupyterhub.Hub) bool {
-	return h.Auth.Kind == jupyterhub.OIDC && p.Hub.Auth.OIDC != nil && h.Auth.Endpoints != endpointsOfFile(p.Hub.Auth.OIDC)
+func asksIssuer(h jupyterhub.Hub) bool {
+	return h.Auth.Kind == spec.AuthOIDC && h.Auth.OIDC != nil && h.Endpoints != endpointsOfFile(h.Auth.OIDC)
 }
 
 // assumedOfHub are assumptions about the hub that do not follow from the file.
 func assumedOfHub(p *spec.Platform, h jupyterhub.Hub) []string {
 	var out []string
-	if asksIssuer(p, h) {
+	if asksIssuer(h) {
 		out = append(out, fmt.Sprintf("the addresses of %s stand for those that it publishes", p.Hub.Auth.OIDC.Issuer))
 	}
 	if p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned {
@@ -105,13 +104,13 @@ func hubQueue(p *spec.Platform) string {
 // hubFromCluster adds what the file does not say: the addresses that an identity provider publishes, and a
 // CA that the cluster has made itself.
 func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
-	asks := asksIssuer(p, h)
+	asks := asksIssuer(h)
 	ownCA := p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned
 	borrows := p.TLS != nil && p.TLS.Source == spec.TLSSecret && p.TLS.Secret != h.Namespace+"/"+hubTLS
 	if !asks && !ownCA && !borrows {
 		return nil
 	}
-	provider := &issuer{ca: h.Auth.CA}
+	provider := &issuer{ca: h.AuthCA}
 	if asks {
 		provider.url = p.Hub.Auth.OIDC.Issuer
 	}
@@ -123,7 +122,7 @@ func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(con
 			if err != nil {
 				return chart.Part{}, err
 			}
-			h.Auth.Endpoints = merged(endpointsOfFile(p.Hub.Auth.OIDC), endpoints)
+			h.Endpoints = merged(endpointsOfFile(p.Hub.Auth.OIDC), endpoints)
 		}
 		if ownCA {
 			ca, err := addon.IssuerCA(ctx, client, p.TLS.Issuer)
@@ -172,61 +171,31 @@ func Hub(s *spec.Spec) jupyterhub.Hub {
 
 func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	p := &s.Platform
-	in := p.Hub
-	auth, err := hubAuth(p, site)
-	database, dbErr := site.Secret("hub.database.url", in.Database.URL)
-	if site.Unread && !database.IsZero() { // in the required format
-		database = secret.New("postgresql://hub:hidden@db/hub")
-	}
 	h := jupyterhub.Hub{
-		Namespace: in.Namespace, Version: in.Version, Hostname: in.Hostname, Ingress: hubIngress(p),
-		Auth: auth, Pools: hubPools(s),
-		Database: jupyterhub.Database{Kind: in.Database.Kind, Class: in.Database.Class, Size: toBytes(in.Database.Size), URL: database},
-		Home: jupyterhub.Home{Class: in.Home.Class, Size: toBytes(in.Home.Size), Claim: in.Home.Claim, Path: in.Home.Path,
-			ClaimTemplate: in.Home.ClaimTemplate, SubPath: in.Home.SubPath, Stays: homesStay(s)},
-		SHM: toBytes(in.SHM), PrePull: in.PrePull, Exposed: !in.Isolate.IsOn(), Reach: in.Reach, Taints: site.Taints(),
-		Cull:        jupyterhub.Cull{Off: !in.Cull.Enabled.IsOn(), Idle: in.Cull.Idle, MaxAge: in.Cull.MaxAge, Every: in.Cull.Every, Exempt: in.Cull.Exempt},
-		Quota:       jupyterhub.Quota{GPUs: in.Quota.GPUs, CPU: float64(in.Quota.CPU), Memory: toBytes(in.Quota.Memory)},
-		Queue:       hubQueue(p),
-		ChartValues: p.Charts.Values["jupyterhub"],
+		Hub: *p.Hub, Ingress: hubIngress(p), Pools: hubPools(s), Queue: hubQueue(p), HomesStay: homesStay(s),
+		Taints: site.Taints(), ChartValues: p.Charts.Values["jupyterhub"],
 	}
-	if v := p.Charts.Versions["jupyterhub"]; v != "" && h.Version == "" {
-		h.Version = v
-	}
+	h.Version = cmp.Or(h.Version, p.Charts.Versions["jupyterhub"])
+	err := hubSecrets(&h, site)
 	if p.TLS != nil && (p.TLS.Source == spec.TLSCA || p.TLS.Source == spec.TLSSecret) {
 		var caErr error
 		h.CA, caErr = addon.File("tls.ca.cert", p.TLS.CACert)
 		err = errors.Join(err, caErr)
 	}
-	if in.Scratch != nil && in.Scratch.Class != "" {
-		h.Scratch = &jupyterhub.Scratch{Class: in.Scratch.Class, Size: toBytes(in.Scratch.Size), Path: in.Scratch.Path}
-		if own := p.Storage.Scratch; own != nil && own.Class == in.Scratch.Class {
-			h.Scratch.Nodes = own.Nodes // nobody else has a volume of it
+	if h.Scratch != nil && h.Scratch.Class == "" {
+		h.Scratch = nil
+	}
+	if own := p.Storage.Scratch; own != nil && h.Scratch != nil && own.Class == h.Scratch.Class {
+		h.ScratchNodes = own.Nodes // nobody else has a volume of it
+	}
+	if nfs := p.Storage.NFS; nfs != nil {
+		h.Exports = map[string]jupyterhub.NFSExport{}
+		for _, of := range nfs.Shares {
+			h.Exports[of.Name] = jupyterhub.NFSExport{Server: nfs.Server, Export: of.Export, MountOptions: of.MountOptions, ReadOnly: of.ReadOnly}
 		}
 	}
-	for _, x := range in.Profiles {
-		h.Profiles = append(h.Profiles, jupyterhub.Profile{
-			Name: x.Name, Title: x.Title, Description: x.Description, Image: x.Image, Default: x.Default,
-			CPUGuarantee: float64(x.CPU.Guarantee), CPULimit: float64(x.CPU.Limit), MemGuarantee: toBytes(x.Memory.Guarantee), MemLimit: toBytes(x.Memory.Limit),
-			GPUs: x.GPUs, GPUMemory: toBytes(x.GPUMemory), Resources: instance(x), RuntimeClass: x.RuntimeClass, Pool: x.Pool, Groups: x.Groups, Env: x.Env,
-			DefaultURL: x.DefaultURL, SHM: toBytes(x.SHM),
-		})
-	}
-	for _, x := range in.Shared {
-		share := jupyterhub.Share{Name: x.Name, Path: x.Path, ReadOnly: x.ReadOnly.IsOn(), Groups: x.Groups}
-		if nfs := p.Storage.NFS; nfs != nil {
-			if i := slices.IndexFunc(nfs.Shares, func(s spec.Share) bool { return s.Name == x.Name }); i >= 0 {
-				of := nfs.Shares[i]
-				share.ReadOnly = share.ReadOnly || of.ReadOnly
-				share.NFS = jupyterhub.NFSExport{Server: nfs.Server, Export: of.Export, MountOptions: of.MountOptions}
-			}
-		}
-		h.Shared = append(h.Shared, share)
-	}
-	return h, errors.Join(err, dbErr)
+	return h, err
 }
-
-func toBytes(s spec.Size) jupyterhub.Bytes { return jupyterhub.Bytes(s) }
 
 // hubIngress returns how browsers reach the hub.
 func hubIngress(p *spec.Platform) jupyterhub.Ingress {
@@ -254,13 +223,11 @@ func hubIngress(p *spec.Platform) jupyterhub.Ingress {
 	return in
 }
 
-// hubAuth returns who may log in.
-func hubAuth(p *spec.Platform, s *addon.Site) (jupyterhub.Auth, error) {
-	a := p.Hub.Auth
-	out := jupyterhub.Auth{Kind: a.Kind, AllowAll: a.AllowAll.IsOn(), Users: a.Users, Admins: a.Admins}
+// hubSecrets fills in what hub.auth and hub.database refer to.
+func hubSecrets(h *jupyterhub.Hub, s *addon.Site) error {
 	var errs []error
 	secretOf := func(at string, ref spec.SecretRef) secret.Value {
-		value, err := s.Secret("hub.auth."+at, ref)
+		value, err := s.Secret("hub."+at, ref)
 		errs = append(errs, err)
 		return value
 	}
@@ -269,36 +236,23 @@ func hubAuth(p *spec.Platform, s *addon.Site) (jupyterhub.Auth, error) {
 		errs = append(errs, err)
 		return pem
 	}
-	switch {
+	its := &h.Secrets
+	switch a := h.Auth; {
 	case a.Kind == spec.AuthDummy && a.Dummy != nil:
-		out.Password = secretOf("dummy.password", a.Dummy.Password)
-	case a.Kind == spec.AuthNative && a.Native != nil:
-		out.OpenSignup = a.Native.OpenSignup
+		its.Password = secretOf("auth.dummy.password", a.Dummy.Password)
 	case a.Kind == spec.AuthGitHub && a.GitHub != nil:
-		out.ClientID, out.ClientSecret, out.Organizations = a.GitHub.ClientID, secretOf("github.clientSecret", a.GitHub.ClientSecret), a.GitHub.Organizations
+		its.Client = secretOf("auth.github.clientSecret", a.GitHub.ClientSecret)
 	case a.Kind == spec.AuthLDAP && a.LDAP != nil:
-		l := a.LDAP
-		out.CA = ca(l.CA)
-		out.Directory = jupyterhub.Directory{
-			Server: l.Server, BindDN: l.BindDN, SearchBase: l.SearchBase, Groups: l.Groups, LookupDN: l.LookupDN,
-			SearchUser: l.SearchUser, SearchPass: secretOf("ldap.searchPassword", l.SearchPassword), UserAttr: l.UserAttribute,
-		}
+		h.AuthCA, its.Search = ca(a.LDAP.CA), secretOf("auth.ldap.searchPassword", a.LDAP.SearchPassword)
 	case a.Kind == spec.AuthOIDC && a.OIDC != nil:
-		o := a.OIDC
-		out.ClientID, out.ClientSecret, out.CA = o.ClientID, secretOf("oidc.clientSecret", o.ClientSecret), ca(o.CA)
-		out.UsernameClaim, out.GroupsClaim, out.AllowedGroups, out.AdminGroups = o.UsernameClaim, o.GroupsClaim, o.AllowedGroups, o.AdminGroups
-		out.Scopes, out.LoginService = o.Scopes, o.Button
+		h.AuthCA, its.Client = ca(a.OIDC.CA), secretOf("auth.oidc.clientSecret", a.OIDC.ClientSecret)
 		// The issuer is asked for its addresses when they are needed.
-		out.Endpoints = merged(endpointsOfFile(o),
-			jupyterhub.Endpoints{Authorize: o.Issuer + "/authorize", Token: o.Issuer + "/token", Userinfo: o.Issuer + "/userinfo"})
+		h.Endpoints = merged(endpointsOfFile(a.OIDC),
+			jupyterhub.Endpoints{Authorize: a.OIDC.Issuer + "/authorize", Token: a.OIDC.Issuer + "/token", Userinfo: a.OIDC.Issuer + "/userinfo"})
 	}
-	return out, errors.Join(errs...)
-}
-
-// instance is what a profile requests for an instance of a GPU; nil: none.
-func instance(p spec.HubProfile) map[string]string {
-	if p.MIG == "" {
-		return nil
+	its.Database = secretOf("database.url", h.Database.URL)
+	if s.Unread && !its.Database.IsZero() { // in the required format
+		its.Database = secret.New("postgresql://hub:hidden@db/hub")
 	}
-	return map[string]string{nvidia.MIGResource(p.MIG): "1"}
+	return errors.Join(errs...)
 }

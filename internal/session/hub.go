@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
+
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/platform"
@@ -177,12 +179,12 @@ func HubOpen(s *Session, ctx context.Context, f HubOpenFlags) error {
 }
 
 // labLogin says how to log in to the lab's hub, which has no accounts.
-func labLogin(a jupyterhub.Auth) string {
+func labLogin(a spec.HubAuth) string {
 	name, password := "any name", "any password"
-	if !a.AllowAll && (a.Kind == jupyterhub.Dummy || a.Kind == jupyterhub.Native && len(a.Users) > 0) {
+	if !a.AllowAll.IsOn() && (a.Kind == spec.AuthDummy || a.Kind == spec.AuthNative && len(a.Users) > 0) {
 		name = "a name that hub.auth allows"
 	}
-	if a.Kind == jupyterhub.Dummy {
+	if a.Kind == spec.AuthDummy {
 		password = "the hub's password, which homelab platform:passwords shows"
 	}
 	return "The lab's stand-in for JupyterHub: log in with " + name + " and " + password + "."

@@ -55,12 +55,12 @@ func TestHubProfiles(t *testing.T) {
 
 // In the lab hub:open says how to log in, as the played hub takes it.
 func TestLabLogin(t *testing.T) {
-	for says, a := range map[string]jupyterhub.Auth{
-		"any name and the hub's password, which": {Kind: jupyterhub.Dummy, AllowAll: true},
-		"a name that hub.auth allows and the":    {Kind: jupyterhub.Dummy, Admins: []string{"teacher"}},
-		"any name and any password.":             {Kind: jupyterhub.Native, Admins: []string{"teacher"}},
-		"hub.auth allows and any password.":      {Kind: jupyterhub.Native, Users: []string{"student"}},
-		"log in with any name and any password.": {Kind: jupyterhub.OIDC, AllowedGroups: []string{"lab"}},
+	for says, a := range map[string]spec.HubAuth{
+		"any name and the hub's password, which": {Kind: spec.AuthDummy, AllowAll: spec.On},
+		"a name that hub.auth allows and the":    {Kind: spec.AuthDummy, Admins: []string{"teacher"}},
+		"any name and any password.":             {Kind: spec.AuthNative, Admins: []string{"teacher"}},
+		"hub.auth allows and any password.":      {Kind: spec.AuthNative, Users: []string{"student"}},
+		"log in with any name and any password.": {Kind: spec.AuthOIDC, OIDC: &spec.OIDCAuth{AllowedGroups: []string{"lab"}}},
 	} {
 		require.Contains(t, labLogin(a), says)
 	}

@@ -327,13 +327,15 @@ func TestHub(t *testing.T) {
 	s.part(t, addon.Issuer{CertManager: certificates()})
 	s.part(t, nfs())
 	hub := jupyterhub.Hub{
-		Hostname: "hub.lab.example", Auth: jupyterhub.Auth{Kind: jupyterhub.Dummy, AllowAll: true},
-		Ingress: jupyterhub.Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
-		Home:    jupyterhub.Home{Class: "nfs"}, Database: jupyterhub.Database{Class: "local-path"},
-		Profiles: []jupyterhub.Profile{
-			{Name: "small", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPUGuarantee: 1, CPULimit: 2, MemGuarantee: jupyterhub.GiB, MemLimit: 2 * jupyterhub.GiB},
-			{Name: "huge", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPUGuarantee: 64, CPULimit: 64, MemGuarantee: jupyterhub.GiB, MemLimit: 2 * jupyterhub.GiB},
+		Hub: spec.Hub{
+			Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On},
+			Home: spec.HubHome{Class: "nfs"}, Database: spec.HubDatabase{Class: "local-path"},
+			Profiles: []spec.HubProfile{
+				{Name: "small", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPU: spec.CPU{Guarantee: 1, Limit: 2}, Memory: spec.Memory{Guarantee: spec.GiB, Limit: 2 * spec.GiB}},
+				{Name: "huge", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPU: spec.CPU{Guarantee: 64, Limit: 64}, Memory: spec.Memory{Guarantee: spec.GiB, Limit: 2 * spec.GiB}},
+			},
 		},
+		Ingress: jupyterhub.Ingress{Class: "traefik", TLSSecret: "hub-tls", Annotations: map[string]string{"cert-manager.io/cluster-issuer": "homelab"}},
 	}
 	p, err := hub.Part()
 	require.NoError(t, err)
@@ -372,7 +374,7 @@ func TestHub(t *testing.T) {
 	require.NoError(t, results[0].Err)
 	assert.True(t, results[0].Saw.Writable)
 	assert.EqualValues(t, 2, results[0].Saw.CPUs)
-	assert.Equal(t, 2*jupyterhub.GiB, results[0].Saw.Memory)
+	assert.EqualValues(t, 2*jupyterhub.GiB, results[0].Saw.Memory)
 	t.Log("small: ", results[0].Saw, results[0].Ready)
 	require.ErrorContains(t, results[1].Err, "Insufficient cpu", "the scheduler says why no node takes it")
 	require.Error(t, err)
