@@ -34,7 +34,7 @@ name: real
 patience: 6 # emulated machines are slow ones, and more so beside other work
 proxmox: {endpoint: lab}
 image: {url: ` + realImage + `, sha256: SUM}
-network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+network: {prefix: 10.0.0.11/32, gateway: 10.0.0.1}
 k3s: {airgap: DIR}
 guest: {apt: {mirror: http://127.0.0.1/debian}} # nobody answers: all packages are there
 pools:
@@ -48,6 +48,9 @@ pools:
       os: {size: 8GiB}
       data: {size: 1GiB, mount: /srv/data}
       logs: {size: 1GiB, mount: /srv/logs, fs: xfs}
+    networks:
+      storage: {bridge: vmbr1, mtu: 9000, prefix: 10.10.0.0/24, addresses: [10.10.0.11], routes: [{to: 10.20.0.0/16, via: 10.10.0.1}]}
+      camera: {bridge: vmbr0, vlan: 30}
 `
 
 // realWorld is a simulated host whose VMs are real.
@@ -85,7 +88,9 @@ func newRealWorld(t *testing.T) *realWorld {
 	require.NoError(t, err)
 	w := &realWorld{dir: t.TempDir()}
 	w.yaml = strings.NewReplacer("SUM", fmt.Sprintf("%x", sha256.Sum256(h.ImageFile())), "DIR", w.dir).Replace(realSpec)
-	w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{
+	model := pvesim.OneGPU()
+	model.Hosts[0].Bridges, model.Hosts[0].MTUs = append(model.Hosts[0].Bridges, "vmbr1"), map[string]int{"vmbr1": 9000}
+	w.sim = pvesim.New(model, pvesim.Options{
 		Hypervisor: h,
 		Timing:     pvesim.Timing{DownloadRate: pvesim.TiB, CopyRate: pvesim.TiB},
 		Internet: func(url string) ([]byte, error) {
@@ -191,6 +196,7 @@ func TestRealGuest(t *testing.T) {
 	t.Log(said(t, c, "lsblk", "-o", "NAME,SIZE,SERIAL,MOUNTPOINT"))
 	t.Log(said(t, c, "ls", "/dev/disk/by-id"))
 	t.Log(said(t, c, "systemd-analyze"))
+	hasCards(t, c)
 
 	// Larger, while it runs.
 	larger := strings.ReplaceAll(w.yaml, "1GiB", "2GiB")
@@ -209,6 +215,7 @@ func TestRealGuest(t *testing.T) {
 	c = w.up(t, larger) // which waits for the login
 	assert.NotEqual(t, boot, said(t, c, "cat", "/proc/sys/kernel/random/boot_id"))
 	assert.Equal(t, "active", said(t, c, "systemctl", "is-active", "k3s"), "it found both disks mounted")
+	hasCards(t, c)
 	after := said(t, c, "systemctl", "show", "-p", "After", "k3s.service")
 	assert.Contains(t, after, "srv-data.mount")
 	assert.Contains(t, after, "srv-logs.mount")
@@ -229,6 +236,22 @@ func TestRealGuest(t *testing.T) {
 	}
 	c = w.up(t, larger)
 	assert.Contains(t, said(t, c, "cat", "/home/"+c.spec.Access.User+"/.ssh/authorized_keys"), firstboot.KeyBlob(ssh.AuthorizedKey(c.TokenKey.PublicKey())))
+}
+
+// hasCards sees from inside what the file says of the network: a router outside the first card's
+// network, and each further card by its name, with its address, MTU and routes.
+func hasCards(t *testing.T, c inside) {
+	t.Helper()
+	addresses := said(t, c, "ip", "-4", "-br", "addr")
+	assert.Regexp(t, `(?m)^eth0 +UP +10\.0\.0\.11/32 *$`, addresses)
+	assert.Regexp(t, `(?m)^storage +UP +10\.10\.0\.11/24 *$`, addresses)
+	assert.Regexp(t, `(?m)^camera +UP `, said(t, c, "ip", "-br", "link"))
+	assert.NotContains(t, addresses, "camera")
+	routes := said(t, c, "ip", "-4", "route")
+	assert.Regexp(t, `(?m)^default via 10\.0\.0\.1 dev eth0 .*onlink`, routes)
+	assert.Equal(t, 1, strings.Count(routes, "default"), routes)
+	assert.Contains(t, routes, "10.20.0.0/16 via 10.10.0.1 dev storage")
+	assert.Regexp(t, ` mtu 9000 .* maxmtu 9000 `, strings.ReplaceAll(said(t, c, "ip", "-d", "link", "show", "storage"), "\n", " "))
 }
 
 // standIn is a K3s that only looks whether its disks are there.

@@ -230,16 +230,36 @@ type card struct {
 	slot  int    // 0
 	model string // QEMU's name
 	mac   string
+	mtu   int    // that the device tells the guest, which can set no larger one; 0: none
+	lan   string // its network: see [LAN]
+}
+
+// pci is where it is plugged in (PVE/QemuServer/PCI.pm).
+func (c card) pci() string {
+	if c.slot < 6 {
+		return fmt.Sprintf("bus=pci.0,addr=%#x", 0x12+c.slot)
+	}
+	return fmt.Sprintf("bus=pci.1,addr=%#x", c.slot-5)
 }
 
 func (s shape) cards() []card {
 	var out []card
-	for i := range 6 {
+	for i := range 32 {
 		key := fmt.Sprintf("net%d", i)
-		for name, mac := range props(s.Config[key]) {
-			if model := models()[name]; model != "" {
-				out = append(out, card{key, i, model, mac})
+		all := props(s.Config[key])
+		for name, mac := range all {
+			model := models()[name]
+			if model == "" {
+				continue
 			}
+			c := card{key: key, slot: i, model: model, mac: mac}
+			if mtu, _ := strconv.Atoi(all["mtu"]); name == "virtio" && mtu > 1 {
+				c.mtu = mtu
+			}
+			if i > 0 {
+				c.lan = all["bridge"] + "." + all["tag"]
+			}
+			out = append(out, c)
 		}
 	}
 	return out
@@ -250,14 +270,22 @@ func (s shape) cards() []card {
 func (s shape) network(o Options) []string {
 	var out []string
 	for i, c := range s.cards() {
-		netdev := fmt.Sprintf("user,id=%s,ipv6=off,restrict=on,net=%s,host=%s,dns=%s,dhcpstart=%s", c.key, o.Network.Masked(), o.Gateway,
-			nth(o.Network, -2), nth(o.Network, 100+s.VMID%100))
+		alone, host := o.Network.Masked(), o.Gateway
+		if c.slot > 0 {
+			alone = netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 31, byte(c.slot), 0}), 24)
+			host = nth(alone, 1)
+		}
+		netdev := fmt.Sprintf("user,id=%s,ipv6=off,restrict=on,net=%s,host=%s,dns=%s,dhcpstart=%s", c.key, alone, host,
+			nth(alone, -2), nth(alone, 100+s.VMID%100))
 		if o.LAN != nil {
 			netdev = fmt.Sprintf("socket,id=%s,fd=%d", c.key, firstCable+i)
 		}
+		device := fmt.Sprintf("%s,mac=%s,netdev=%s,%s,id=%s", c.model, c.mac, c.key, c.pci(), c.key)
+		if c.mtu > 0 {
+			device += fmt.Sprintf(",host_mtu=%d", c.mtu)
+		}
 		out = append(out, "-netdev", netdev,
-			"-object", fmt.Sprintf("filter-dump,id=sent%d,netdev=%s,queue=rx,maxlen=64,file=%s%d", c.slot, c.key, s.sent, c.slot),
-			"-device", fmt.Sprintf("%s,mac=%s,netdev=%s,bus=pci.0,addr=%#x,id=%s", c.model, c.mac, c.key, 0x12+c.slot, c.key))
+			"-object", fmt.Sprintf("filter-dump,id=sent%d,netdev=%s,queue=rx,maxlen=64,file=%s%d", c.slot, c.key, s.sent, c.slot), "-device", device)
 	}
 	return out
 }

@@ -60,17 +60,22 @@ func TestDevicesAreQemuServers(t *testing.T) {
 func TestCardsInALAN(t *testing.T) {
 	s := board("q35", "10.1.2")
 	s.Config["net2"] = "e1000=BC:24:11:00:00:02,bridge=vmbr0"
+	s.Config["net7"] = "virtio=BC:24:11:00:00:03,bridge=vmbr1,mtu=9000,tag=30"
 	s.CPUs = 2
 	o := Options{Network: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"), LAN: plugs{}}
 	all := strings.Join(s.args(o), " ")
 	for _, want := range []string{
 		"-netdev socket,id=net0,fd=5 -object filter-dump,id=sent0,netdev=net0,",
 		"-netdev socket,id=net2,fd=6 -object filter-dump,id=sent2,netdev=net2,",
-		"-device e1000,mac=BC:24:11:00:00:02,netdev=net2,bus=pci.0,addr=0x14,id=net2", "-accel tcg", "-smp 1 ",
+		"-device e1000,mac=BC:24:11:00:00:02,netdev=net2,bus=pci.0,addr=0x14,id=net2",
+		"-device virtio-net-pci,mac=BC:24:11:00:00:03,netdev=net7,bus=pci.1,addr=0x2,id=net7,host_mtu=9000", "-accel tcg", "-smp 1 ",
 	} {
 		assert.Contains(t, all, want)
 	}
 	assert.NotContains(t, all, "-netdev user")
+	assert.Empty(t, s.cards()[0].lan, "the gateway's")
+	assert.Equal(t, "vmbr0.", s.cards()[1].lan)
+	assert.Equal(t, "vmbr1.30", s.cards()[2].lan)
 	o.KVM = true
 	all = strings.Join(s.args(o), " ")
 	assert.Contains(t, all, "-accel kvm -cpu host -smp "+strconv.Itoa(min(2, runtime.NumCPU()))+" ")
@@ -79,7 +84,7 @@ func TestCardsInALAN(t *testing.T) {
 // plugs is a LAN with nobody in it.
 type plugs struct{}
 
-func (plugs) Plug(net.Conn) {}
+func (plugs) Plug(net.Conn, string) {}
 
 func (plugs) Dial(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("nobody")

@@ -3,7 +3,7 @@
 //
 // A [Hypervisor] replaces package guest in pvesim. Hosts, storages, tasks and permissions stay
 // simulated. These parts of a VM are real: power, CPUs and memory, disks with growth and
-// hot-plugging, the CD drive, the network card, the guest agent, and everything in the guest,
+// hot-plugging, the CD drive, network cards, the guest agent, and everything in the guest,
 // which is the Debian 13 that [Debian] builds from Debian's packages.
 //
 // # What is as on a real host
@@ -20,6 +20,6 @@
 // passed-through card. There is one CPU, of QEMU's own kind; with KVM at most as many as this
 // machine has, and like its own. A guest has no internet. It is in a network of its own, and
 // reachable through pvesim's at the address that its agent reports: two guests cannot reach
-// each other, unless there is a [LAN] for them. A disk can be cloned only while no machine
-// uses it.
+// each other, unless there is a [LAN] for them. A card is told an MTU only if its own setting has
+// one, not its bridge's. A disk can be cloned only while no machine uses it.
 package qemu

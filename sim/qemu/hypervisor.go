@@ -29,12 +29,14 @@ type Options struct {
 	KVM bool // instead of emulation: see [KVM]
 }
 
-// LAN is a network that guests share.
+// LAN is what connects guests: one network for their first cards, whatever bridge and VLAN those
+// have, and one for each bridge and VLAN of their further cards.
 type LAN interface {
-	// Plug takes the other end of a network card's cable and returns at once. Frames come
-	// and go over it as QEMU's netdev socket writes them: four bytes of length, high ones
-	// first, and the frame. The end of conn is that of the machine.
-	Plug(conn net.Conn)
+	// Plug takes the other end of a network card's cable and returns at once. Network is the
+	// card's, empty for that of first cards. Frames come and go over it as QEMU's netdev socket
+	// writes them: four bytes of length, high ones first, and the frame. The end of conn is that
+	// of the machine.
+	Plug(conn net.Conn, network string)
 	// Dial connects to an address in it.
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 }

@@ -85,11 +85,11 @@ func (m *machine) start(r *run) (err error) {
 		for _, c := range cables {
 			_ = c.Close()
 		}
-		for _, end := range ends {
+		for i, end := range ends {
 			if err != nil {
 				_ = end.Close()
 			} else {
-				m.h.o.LAN.Plug(end)
+				m.h.o.LAN.Plug(end, m.shape.cards()[i].lan)
 			}
 		}
 	}()

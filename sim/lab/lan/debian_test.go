@@ -2,8 +2,10 @@ package lan
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,12 +50,21 @@ func newDebians(t *testing.T) *debians {
 	return d
 }
 
-// boot switches one on, with the seed that a file server would have.
-func (d *debians) boot(t *testing.T, vmid int, name, addr, card string) *ssh.Client {
+// boot switches one on, with the seed that a file server would have. Its card storage is in VLAN 30
+// of another bridge, and apart in a VLAN of its own.
+func (d *debians) boot(t *testing.T, vmid int, name string) *ssh.Client {
 	t.Helper()
+	addr, card := fmt.Sprintf("10.0.0.%d", vmid), fmt.Sprintf("02:00:00:00:00:%d", vmid)
+	further := func(name string, net int) cloudinit.Card {
+		return cloudinit.Card{
+			Name: name, MAC: fmt.Sprintf("02:00:00:00:%d:%d", net, vmid), MTU: 9000,
+			Address: netip.MustParsePrefix(fmt.Sprintf("10.%d.0.%d/24", net, vmid)),
+		}
+	}
+	storage, apart := further("storage", 10), further("apart", 11)
 	seed, err := cloudinit.RenderPlain(cloudinit.Machine{
 		Hostname: name, User: "debian", AuthorizedKeys: []string{d.public}, FreshHostKeys: true, MAC: card,
-		Address: netip.PrefixFrom(netip.MustParseAddr(addr), 24), Gateway: d.lan.o.Gateway,
+		Address: netip.PrefixFrom(netip.MustParseAddr(addr), 24), Gateway: d.lan.o.Gateway, Cards: []cloudinit.Card{storage, apart},
 	})
 	require.NoError(t, err)
 	iso, err := seed.ISO()
@@ -65,6 +76,8 @@ func (d *debians) boot(t *testing.T, vmid int, name, addr, card string) *ssh.Cli
 		Config: map[string]string{
 			"name": name, "machine": "q35", "scsihw": "virtio-scsi-single", "agent": "enabled=1", "balloon": "0",
 			"scsi0": "vmdata:disk,size=4G", "ide2": "local:iso/seed.iso,media=cdrom", "net0": "virtio=" + card + ",bridge=vmbr0",
+			"net1": "virtio=" + storage.MAC + ",bridge=vmbr1,tag=30,mtu=9000",
+			"net2": fmt.Sprintf("virtio=%s,bridge=vmbr1,tag=%d,mtu=9000", apart.MAC, vmid),
 		},
 		Drives: []pvesim.Drive{{Key: "scsi0", Size: 4 << 30, Disk: disk}},
 		Seed:   func() ([]byte, error) { return iso, nil },
@@ -104,20 +117,41 @@ func login(t *testing.T, c *ssh.Client) {
 	}
 }
 
-// Two real guests are reached, and reach each other; nothing that they send gets out.
+// Two real guests are reached, and reach each other, also after a reboot and with frames of 9000
+// bytes over the cards that have a VLAN in common; nothing that they send gets out.
 func TestRealGuestsReachEachOther(t *testing.T) {
 	d := newDebians(t)
-	a := d.boot(t, 101, "a", "10.0.0.11", "BC:24:11:00:00:0A")
-	b := d.boot(t, 102, "b", "10.0.0.12", "BC:24:11:00:00:0B")
+	a, b := d.boot(t, 11, "a"), d.boot(t, 12, "b")
 	login(t, a)
 	login(t, b)
 	said := func(c *ssh.Client, script string) string {
 		out, err := remote.Output(t.Context(), c, "bash", "-c", script)
 		require.NoError(t, err)
-		return string(out)
+		return strings.TrimSpace(string(out))
 	}
+	const booted = "cat /proc/sys/kernel/random/boot_id"
+	first := said(b, booted)
+	_, _ = remote.Output(t.Context(), b, "sudo", "systemctl", "reboot") // the connection may end first
+	require.Eventually(t, func() bool {
+		login(t, b)
+		return said(b, booted) != first
+	}, 5*time.Minute, time.Second)
 	assert.Equal(t, "SSH-2.0-", said(a, `exec 3<>/dev/tcp/10.0.0.12/22 && head -c 8 <&3`))
 	assert.Equal(t, "SSH-2.0-", said(b, `exec 3<>/dev/tcp/10.0.0.11/22 && head -c 8 <&3`))
+	assert.Equal(t, "SSH-2.0-", said(a, `exec 3<>/dev/tcp/10.10.0.12/22 && head -c 8 <&3`))
+	assert.Contains(t, said(b, "ip -4 -br addr"), "10.11.0.12/24")
+	assert.Contains(t, said(a, `(timeout 20 bash -c '</dev/tcp/10.11.0.12/22' && echo there) 2>&1; true`), "No route to host", "other VLANs")
+	send := func(size int) string {
+		return said(a, fmt.Sprintf(`python3 -c 'import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(0, 10, 2) # IP_MTU_DISCOVER: do not fragment
+s.settimeout(20)
+s.connect(("10.10.0.12", 9))
+s.send(bytes(%d))
+s.recv(1)' 2>&1 | tail -n 1`, size))
+	}
+	assert.Contains(t, send(9000-28), "Connection refused", "b has it, and answers")
+	assert.Contains(t, send(9000-27), "Message too long")
 	assert.Contains(t, said(a, `(timeout 20 bash -c '</dev/tcp/192.0.2.1/443' && echo out) 2>&1; true`), "Connection refused")
 	assert.Contains(t, said(a, `(timeout 20 bash -c '</dev/tcp/10.0.0.99/22' && echo there) 2>&1; true`), "No route to host")
 }

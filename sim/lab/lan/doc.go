@@ -7,5 +7,8 @@
 // addresses, unless [Options].Outward says how to connect: then it does NAT in user mode, for
 // TCP and UDP.
 //
+// A guest's further cards are in networks of their own, one for each bridge and VLAN of the
+// host: there is no gateway in those.
+//
 // It is IPv4 only. Guests get their addresses from their seeds: there is no DHCP.
 package lan

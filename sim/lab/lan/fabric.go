@@ -20,23 +20,26 @@ const (
 )
 
 // port is a port of the switch.
-type port struct{ out chan []byte }
+type port struct {
+	out     chan []byte
+	network string // only ports of one network reach each other
+}
 
 // fabric is the switch itself: it learns addresses, and floods broadcasts and frames to
-// unknown addresses. The zero fabric is ready to use.
+// unknown addresses within a network. The zero fabric is ready to use.
 type fabric struct {
 	mu     sync.Mutex
 	ports  map[*port]bool
 	learnt map[mac]*port
 }
 
-func (f *fabric) join() *port {
+func (f *fabric) join(network string) *port {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ports == nil {
 		f.ports, f.learnt = map[*port]bool{}, map[mac]*port{}
 	}
-	p := &port{out: make(chan []byte, queued)}
+	p := &port{out: make(chan []byte, queued), network: network}
 	f.ports[p] = true
 	return p
 }
@@ -63,21 +66,21 @@ func (f *fabric) forward(from *port, frame []byte) {
 		f.learnt[m] = from
 	}
 	if to := f.learnt[destination(frame)]; to != nil {
-		if to != from {
-			to.put(frame)
-		}
+		from.put(to, frame)
 		return
 	}
 	for p := range f.ports {
-		if p != from {
-			p.put(frame)
-		}
+		from.put(p, frame)
 	}
 }
 
-func (p *port) put(frame []byte) {
+// put passes a frame on to another port of its network.
+func (p *port) put(to *port, frame []byte) {
+	if to == p || to.network != p.network {
+		return
+	}
 	select {
-	case p.out <- frame:
+	case to.out <- frame:
 	default:
 	}
 }

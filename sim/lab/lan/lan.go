@@ -64,7 +64,7 @@ func New(ctx context.Context, o Options) (*LAN, error) {
 		own.close()
 		return nil, fmt.Errorf("lan: %w", err)
 	}
-	p := l.fabric.join()
+	p := l.fabric.join("")
 	l.running.Go(func() {
 		own.send(l.ctx, func(frame []byte) {
 			if !l.usurps(frame) {
@@ -131,10 +131,11 @@ func (l *LAN) begin(do func()) bool {
 	return !l.closed
 }
 
-// Plug puts a network card in: what its guest sends and gets goes over conn, until that
-// ends or the network does. It returns at once, and closes conn in the end.
-func (l *LAN) Plug(conn net.Conn) {
-	p := l.fabric.join()
+// Plug puts a network card into a network, that of the gateway if its name is empty: what its
+// guest sends and gets goes over conn, until that ends or the network does. It returns at once,
+// and closes conn in the end.
+func (l *LAN) Plug(conn net.Conn, network string) {
+	p := l.fabric.join(network)
 	gone, unplug := context.WithCancel(l.ctx)
 	context.AfterFunc(gone, func() { _ = conn.Close() })
 	read := func() {

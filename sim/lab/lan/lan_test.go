@@ -72,7 +72,7 @@ func plug(t *testing.T, l *LAN, addr string) *machine {
 			s.take(frame)
 		}
 	})
-	l.Plug(ours)
+	l.Plug(ours, "")
 	t.Cleanup(m.unplug)
 	return m
 }
@@ -312,7 +312,7 @@ func TestAGuestThatHangs(t *testing.T) {
 	l := newLAN(t, Options{})
 	ours, theirs := net.Pipe() // nobody reads from it
 	defer theirs.Close()
-	l.Plug(ours)
+	l.Plug(ours, "")
 	require.NoError(t, writeFrame(theirs, broadcast(mac{2, 0, 0, 0, 0, 9})))
 	a, b := plug(t, l, "10.0.0.11"), plug(t, l, "10.0.0.12")
 	b.serve(t, 22, "b")
@@ -345,7 +345,7 @@ func TestTooLateToPlug(t *testing.T) {
 	late, ok := errors.AsType[net.Error](err)
 	assert.False(t, ok && late.Timeout(), "the connection ends with the network")
 	ours, theirs := net.Pipe()
-	l.Plug(ours)
+	l.Plug(ours, "")
 	_, err = theirs.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "the cable is cut")
 	_, err = l.Dial(within(t, 5*time.Second), "tcp", "10.0.0.11:22")
@@ -368,7 +368,7 @@ func FuzzFrames(f *testing.F) {
 	f.Cleanup(l.Close)
 	f.Fuzz(func(t *testing.T, said []byte) {
 		ours, theirs := net.Pipe()
-		l.Plug(ours)
+		l.Plug(ours, "")
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		_ = theirs.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = theirs.Write(said)
