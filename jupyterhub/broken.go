@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // RemovedSettings lists settings of the hub that [Hub.ChartValues] remove, by the chart's key. It is
@@ -43,41 +42,8 @@ func (h Hub) RemovedSettings() []string {
 			}
 		}
 	}
-	list, replaced := valueAt(over, "singleuser", "profileList")
-	if replaced {
+	if _, replaced := valueAt(over, "singleuser", "profileList"); replaced {
 		say("singleuser.profileList", "it replaces the profiles of this file, which hub:profiles and hub:verify use")
-	}
-	return append(out, h.lostResources(list)...)
-}
-
-// lostResources lists further resources of servers that profiles replace: a profile with
-// GPUs has its own, and KubeSpawner replaces the whole. profiles are those of the chart's values,
-// nil for ours.
-func (h Hub) lostResources(profiles any) []string {
-	snippets, _ := valueAt(h.ChartValues, "hub", "extraConfig")
-	texts, _ := snippets.(map[string]any)
-	var out []string
-	for _, kind := range []string{"limits", "guarantees"} {
-		trait := "extra_resource_" + kind
-		taken := strings.Contains(fmt.Sprint(profiles), trait)
-		if profiles == nil {
-			taken = slices.ContainsFunc(h.Profiles, usesGPU)
-		}
-		if !taken {
-			continue
-		}
-		const lost = "profiles with GPUs have their own and replace it, so that their servers do not get it"
-		if _, ok := valueAt(h.ChartValues, "singleuser", "extraResource", kind); ok {
-			out = append(out, fmt.Sprintf("singleuser.extraResource.%s: %s", kind, lost))
-		}
-		if _, ok := valueAt(h.ChartValues, "hub", "config", "KubeSpawner", trait); ok {
-			out = append(out, fmt.Sprintf("hub.config.KubeSpawner.%s: %s", trait, lost))
-		}
-		for _, name := range slices.Sorted(maps.Keys(texts)) {
-			if text, _ := texts[name].(string); strings.Contains(text, trait) {
-				out = append(out, fmt.Sprintf("hub.extraConfig.%s: it sets %s; %s", name, trait, lost))
-			}
-		}
 	}
 	return out
 }

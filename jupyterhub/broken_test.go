@@ -50,28 +50,3 @@ func TestBroken(t *testing.T) {
 	h.ChartValues = map[string]any{"hub": "not a mapping"}
 	assert.Empty(t, h.RemovedSettings())
 }
-
-// What a profile with GPUs replaces is told: as a value, and as a line of Python.
-func TestLostResources(t *testing.T) {
-	disk := map[string]any{"ephemeral-storage": "50Gi"}
-	h := Hub{Hub: spec.Hub{Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: []spec.HubProfile{{Name: "gpu", GPUs: 1}}}, ChartValues: map[string]any{
-		"hub": map[string]any{
-			"config":      map[string]any{"KubeSpawner": map[string]any{"extra_resource_limits": disk}},
-			"extraConfig": map[string]any{"limits": "c.KubeSpawner.extra_resource_limits = {}", "other": "pass"},
-		},
-		"singleuser": map[string]any{"extraResource": map[string]any{"limits": disk, "guarantees": disk}},
-	}}
-	assert.Equal(t, []string{
-		"singleuser.extraResource.limits: profiles with GPUs have their own and replace it, so that their servers do not get it",
-		"hub.config.KubeSpawner.extra_resource_limits: profiles with GPUs have their own and replace it, so that their servers do not get it",
-		"hub.extraConfig.limits: it sets extra_resource_limits; profiles with GPUs have their own and replace it, so that their servers do not get it",
-		"singleuser.extraResource.guarantees: profiles with GPUs have their own and replace it, so that their servers do not get it",
-	}, h.RemovedSettings())
-	h.Profiles[0].GPUs = 0
-	assert.Empty(t, h.RemovedSettings())
-	theirs := map[string]any{"kubespawner_override": map[string]any{"extra_resource_limits": map[string]any{"nvidia.com/gpu": "1"}}}
-	h.ChartValues["singleuser"] = map[string]any{"profileList": []any{theirs}}
-	assert.Len(t, h.RemovedSettings(), 3, "the list, the setting, and the line of Python")
-	h.ChartValues = map[string]any{"hub": map[string]any{"config": map[string]any{"JupyterHub": map[string]any{"authenticator_class": "google"}}}}
-	assert.Equal(t, []string{"hub.config.JupyterHub.authenticator_class: google replaces the logins of this file: dummy"}, h.RemovedSettings())
-}

@@ -62,7 +62,7 @@ func faultsOf(raw map[string]any, at string, types map[string]string, below map[
 
 // elsewhere are keys that people look for, with what has their effect.
 func elsewhere() map[string]string {
-	const amounts = "write hub.profiles with cpu:, memory: and gpus:; singleuser.extraResource has further resources of servers without GPUs"
+	const amounts = "write hub.profiles with cpu:, memory: and gpus:; singleuser.extraResource has further resources"
 	return map[string]string{
 		"singleuser.resources": amounts, "singleuser.limits": amounts, "singleuser.requests": amounts, "singleuser.gpu": amounts,
 		"singleuser.tolerations": "write extraTolerations", "singleuser.env": "write extraEnv", "singleuser.volumes": "write storage.extraVolumes",

@@ -138,7 +138,7 @@ var wishes = []wish{
 	{in: "profile", keys: "images imagechoices choices profileoptions options imageoptions", why: "a profile has one image",
 		instead: "write a profile for each image"},
 	{in: "profile", keys: "ephemeralstorage storage disk localstorage extraresources extraresourcelimits resources limits requests guarantees", why: "a profile limits CPU, memory and GPUs",
-		instead: "write cpu:, memory: {guarantee: …, limit: …} and gpus:; hub.scratch gives each server a volume for temporary files; further resources of servers without GPUs belong in charts.values.jupyterhub.singleuser.extraResource"},
+		instead: "write cpu:, memory: {guarantee: …, limit: …} and gpus:; hub.scratch gives each server a volume for temporary files; further resources belong in charts.values.jupyterhub.singleuser.extraResource"},
 	{in: "profile", keys: "nodeselector affinity tolerations node nodes nodename gputype gpumodel", why: "a profile runs on the nodes of a pool", instead: "write pool: and its name"},
 	{in: "profile", keys: "volumes extravolumes volumemounts extravolumemounts mounts", why: "volumes are the same for all profiles", instead: "write hub.shared, or charts.values.jupyterhub.singleuser.storage.extraVolumes"},
 	{in: "profile", keys: "command cmd args lifecycle lifecyclehooks starthook startscript poststart initcontainers sidecars extracontainers containers ports extraports securitycontext uid gid serviceaccount timeout starttimeout kubespawneroverride",
