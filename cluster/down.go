@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,8 @@ func (c *holdings) destroyStep(seen proxmox.Summary, duplicate bool) *converge.R
 	return &converge.Resource[*proxmox.VM]{
 		ID: id,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
-			return c.Proxmox.VMs.GetFromSummary(ctx, names.Tag(c.spec), seen)
+			vm, err := c.Proxmox.VMs.GetFromSummary(ctx, names.Tag(c.spec), seen)
+			return vm, cmp.Or(err, c.protectedError(vm))
 		},
 		Diff: func(vm *proxmox.VM) converge.Diff {
 			if vm == nil {

@@ -31,7 +31,7 @@ func (c *holdings) removedStep() *converge.Resource[[]proxmox.Summary] {
 				}
 				// The list does not show whether its UUID is the marked one.
 				sure, failed := c.Proxmox.VMs.GetFromSummary(ctx, names.Tag(c.spec), vm)
-				if err = errors.Join(err, failed); sure != nil {
+				if err = errors.Join(err, failed, c.protectedError(sure)); sure != nil {
 					gone = append(gone, vm)
 				}
 			}
@@ -60,6 +60,15 @@ func (c *holdings) removedStep() *converge.Resource[[]proxmox.Summary] {
 			return nil
 		},
 	}
+}
+
+// protectedError refuses to destroy a VM that is protected although the file does not say so, before
+// anything of it is stopped: somebody wants it to stay.
+func (c *site) protectedError(vm *proxmox.VM) error {
+	if vm == nil || !vm.Protected || c.spec.OwnsProtection(vm.Name) {
+		return nil
+	}
+	return vm.ProtectedError()
 }
 
 // checkServerLeft refuses to remove machines if none of the file's servers exists: that would
@@ -139,6 +148,9 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 		return cost
 	}
 	cost.Identity = vm.Identity()
+	if vm.Protected {
+		cost.Reason = strings.TrimPrefix(why+"; its protection is lifted", "; ")
+	}
 	for _, d := range vm.ExtraDisks() {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: diskWords(d), ID: d.Volume})
 	}

@@ -48,6 +48,9 @@ func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool
 	if err := c.checkMayDestroy(ctx, n, vm, force); err != nil {
 		return nil, err
 	}
+	if err := c.protectedError(vm); err != nil {
+		return nil, &RefusedError{n.Name, err.Error()}
+	}
 	if err := c.checkNameFree(ctx, n); err != nil {
 		return nil, err
 	}

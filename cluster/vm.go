@@ -156,7 +156,7 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA.IsOn(),
 		Hugepages: n.Hugepages, Affinity: n.Affinity, CPUUnits: n.CPUUnits, CPULimit: float64(n.CPULimit), TPM: n.TPM,
-		OnBoot: n.OnBoot.IsOn(), Startup: n.Startup.String(), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
+		OnBoot: n.OnBoot.IsOn(), Startup: n.Startup.String(), Protected: isOn(n.Protection), Description: n.Description, Note: true, Address: n.Address, Claims: claims(s, n),
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,
 		NICs: []proxmox.NIC{{
@@ -215,14 +215,15 @@ func disk(slot, serial string, o spec.DiskOptions) proxmox.Disk {
 	}
 }
 
-// isOff says of a switch whether it is off; nil: it is left open.
-func isOff(s spec.Switch) *bool {
+// isOn says of a switch whether it is on; nil: it is left open.
+func isOn(s spec.Switch) *bool {
 	if s == 0 {
 		return nil
 	}
-	off := !s.IsOn()
-	return &off
+	return new(s.IsOn())
 }
+
+func isOff(s spec.Switch) *bool { return isOn(-s) }
 
 // adoptable returns a node's VM that another owner has made, so that the differences can be shown
 // and applied. The first of them are this cluster's tag and its mark. An unsuitable VM is refused

@@ -34,6 +34,7 @@ func samples() map[string]effectSample {
 	return map[string]effectSample{
 		"tags": {key: "tags", value: add("gold")}, "description": {key: "description", value: to("other")},
 		"address that others see": {key: "ipconfig0", value: to("ip=192.0.2.9/24")},
+		"protection":              {key: "protection", value: to("1")},
 		"start with the host":     {key: "onboot", value: to("0")}, "boot order": {key: "startup", value: to("order=3")},
 		"interface: a new one":                {key: "net1", value: to("virtio,bridge=vmbr0")},
 		"interface: bridge, VLAN":             {key: "net0", value: add("tag=7")},

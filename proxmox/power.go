@@ -97,14 +97,22 @@ func (c *VMClient) down(ctx context.Context, vm *VM, verb string, p api.Params) 
 
 // Remove stops vm, destroys it with its disks, and checks that they are gone. First it checks that
 // the VM is still the one that vm describes, because the VMID may have been reused, and has no
-// disk that vm does not name, since nobody agreed to lose that one.
-func (c *VMClient) Remove(ctx context.Context, vm *VM) error {
+// disk that vm does not name, since nobody agreed to lose that one. It refuses a VM that is protected.
+func (c *VMClient) Remove(ctx context.Context, vm *VM) error { return c.remove(ctx, vm, false) }
+
+// RemoveProtected is Remove for a VM whose protection the caller decides: it is lifted once the VM is off.
+func (c *VMClient) RemoveProtected(ctx context.Context, vm *VM) error { return c.remove(ctx, vm, true) }
+
+func (c *VMClient) remove(ctx context.Context, vm *VM, unprotected bool) error {
 	now, err := c.current(ctx, vm)
 	if err != nil || now == nil {
 		return err
 	}
 	if err := newDisksError(vm, now); err != nil {
 		return err
+	}
+	if !unprotected && now.Protected {
+		return now.ProtectedError()
 	}
 	if now.Running {
 		if err := c.Stop(ctx, now); err != nil {
@@ -117,6 +125,16 @@ func (c *VMClient) Remove(ctx context.Context, vm *VM) error {
 			return err
 		}
 	}
+	if now.Protected {
+		if err := c.retry(ctx, now, "lift the protection of", func() error {
+			return c.change(ctx, now, []change{unprotect()})
+		}, func() (bool, error) {
+			now, err = c.current(ctx, vm)
+			return now == nil || !now.Protected, err
+		}); err != nil || now == nil {
+			return err
+		}
+	}
 	err = c.destroy(ctx, now)
 	if api.IsRunning(err) { // it was started meanwhile
 		if err := c.Stop(ctx, now); err != nil {
@@ -125,6 +143,11 @@ func (c *VMClient) Remove(ctx context.Context, vm *VM) error {
 		return c.destroy(ctx, now)
 	}
 	return err
+}
+
+// ProtectedError returns the error of destroying a VM that is protected, with the command that lifts that.
+func (v *VM) ProtectedError() error {
+	return converge.Permanent(fmt.Errorf("%s stays: it is protected in Proxmox; to lift that, as root on %s: qm set %d --protection 0", v, v.Host, v.VMID))
 }
 
 // newDisksError is the error of a VM that has disks which it did not have when it was read.

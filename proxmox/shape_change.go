@@ -28,6 +28,9 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 		if len(all) == 0 {
 			return vm, nil
 		}
+		if spec.Protected != nil && vm.Protected && slices.ContainsFunc(all, func(ch change) bool { return ch.thing == theDiskGone }) {
+			all = []change{unprotect()} // Proxmox detaches no disk of it, not even in a request that lifts the protection too
+		}
 		failure = c.change(ctx, vm, all)
 		if failure != nil && (ctx.Err() != nil || api.ClassOf(failure) == api.Permanent) {
 			return nil, c.explain(ctx, vm, "configure", failure)
@@ -61,6 +64,11 @@ func (c *VMClient) configure(ctx context.Context, spec VMSpec, vm *VM) (*VM, err
 		return nil, failure
 	}
 	return vm, nil
+}
+
+// unprotect is the change that lifts a VM's protection.
+func unprotect() change {
+	return change{thing: theProtection, Field: converge.Field{Path: "protection", Have: "true", Want: "false"}, Key: "protection", Value: "0"}
 }
 
 func sameFields(a, b []change) bool {

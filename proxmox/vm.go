@@ -33,6 +33,7 @@ type VM struct {
 	CPUUnits    int     // 0: Proxmox's default, 100
 	CPULimit    float64 // 0: none
 	OnBoot      bool
+	Protected   bool // Proxmox refuses to remove it and its disks
 	Startup     string
 	Description string
 	Machine     string // q35
@@ -140,6 +141,7 @@ func (v *VM) read() {
 		}
 	}
 	v.OnBoot = c["onboot"] == "1"
+	v.Protected = c["protection"] == "1"
 	v.Startup = c["startup"]
 	v.Description = strings.TrimSpace(c["description"])
 	v.Machine = wire.ParseLenient(c["machine"]).GetFirst("type", "")

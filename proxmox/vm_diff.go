@@ -55,6 +55,12 @@ func (s VMSpec) changes(vm *VM) []change {
 	d.set(theAgent, "agent", vm.Agent, true, "agent", "1")
 	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", wire.ZeroOne(s.OnBoot))
 	d.set(theStartup, "startup", vm.Startup, s.Startup, "startup", s.Startup)
+	if s.Protected == nil && vm.Unfinished {
+		s.Protected = new(false) // the clone has its template's
+	}
+	if s.Protected != nil {
+		d.set(theProtection, "protection", vm.Protected, *s.Protected, "protection", wire.ZeroOne(*s.Protected))
+	}
 	if s.Pool != "" {
 		d.set(thePool, "pool", vm.Pool, s.Pool, "", "")
 	}

@@ -21,6 +21,7 @@ const (
 	theTags        = "tags"
 	theDescription = "description"
 	thePool        = "resource pool"
+	theProtection  = "protection"
 	theAddress     = "address that others see"
 	theOnBoot      = "start with the host"
 	theStartup     = "boot order"
@@ -73,6 +74,7 @@ func rules() []rule {
 		{theTags, "tags", converge.Update, fast},
 		{theDescription, "description", converge.Update, fast},
 		{thePool, "", converge.Update, "PUT /pools; a VM is in one pool at most"},
+		{theProtection, "protection", converge.Update, fast},
 		{theAddress, "ipconfigN", converge.Update, fast + "; the machine itself has its address from its seed"},
 		{theOnBoot, "onboot", converge.Update, fast},
 		{theStartup, "startup", converge.Update, fast + "; wants Sys.Modify on /"},

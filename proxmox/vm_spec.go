@@ -36,6 +36,7 @@ type VMSpec struct {
 	TPM         bool       // has one, version 2.0; false: either is accepted
 	SecureBoot  *bool      // Microsoft's keys in the firmware; nil: either is accepted
 	OnBoot      bool       // start with the host
+	Protected   *bool      // Proxmox refuses to remove it and its disks; nil: either is accepted
 	Startup     string     // order=1,up=30; needs Sys.Modify on /
 	Description string
 	Note        bool         // the description ends with a line of ours: the mark, and Claims

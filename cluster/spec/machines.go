@@ -85,6 +85,11 @@ func (s *Spec) ResourcePools() []string {
 	return slices.Compact(out)
 }
 
+// OwnsProtection reports whether the file says of a node whether its VM is protected.
+func (s *Spec) OwnsProtection(name string) bool {
+	return slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Name == name && n.Protection != 0 })
+}
+
 // OpenAgents reports whether an agent takes pods without tolerations.
 func (s *Spec) OpenAgents() bool {
 	return slices.ContainsFunc(s.Nodes, func(n Node) bool {

@@ -53,6 +53,7 @@ type Node struct {
 	Taints      []Taint           `yaml:"taints" absent:"‘nvidia.com/gpu=present:NoSchedule’ on agents with GPUs" doc:"List of ‘key=value:Effect’ or ‘key:Effect’; ‘[]’ for none."`
 
 	ResourcePool string `yaml:"resourcePool" json:",omitempty" absent:"unchanged; a new VM: none" doc:"[Resource pool](nodes.md#resource-pools) of Proxmox that its VM is in. The pool must exist."`
+	Protection   Switch `yaml:"protection" json:",omitempty" absent:"unchanged; a new VM: ‘false’" doc:"Nobody can remove the VM or its disks [by hand](nodes.md#protection)."`
 }
 
 // Shape is what nodes inherit from their pool, and pools from the defaults.

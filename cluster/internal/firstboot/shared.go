@@ -36,9 +36,12 @@ func (h *seedsHad) has(name string) bool {
 }
 
 // DestroyVM destroys a machine or template of the cluster. From then on its seed counts as
-// the cluster's own.
+// the cluster's own. A protection that the file speaks of is lifted.
 func (m *Maker) DestroyVM(ctx context.Context, vm *proxmox.VM) error {
 	m.had.note(vm)
+	if m.spec.OwnsProtection(vm.Name) {
+		return m.proxmox.VMs.RemoveProtected(ctx, vm)
+	}
 	return m.proxmox.VMs.Remove(ctx, vm)
 }
 

@@ -58,8 +58,6 @@ var wishes = []wish{
 	{in: "node", keys: "proxmoxpool poolid pool", why: "a pool of this file is a group of nodes", instead: "write resourcePool: for the resource pool of Proxmox that the VM is in"},
 	{in: "node proxmox", keys: "ha hagroup hastate haresource highavailability", why: "homelab does not set up Proxmox's HA, which cannot move a VM with a GPU",
 		instead: "remove it; 3 servers on 3 hosts survive the loss of one"},
-	{in: "node", keys: "protection protected", why: "homelab does not set protection",
-		instead: "remove it: homelab destroys nothing with data without consent (docs/consent.md); set by hand, Proxmox refuses to remove the VM and its disks, also to homelab"},
 	{in: "node", keys: "devices pcidevices hostpci hostpci0 hostpci1 hostdevices passthrough pcipassthrough", why: "GPUs are the only PCI devices that homelab passes through",
 		instead: "write gpus: for GPUs; root@pam may pass another device by hand, without a mapping: qm set VMID -hostpci8 0000:03:00.0; " + alone},
 	{in: "node", keys: "usb usbdevices usb0", why: "homelab passes no USB devices through",
