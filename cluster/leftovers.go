@@ -88,6 +88,9 @@ func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, 
 			continue
 		}
 		k.mappings[names.Mapping(c.spec, n.Name)] = n.HasGPUs()
+		for _, d := range n.Devices {
+			k.mappings[names.DeviceMapping(c.spec, n.Name, d.Name)] = true
+		}
 		sd, err := c.seeds.Seed(n) // hosts may share the storage
 		if err != nil {
 			return k, err

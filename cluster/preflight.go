@@ -44,7 +44,7 @@ func (c *holdings) requirements(hosts ...string) preflight.Requirements {
 	}
 	w := preflight.Requirements{
 		Owner: names.Tag(s), Grants: hostprep.Grants(s, c.Proxmox.Version()), ReadGrants: hostprep.ReadGrants(s), Role: hostprep.RolePrefix(s),
-		Place: c.checkCards, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
+		Place: c.checkCards, Devices: c.checkDevices, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}
@@ -121,7 +121,7 @@ func (c *holdings) vmRequirements(n spec.Node) preflight.VM {
 	to := c.vm(n, "", "")
 	vm := preflight.VM{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: to.Memory, CPUType: n.CPUType,
-		NICs: to.NICs, Disks: to.Disks, Pool: to.Pool, RootOnly: map[string]string{},
+		NICs: to.NICs, Disks: to.Disks, Pool: to.Pool, Devices: len(to.Devices), RootOnly: map[string]string{},
 		GPUs: preflight.GPUs{Count: len(to.GPUs), Model: n.GPUs.Model, Mappings: n.GPUs.Mapping},
 	}
 	for key, value := range map[string]string{"hugepages": to.Hugepages, "affinity": to.Affinity} {

@@ -107,6 +107,9 @@ func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, boote
 	if n.HasGPUs() {
 		needs = append(needs, g.Add(c.gpusStep(n), on.free))
 	}
+	if len(n.Devices) > 0 {
+		needs = append(needs, g.Add(c.devicesStep(n), on.free))
+	}
 	vm = g.Add(c.vmStep(n), append(needs, on.first...)...)
 	booted = g.Add(c.nodes.GuestStep(n), vm)
 	if nodes.HasPassword(c.spec, n) {

@@ -95,7 +95,7 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 				return err
 			}
 			shape := func() error { return c.Proxmox.VMs.Shape(ctx, to, vm) }
-			if len(to.GPUs) > len(vm.GPUs) {
+			if len(to.GPUs)+len(to.Devices) > len(vm.GPUs) {
 				return c.withMoreCards(ctx, n, shape)
 			}
 			return shape()
@@ -178,6 +178,13 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	}
 	for i := range n.GPUs.Count {
 		to.GPUs = append(to.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe.IsOn(), ROMBar: n.GPUs.ROMBar.IsOn()})
+	}
+	for _, d := range n.Devices {
+		mapping := d.PCI
+		if strings.Contains(mapping, ":") {
+			mapping = names.DeviceMapping(s, n.Name, d.Name)
+		}
+		to.Devices = append(to.Devices, proxmox.HostPCI{Mapping: mapping, PCIe: true, ROMBar: true})
 	}
 	return to
 }

@@ -80,12 +80,12 @@ func (s VMSpec) diffFirmware(d *differ, vm *VM) {
 	if storage == "" && len(vm.Disks) > 0 {
 		storage = vm.Disks[0].Storage
 	}
-	if slices.ContainsFunc(s.GPUs, func(g HostPCI) bool { return g.PCIe }) {
+	if slices.ContainsFunc(s.passed(), func(g HostPCI) bool { return g.PCIe }) {
 		// Only ovmf on q35 has the window for a large BAR.
 		if !strings.Contains(vm.Machine, "q35") {
 			d.set(theMachine, "machine", vm.Machine, "q35", "machine", "q35")
 		}
-		if vm.BIOS != ovmf {
+		if len(s.GPUs) > 0 && vm.BIOS != ovmf {
 			have := vm.BIOS
 			if have == "" {
 				have = "seabios"

@@ -45,6 +45,7 @@ type VMSpec struct {
 	NICs        []NIC
 	Disks       []Disk    // the first is the template's disk, grown; the others are created
 	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …
+	Devices     []HostPCI // further devices, after GPUs
 	Adopted     bool      // homelab did not make it: its OS disk, its interfaces' addresses and its extra disks are left alone
 	Seed        string    // volume id of the NoCloud ISO, on ide2
 	Running     bool      // false: either is accepted
@@ -126,13 +127,13 @@ func (s VMSpec) Check() error {
 			bad("disk %q: write scsi0, scsi1, …", d.Slot)
 		}
 	}
-	for i, g := range s.GPUs {
+	for i, g := range s.passed() {
 		if g.Mapping == "" {
 			bad("hostpci%d has no mapping: only root@pam itself may pass a device through without one", i)
 		}
 	}
-	if len(s.GPUs) > 16 {
-		bad("%d passed-through devices; Proxmox takes 16", len(s.GPUs))
+	if n := len(s.passed()); n > 16 {
+		bad("%d passed-through devices; Proxmox takes 16", n)
 	}
 	return errors.Join(errs...)
 }
@@ -152,6 +153,9 @@ func (s VMSpec) String() string {
 	}
 	if n := len(s.GPUs); n > 0 {
 		parts = append(parts, plural(n, "GPU"))
+	}
+	if n := len(s.Devices); n > 0 {
+		parts = append(parts, plural(n, "device"))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -30,6 +30,8 @@ func (r capacitySection) nodeHost(n plannedNode) {
 		r.Wrong(at, fmt.Sprintf("node %s names its cards but not their host", n.Name), "write host: and the name, or gpus: and how many")
 	case n.Unplaced() && len(n.GPUs.Mapping) > 0:
 		r.Wrong(at, fmt.Sprintf("node %s names mappings, which host: auto does not follow", n.Name), "write host: and the name of the host that has the cards")
+	case n.Unplaced() && len(n.Devices) > 0:
+		r.Wrong(at, fmt.Sprintf("node %s has devices, which host: auto does not look for", n.Name), "write host: and the name of the host that has them")
 	case !nodeName.MatchString(n.Host):
 		r.Wrong(at, fmt.Sprintf("%q cannot be a Proxmox host's name", n.Host), "write the name that the left column of the web interface shows")
 	case len(declared) > 0 && r.host(n.Host) == nil && !n.Unplaced():

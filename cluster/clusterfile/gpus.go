@@ -14,6 +14,9 @@ import (
 
 const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
 
+// mappingName is what Proxmox takes as the name of a resource mapping.
+const mappingName = `^[A-Za-z][A-Za-z0-9_-]+$`
+
 // gpus resolves a node's request.
 func (r nvidiaSection) gpus(g *spec.GPURequest, external bool) {
 	if r.IsSet(&g.Sharing) {
@@ -50,7 +53,7 @@ func (r nvidiaSection) gpus(g *spec.GPURequest, external bool) {
 	}
 	g.Count = min(max(g.Count, 0), maxGPUs) // it sizes lists from here on
 	for i, m := range g.Mapping {
-		if !matches(`^[A-Za-z][A-Za-z0-9_-]+$`, m) {
+		if !matches(mappingName, m) {
 			r.Wrong(&g.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")
 		}
 	}

@@ -30,6 +30,7 @@ func (r *resolver) validate() {
 	networkSection{r}.vip()
 	networkSection{r}.clusterNetworks()
 	capacitySection{r}.cards()
+	devicesSection{r}.onePerHost()
 	k3sSection{r}.runtimeClass()
 	capacitySection{r}.capacity()
 	partsSection{r}.validatePlatform()
@@ -279,8 +280,12 @@ func (r *resolver) unused() {
 		r.Warn(&px.User, "user and password are needed only for hugepages and affinity, and no node has those", "remove user and password; the token does everything")
 	}
 	for i := range r.entries {
-		if e := &r.entries[i]; r.IsSet(&e.SSH) && len(e.Networks) > 0 {
+		e := &r.entries[i]
+		if r.IsSet(&e.SSH) && len(e.Networks) > 0 {
 			r.Warn(&e.Networks, e.Name+" is external, so this has no effect on it", "set up its networks by hand on that machine")
+		}
+		if r.IsSet(&e.SSH) && len(e.Devices) > 0 {
+			r.Warn(&e.Devices, e.Name+" is external, so this has no effect on it", "it has its own devices anyway")
 		}
 	}
 	guest := &r.spec.Guest

@@ -259,6 +259,7 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	hardwareSection(r).hardware(n)
 	disksSection(r).disks(n)
 	cardsSection(r).cards(n)
+	devicesSection(r).devices(n)
 	if address.IsValid() && n.Network.Prefix.IsValid() && address.BitLen() == n.Network.Prefix.Addr().BitLen() {
 		n.Address = netip.PrefixFrom(address, n.Network.Prefix.Bits())
 	}

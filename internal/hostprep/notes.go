@@ -17,7 +17,7 @@ type Note struct {
 
 // Notes returns what a person should know about a host. It is pure.
 func (spec Spec) Notes(s State) []Note {
-	if !spec.GPUs {
+	if !spec.GPUs && !spec.Devices {
 		return nil
 	}
 	var out []Note
@@ -30,7 +30,7 @@ func (spec Spec) Notes(s State) []Note {
 			note(true, "lspci -nn on the host shows where its cards are", "there is no device at %s", want)
 		}
 	}
-	if len(functions) == 0 && len(spec.Cards) == 0 {
+	if spec.GPUs && len(functions) == 0 && len(spec.Cards) == 0 {
 		note(true, "is it seated and powered? lspci -nn on the host lists what is there", "there is no NVIDIA card")
 	}
 	spec.noteIOMMU(s, note)

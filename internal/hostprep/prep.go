@@ -159,6 +159,9 @@ func (p *Prep) hostSpec(name string) Spec {
 	if all {
 		spec.Cards = nil
 	}
+	for _, n := range p.Spec.Machines() {
+		spec.Devices = spec.Devices || n.Host == name && len(n.Devices) > 0
+	}
 	return spec
 }
 

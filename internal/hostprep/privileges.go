@@ -176,6 +176,9 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 				Alternatives: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Audit", "Sys.Modify"}}}})
 		}
 	}
+	if wantsDevices(s) {
+		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Reason: "read which devices the hosts have, and which of their disks are in use"})
+	}
 	switch {
 	case slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Startup != spec.Startup{} }):
 		why := "set the startup order, which Proxmox counts as a change of the host"
@@ -183,7 +186,7 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 			why += "; it is also enough to read which PCI devices the hosts have"
 		}
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Modify"}, Reason: why})
-	case wantsGPUs(s):
+	case wantsGPUs(s) && !wantsDevices(s):
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Reason: "read which PCI devices the hosts have",
 			Alternatives: []proxmox.Grant{{Path: "/", Privileges: []string{"Sys.Modify"}}}})
 	}
@@ -194,6 +197,10 @@ func wantsGPUs(s *spec.Spec) bool {
 	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.HasGPUs() })
 }
 
+func wantsDevices(s *spec.Spec) bool {
+	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && len(n.Devices) > 0 })
+}
+
 // mappingGrants returns the grants for resource mappings. A token can give a machine a GPU only
 // through a mapping.
 func mappingGrants(s *spec.Spec) []proxmox.Grant {
@@ -201,11 +208,18 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	var named []string
 	made := false
 	for _, n := range s.Nodes {
-		if n.External || !n.HasGPUs() {
+		if n.External {
 			continue
 		}
 		named = append(named, n.GPUs.Mapping...)
-		made = made || len(n.GPUs.Mapping) == 0
+		made = made || n.HasGPUs() && len(n.GPUs.Mapping) == 0
+		for _, d := range n.Devices {
+			if strings.Contains(d.PCI, ":") {
+				made = true
+			} else {
+				named = append(named, d.PCI)
+			}
+		}
 	}
 	if made {
 		all = append(all, proxmox.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,

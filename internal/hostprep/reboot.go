@@ -15,7 +15,7 @@ import (
 // Reboot returns the reasons to reboot the host; an empty list means that no reboot is needed.
 // [Spec.Notes] has problems that a reboot does not fix.
 func (spec Spec) Reboot(s State) []string {
-	if !spec.GPUs {
+	if !spec.GPUs && !spec.Devices {
 		return nil
 	}
 	var out []string

@@ -14,9 +14,12 @@ import (
 type Spec struct {
 	// Owner is written into the files that homelab makes, to show who wants them. One line.
 	Owner string
-	// GPUs says whether cards are passed through at all; false: only the settings that all hosts
-	// need matter.
+	// GPUs says whether cards are passed through. Without them and without Devices, only the settings
+	// that all hosts need matter.
 	GPUs bool
+	// Devices says whether other devices are passed through, which Proxmox takes from the host's drivers
+	// when a VM starts: they need the IOMMU and vfio, and are not bound at boot.
+	Devices bool
 	// Cards are the cards to pass through, each with all its functions; empty: every NVIDIA card.
 	Cards []proxmox.PCIAddress
 	// Framebuffer removes the console from the card that the host booted on, for boards with no
@@ -28,7 +31,7 @@ type Spec struct {
 // error for a setting that is not safe to change.
 func (spec Spec) Changes(s State) ([]*Change, error) {
 	var out []*Change
-	if !spec.GPUs {
+	if !spec.GPUs && !spec.Devices {
 		return nil, nil
 	}
 	if err := spec.checkOnlyGPUs(s); err != nil {
@@ -64,6 +67,9 @@ func (spec Spec) header(undo string) string {
 
 // isPassedThrough reports whether a function belongs to the cards to pass through.
 func (spec Spec) isPassedThrough(d Device, all []Device) bool {
+	if !spec.GPUs {
+		return false
+	}
 	if len(spec.Cards) > 0 {
 		return slices.ContainsFunc(spec.Cards, func(a proxmox.PCIAddress) bool { return a.Whole() == d.Address.Whole() })
 	}

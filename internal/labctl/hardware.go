@@ -25,6 +25,7 @@ type HostHardware struct {
 	Storages map[string][]string `json:"storages,omitempty"`
 	GPUs     []HardwareGPU       `json:"gpus,omitempty"`
 	Mappings map[string]int      `json:"mappings,omitempty"` // cards by mapping
+	Devices  []string            `json:"devices,omitempty"`  // what nodes may name: addresses, vendors and devices, and mappings
 }
 
 // HardwareGPU is a card.
@@ -108,6 +109,14 @@ func (w HostNeeds) missingCards(h HostHardware) (out []string) {
 	for _, slot := range w.Slots {
 		if !slices.ContainsFunc(h.GPUs, func(g HardwareGPU) bool { return strings.HasPrefix(g.Address, slot) }) {
 			say("has no GPU at %s", slot)
+		}
+	}
+	left := slices.Clone(h.Devices)
+	for _, device := range w.Devices {
+		if i := slices.Index(left, device); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		} else {
+			say("has no device %s left", device)
 		}
 	}
 	wanted := map[string]int{}

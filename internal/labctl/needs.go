@@ -34,6 +34,7 @@ type HostNeeds struct {
 	Models   []Model             `json:"models,omitempty"`   // of cards, as requested by the nodes
 	Slots    []string            `json:"slots,omitempty"`    // PCI addresses without function that nodes name
 	Mappings []string            `json:"mappings,omitempty"` // existing ones, once for each card
+	Devices  []string            `json:"devices,omitempty"`  // other devices: addresses, vendors and devices, and mappings
 
 	Declared Declared `json:"declared,omitzero"`
 }

@@ -1,6 +1,8 @@
 package labmodel
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +23,12 @@ func Of(m pvesim.Model) labctl.Hardware {
 		for _, d := range h.PCI {
 			if strings.HasPrefix(d.Class, "03") && strings.HasPrefix(d.ID, "10de:") {
 				has.GPUs = append(has.GPUs, labctl.HardwareGPU{Address: d.Address, Name: d.Name})
+				continue
 			}
+			has.Devices = append(has.Devices, d.Address, strings.TrimSuffix(d.Address, ".0"), d.ID)
+		}
+		for _, id := range slices.Sorted(maps.Keys(has.Mappings)) {
+			has.Devices = append(has.Devices, slices.Repeat([]string{id}, has.Mappings[id])...)
 		}
 		out.Hosts = append(out.Hosts, has)
 	}

@@ -36,6 +36,7 @@ func made(needs labctl.Needs) pvesim.Model {
 		}
 		hosts = append(hosts, h)
 		mappings = append(mappings, mapped(want, h)...)
+		mappings = append(mappings, addDevices(want, &hosts[len(hosts)-1])...)
 	}
 	m := pvesim.Operated(hosts...)
 	m.Mappings = mappings
@@ -164,6 +165,30 @@ func mapped(w labctl.HostNeeds, h pvesim.Host) []pvesim.PCIMapping {
 		out = append(out, pvesim.PCIMapping{ID: id, Map: []string{entry}})
 	}
 	return out
+}
+
+// addDevices gives a host the devices besides cards that its nodes name, and returns the mappings among
+// them. Its own disks are then on SATA, so that an NVMe disk is not one of them.
+func addDevices(w labctl.HostNeeds, h *pvesim.Host) (mappings []pvesim.PCIMapping) {
+	const bus, group = 0xc0, 100
+	h.SATA = len(w.Devices) > 0
+	for i, device := range w.Devices {
+		d := pvesim.PCIDevice{Address: fmt.Sprintf("0000:%02x:00.0", bus+i), ID: "144d:a80a", Subsystem: "144d:a801", Class: "010802", Group: group + i,
+			Vendor: "Samsung Electronics Co Ltd", Name: "NVMe SSD Controller PM9A1"}
+		switch {
+		case strings.Count(device, ":") > 1 && strings.Contains(device, "."):
+			d.Address = device
+		case strings.Count(device, ":") > 1:
+			d.Address = device + ".0"
+		case strings.Contains(device, ":"):
+			d.ID, d.Subsystem, d.Class, d.Vendor, d.Name = device, device, "088000", "", ""
+		default:
+			entry := fmt.Sprintf("node=%s,path=%s,id=%s,iommugroup=%d,subsystem-id=%s", h.Name, d.Address, d.ID, d.Group, d.Subsystem)
+			mappings = append(mappings, pvesim.PCIMapping{ID: device, Map: []string{entry}})
+		}
+		h.PCI = append(h.PCI, d)
+	}
+	return mappings
 }
 
 // own is the address of the n-th host in the nodes' network, an unused one, on their bridge.

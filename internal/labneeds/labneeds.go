@@ -142,4 +142,7 @@ func (w *hostNeed) node(s *spec.Spec, n spec.Node) {
 		w.Slots = append(w.Slots, a.Whole().String())
 	}
 	w.Mappings = append(w.Mappings, n.GPUs.Mapping...)
+	for _, d := range n.Devices {
+		w.Devices = append(w.Devices, d.PCI)
+	}
 }

@@ -53,6 +53,9 @@ func OwnsBake(s *spec.Spec, file string) bool {
 // Mapping is the name of a node's resource mapping.
 func Mapping(s *spec.Spec, node string) string { return s.Name + "_" + node }
 
+// DeviceMapping is the name of the resource mapping of a node's device. No node's name has an underscore.
+func DeviceMapping(s *spec.Spec, node, device string) string { return Mapping(s, node) + "_" + device }
+
 // MappingNote is the description that identifies our mappings.
 func MappingNote(s *spec.Spec) string { return MappingNotePrefix + s.Name }
 

@@ -129,7 +129,7 @@ func checkCards(w *Requirements, s *observation) []Finding {
 		case len(passable(w, h, seen)) > 0: // PX3 reports it
 			return nil
 		case w.Place != nil:
-			return placementProblems(h, seen)
+			return problems(h, seen.placed)
 		}
 		return enough(w, s.ledger.is, s.marked.is, h.Name)
 	})
@@ -157,13 +157,18 @@ func copied(w *Requirements, ledger *pci.Ledger, claims []pci.Claim) bool {
 	})
 }
 
-// placementProblems returns what the caller's own rules say about a host's cards.
-func placementProblems(h Host, seen *hostObservation) []Finding {
-	if seen.placed.err != nil {
-		return []Finding{unobserved(h.Name, seen.placed.err)}
+// checkDevices says what the caller's own rules say about the other devices of a host's VMs.
+func checkDevices(_ *Requirements, _ *observation, h Host, seen *hostObservation) []Finding {
+	return problems(h, seen.devices)
+}
+
+// problems returns what the caller's own rules say.
+func problems(h Host, said fact[[]error]) []Finding {
+	if said.err != nil {
+		return []Finding{unobserved(h.Name, said.err)}
 	}
 	var out []Finding
-	for _, err := range seen.placed.is {
+	for _, err := range said.is {
 		evidence, cure, _ := strings.Cut(err.Error(), "\n")
 		out = append(out, errorf(h.Name, cmp.Or(unindent(cure), otherCards), "%s", evidence))
 	}

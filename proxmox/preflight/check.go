@@ -86,6 +86,8 @@ func checks() []check {
 			when: "one that the file names is missing, was made for other hardware, or holds no whole NVIDIA card; one of ours was (!), which ‘cluster:up’ recreates"},
 		{id: "PX4", title: "no card is assigned twice, and there are enough", requested: gpus, find: checkCards,
 			when: "another VM or a container claims the card, running or not; a host has fewer cards than requested; an IOMMU group would be divided; no driver supports all cards of a node"},
+		{id: "device", title: "devices that are passed through are there and free", requested: (*Requirements).wantsDevices, host: checkDevices,
+			when: "a device of ‘devices’ is missing, has no IOMMU group or shares it, is claimed by another VM, is what the host uses itself, or may be; its mapping is missing or does not fit"},
 		{id: "PX7", title: "machines with GPUs have q35, OVMF and the host's CPU", requested: gpus, find: checkMachines,
 			when: "another machine type; SeaBIOS (!); another CPU type (!)"},
 		{id: "PX9", title: "the host does not use the cards", requested: gpus, gpus: true, host: checkDrivers,

@@ -56,6 +56,7 @@ type hostObservation struct {
 	cards    fact[[]pci.GPU]
 	mappings fact[[]pci.MappingState]
 	placed   fact[[]error] // why VMs cannot have their cards
+	devices  fact[[]error] // why VMs cannot have their other devices
 	clones   fact[map[string]proxmox.Cloning]
 	probe    fact[*probe]
 }
@@ -188,9 +189,12 @@ func (h *hostObservation) observe(ctx context.Context, g *requests, c *proxmox.C
 	if len(w.gpus(host.Name)) > 0 {
 		fetch(g, &h.cards, func() ([]pci.GPU, error) { return c.PCI.GPUs(ctx, host.Name) })
 		if w.Place != nil {
-			fetch(g, &h.placed, func() ([]error, error) { return place(ctx, w, host.Name) })
+			fetch(g, &h.placed, func() ([]error, error) { return ask(ctx, w.Place, host.Name) })
 		}
 		fetch(g, &h.mappings, func() ([]pci.MappingState, error) { return c.PCI.Mappings(ctx, host.Name) })
+	}
+	if w.wantsDevices() {
+		fetch(g, &h.devices, func() ([]error, error) { return ask(ctx, w.Devices, host.Name) })
 	}
 	var mu sync.Mutex
 	for _, storage := range w.disks(host.Name) {
@@ -234,10 +238,10 @@ func (s *observation) machine(w *Requirements, name string) *proxmox.Resident {
 	return nil
 }
 
-// place asks the caller's own rules. A request that Proxmox refused is not an answer of those
+// ask asks the caller's own rules. A request that Proxmox refused is not an answer of those
 // rules.
-func place(ctx context.Context, w *Requirements, host string) ([]error, error) {
-	err := w.Place(ctx, host)
+func ask(ctx context.Context, rules func(context.Context, string) error, host string) ([]error, error) {
+	err := rules(ctx, host)
 	var refused *api.Error
 	if errors.As(err, &refused) {
 		return nil, err

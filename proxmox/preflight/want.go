@@ -25,6 +25,10 @@ type Requirements struct {
 	// their own rules; nil: any card that fits and is free can be used.
 	Place func(ctx context.Context, host string) error
 
+	// Devices says why the VMs of a host cannot have their other devices, which the caller chooses;
+	// nil: they are not checked.
+	Devices func(ctx context.Context, host string) error
+
 	// Clones says how the missing VMs of a host get their disks from a template, by name; nil: they
 	// are not cloned.
 	Clones func(ctx context.Context, host string) (map[string]proxmox.Cloning, error)
@@ -88,6 +92,7 @@ type VM struct {
 	Disks   []proxmox.Disk // only Storage and Size are used
 	Pool    string         // resource pool; empty: none
 	GPUs    GPUs
+	Devices int // how many other devices are passed through; see Requirements.Devices
 
 	// RootOnly are wanted options that Proxmox lets only root@pam set, with their values: affinity,
 	// hugepages, args, ….
@@ -128,6 +133,10 @@ func (w *Requirements) wantsGPUs() bool {
 
 func (w *Requirements) wantsPools() bool {
 	return slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Pool != "" })
+}
+
+func (w *Requirements) wantsDevices() bool {
+	return w.Devices != nil && slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Devices > 0 })
 }
 
 func filter[T any](all []T, want func(T) bool) []T {

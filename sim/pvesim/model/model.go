@@ -67,6 +67,7 @@ type Host struct {
 	// {bond0: {type: bond, slaves: eno1 eno2}, vmbr1: {type: OVSBridge, ovs_ports: bond1}}. The keys of
 	// one that is among the bridges are added to it.
 	Links     map[string]map[string]string `yaml:"links,omitempty"`
+	SATA      bool                         `yaml:"sata,omitempty"`      // its disks are /dev/sda and so on, and not /dev/nvme0n1
 	NoCard    bool                         `yaml:"noCard,omitempty"`    // its network card is configured and is not there
 	Domain    string                       `yaml:"domain,omitempty"`    // of its name; example.internal when empty
 	Resolvers []string                     `yaml:"resolvers,omitempty"` // DNS servers; one that is made up unless said here
@@ -86,6 +87,7 @@ type PCIDevice struct {
 	HeldByHost bool   `yaml:"heldByHost,omitempty"` // a driver or the console's framebuffer on the host does not let go
 	MDev       bool   `yaml:"mdev,omitempty"`       // can make mediated devices
 	VirtualOf  string `yaml:"virtualOf,omitempty"`  // a virtual function (SR-IOV): the address of its physical one
+	Interface  string `yaml:"interface,omitempty"`  // of the host's network, which it is: eno1
 }
 
 // Storage is a storage as a node sees it. Those of the same name with Shared

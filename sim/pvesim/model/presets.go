@@ -143,7 +143,7 @@ func EightA100() Model {
 				Group: 21 + 2*i, NUMANode: i / 4, Vendor: "NVIDIA Corporation", Name: "GA100 [A100 PCIe 40GB]",
 				Product: "NVIDIA A100-PCIE-40GB"})
 	}
-	h.PCI = append(h.PCI, nic("0000:43:00.0", 60, 0), nic("0000:43:00.1", 61, 0))
+	h.PCI = append(h.PCI, nic("eno1", "0000:43:00.0", 60, 0), nic("eno2", "0000:43:00.1", 61, 0))
 	m := Operated(h)
 	m.VMs = []VM{
 		{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{
@@ -161,7 +161,7 @@ func EightA100() Model {
 // IOMMU group, as is usual.
 func OneGPU() Model {
 	return Operated(Host{Name: "pve1", CPUs: 16, NUMANodes: 1, CPUModel: "AMD Ryzen 9 7950X 16-Core Processor", Memory: 128 * GiB,
-		PCI:      append([]PCIDevice{bridge("0000:00:01.1", 12, 0)}, append(rtx4090("0000:01:00", 13), nic("0000:05:00.0", 17, 0))...),
+		PCI:      append([]PCIDevice{bridge("0000:00:01.1", 12, 0)}, append(rtx4090("0000:01:00", 13), nic("eno1", "0000:05:00.0", 17, 0))...),
 		Storages: storages(TiB), Bridges: []string{"vmbr0"}, CIDRs: map[string]string{"vmbr0": "192.168.1.10/24"}, Gateway: "192.168.1.1"})
 }
 
@@ -196,9 +196,9 @@ func bridge(address string, group, numa int) PCIDevice {
 		Vendor: "Advanced Micro Devices, Inc. [AMD]", Name: "Starship/Matisse GPP Bridge"}
 }
 
-func nic(address string, group, numa int) PCIDevice {
+func nic(name, address string, group, numa int) PCIDevice {
 	return PCIDevice{Address: address, ID: "8086:1572", Subsystem: "8086:0000", Class: "020000", Group: group, NUMANode: numa,
-		Vendor: "Intel Corporation", Name: "Ethernet Controller X710 for 10GbE SFP+"}
+		Vendor: "Intel Corporation", Name: "Ethernet Controller X710 for 10GbE SFP+", Interface: name}
 }
 
 // decrement returns the bus before a bus, where the bridge to it sits.

@@ -128,6 +128,7 @@ var forms = map[string]struct {
 	"cpu":      {yamlnode.Text, "write the type alone, e.g. cpu: host; cores: is how many"},
 	"numa":     {yamlnode.Bool, "write numa: true; numaNodes: shows the guest several NUMA nodes"},
 	"networks": {yamlnode.Map, "write each further card by its name, e.g. networks: {storage: {bridge: vmbr1, prefix: 10.10.0.0/24}}; the first card is network:"},
+	"devices":  {yamlnode.Map, `write each by its name, e.g. devices: {nvme: {pci: "0000:03:00.0"}, tpu: {pci: "1ac1:089a"}}`},
 	"profiles": {yamlnode.Map, "write each by its name, e.g. profiles: {gpu: {title: GPU, gpus: 1, cpu: 4, memory: 16GiB}}"},
 	"shared":   {yamlnode.Map, "write each with its path in the notebook, e.g. shared: {datasets: /data}, and its place under storage.nfs.shares"},
 }

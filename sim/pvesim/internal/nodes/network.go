@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/networkfile"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
@@ -89,6 +90,22 @@ func wantedNetwork(h *world.Host) networkfile.Interfaces {
 	return Network(h)
 }
 
+// placeName is what udev calls an interface by its place: enp5s0, and enp67s0f1 for one function of several.
+func placeName(h *world.Host, name string) string {
+	for _, d := range h.Devices {
+		var domain, bus, slot, function int
+		if n, _ := fmt.Sscanf(d.Address, "%x:%x:%x.%x", &domain, &bus, &slot, &function); d.Interface != name || n != 4 {
+			continue
+		}
+		out := fmt.Sprintf("enp%ds%d", bus, slot)
+		if function > 0 || h.Devices[strings.TrimSuffix(d.Address, "0")+"1"] != nil {
+			out += fmt.Sprintf("f%d", function)
+		}
+		return out
+	}
+	return ""
+}
+
 func listNetwork(c *world.Call) (any, error) {
 	h := c.Host()
 	all := read(h, wantedNetwork(h))
@@ -108,6 +125,9 @@ func listNetwork(c *world.Call) (any, error) {
 			continue
 		}
 		e["iface"] = name
+		if other := placeName(h, name); other != "" && other != name && !release.Before(c.State, 9, 0) {
+			e["altnames"] = []string{other}
+		}
 		out = append(out, e)
 	}
 	if h.Staged == nil {

@@ -150,8 +150,12 @@ func nodeDisks(c *world.Call) (any, error) {
 		if used == "" {
 			used = "ext4"
 		}
-		out = append(out, map[string]any{"devpath": fmt.Sprintf("/dev/nvme%dn1", i), "by_id_link": fmt.Sprintf("/dev/disk/by-id/nvme-%s", name), "size": int64(st.Size),
-			"type": "nvme", "used": used, "vendor": "unknown", "model": "Simulated NVMe", "serial": "SIM" + strconv.Itoa(i), "wwn": "unknown", "health": "PASSED", "wearout": 100, "rpm": 0, "gpt": 1, "mounted": 1, "osdid": -1, "osdid-list": nil})
+		path, link, kind := fmt.Sprintf("/dev/nvme%dn1", i), "nvme-", "nvme"
+		if c.Host().SATA {
+			path, link, kind = "/dev/sd"+string(rune('a'+i)), "ata-", "ssd"
+		}
+		out = append(out, map[string]any{"devpath": path, "by_id_link": "/dev/disk/by-id/" + link + name, "size": int64(st.Size),
+			"type": kind, "used": used, "vendor": "unknown", "model": "Simulated disk", "serial": "SIM" + strconv.Itoa(i), "wwn": "unknown", "health": "PASSED", "wearout": 100, "rpm": 0, "gpt": 1, "mounted": 1, "osdid": -1, "osdid-list": nil})
 	}
 	return out, nil
 }

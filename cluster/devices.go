@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/placement"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/proxmox/pci"
+)
+
+// deviceState is what the devices of a node are, and what they are to be.
+type deviceState struct {
+	placement.DeviceShare
+	have []pci.MappingState
+}
+
+// devicesStep makes the resource mappings of a node's devices. What another owner or the host itself
+// uses is an error of Observe, so a plan reports it.
+func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
+	return &converge.Resource[deviceState]{
+		ID: "devices/" + n.Name,
+		Observe: func(ctx context.Context) (deviceState, error) {
+			shares, have, err := c.shareDevices(ctx, n.Host)
+			if err != nil {
+				return deviceState{}, err
+			}
+			return deviceState{shares[n.Name], have}, errors.Join(shares[n.Name].Errs...)
+		},
+		Diff: deviceState.diff,
+		Costs: func(ctx context.Context, s deviceState, _ converge.Diff) []converge.Cost {
+			if vm, err := c.using(ctx, n, s.changed()); err == nil && vm == nil {
+				return nil
+			}
+			return c.members.Stops(ctx, "other devices", n.Name)
+		},
+		Apply: func(ctx context.Context, s deviceState) error {
+			vm, err := c.using(ctx, n, s.changed())
+			switch {
+			case err != nil:
+				return err
+			case vm == nil:
+				return c.rewrite(ctx, s.changed())
+			}
+			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
+				vm, err := c.shutDown(ctx, vm)
+				if err != nil {
+					return err
+				}
+				if err := c.rewrite(ctx, s.changed()); err != nil {
+					return err
+				}
+				return c.Proxmox.VMs.Start(ctx, vm)
+			})
+		},
+	}
+}
+
+// shareDevices assigns the devices of a host, and returns all mappings.
+func (c *site) shareDevices(ctx context.Context, host string) (map[string]placement.DeviceShare, []pci.MappingState, error) {
+	if !slices.ContainsFunc(c.spec.Machines(), func(n spec.Node) bool { return n.Host == host && len(n.Devices) > 0 }) {
+		return nil, nil, nil
+	}
+	ledger, err := c.Proxmox.PCI.Ledger(ctx, host)
+	if err != nil {
+		return nil, nil, err
+	}
+	uses, err := c.Proxmox.PCI.Uses(ctx, host)
+	if err != nil {
+		return nil, nil, err
+	}
+	return placement.Devices(c.spec, host, ledger, uses), ledger.Mappings, nil
+}
+
+// checkDevices returns every problem with the devices of a host's nodes, before anything is made.
+func (c *cards) checkDevices(ctx context.Context, host string) error {
+	shares, _, err := c.shareDevices(ctx, host)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range c.spec.Machines() {
+		errs = append(errs, shares[n.Name].Errs...)
+	}
+	return errors.Join(errs...)
+}
+
+// changed are the mappings that are missing or have other devices.
+func (s deviceState) changed() []pci.Mapping {
+	return slices.DeleteFunc(slices.Clone(s.Mappings), func(m pci.Mapping) bool { return m.Diff(placement.Mapping(s.have, m.ID)).Empty() })
+}
+
+func (s deviceState) diff() converge.Diff {
+	var d converge.Diff
+	for i, m := range s.Mappings {
+		for _, f := range m.Diff(placement.Mapping(s.have, m.ID)) {
+			f.Path, f.Note = m.ID, s.Why[i]
+			if f.Effect != converge.Create {
+				f.Effect = converge.Restart
+			}
+			d = append(d, f)
+		}
+	}
+	return d
+}
+
+// using returns a node's VM if it runs with a device of one of the mappings: it keeps what it has until
+// it is off, and its configuration names only the mapping.
+func (c *site) using(ctx context.Context, n spec.Node, mappings []pci.Mapping) (*proxmox.VM, error) {
+	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
+	if err != nil || vm == nil || !vm.Running || !slices.ContainsFunc(mappings, func(m pci.Mapping) bool { return len(devices(vm, m.ID)) > 0 }) {
+		return nil, err
+	}
+	return vm, nil
+}
+
+func (c *cards) rewrite(ctx context.Context, mappings []pci.Mapping) error {
+	for _, m := range mappings {
+		if err := c.Proxmox.PCI.RewriteMapping(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package cluster_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/hostprep"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+const twoDevices = `
+name: devs
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11], devices: {nvme: {pci: "0000:03:00.0"}}}
+  wk:
+    count: 2
+    addresses: [10.0.0.21-10.0.0.22]
+    devices: {tpu: {pci: "1ac1:089a"}}
+`
+
+// workstation is a workstation with an NVMe disk for VMs, two TPUs, a card with two ports of which one is the
+// host's, one with a virtual function, and a USB controller in a group with the SATA controller.
+func workstation() pvesim.Model {
+	m := pvesim.OneGPU()
+	h := &m.Hosts[0]
+	h.SATA = true
+	add := func(address, id, class string, group int, name string) *pvesim.PCIDevice {
+		h.PCI = append(h.PCI, pvesim.PCIDevice{Address: address, ID: id, Subsystem: id, Class: class, Group: group, Vendor: "Maker", Name: name})
+		return &h.PCI[len(h.PCI)-1]
+	}
+	add("0000:03:00.0", "144d:a80a", "010802", 30, "NVMe PM9A1")
+	add("0000:04:00.0", "144d:a80a", "010802", 31, "NVMe PM9A1")
+	add("0000:06:00.0", "1ac1:089a", "088000", 32, "Coral Edge TPU")
+	add("0000:07:00.0", "1ac1:089a", "088000", 33, "Coral Edge TPU")
+	add("0000:08:00.0", "15b3:101b", "020700", 34, "ConnectX-6")
+	add("0000:08:00.1", "15b3:101c", "020700", 35, "ConnectX-6 Virtual Function").VirtualOf = "0000:08:00.0"
+	add("0000:0a:00.0", "1022:7901", "010601", 36, "SATA controller")
+	add("0000:0a:00.1", "1022:149c", "0c0330", 36, "USB controller")
+	add("0000:0b:00.0", "8086:4680", "030000", -1, "UHD Graphics")
+	return m
+}
+
+func mappingsOf(w *world) (out []string) {
+	for _, m := range w.sim.Mappings() {
+		out = append(out, m.ID+" "+strings.Join(m.Devices, "; "))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Nodes have devices of the host from the first boot on; another one takes a restart, and what the file
+// no longer names goes.
+func TestDevices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := workstation()
+		model.Mappings = []pvesim.PCIMapping{{ID: "other", Map: []string{"node=pve1,path=0000:04:00.0,id=144d:a80a,subsystem-id=144d:a80a,iommugroup=31"}}}
+		w := newWorld(t, model)
+		defer w.close()
+		spec := parse(t, twoDevices)
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		assert.Equal(t, "mapping=devs_cp1_nvme,pcie=1", w.vm(t, "cp1").Config["hostpci0"])
+		assert.Equal(t, []string{"0000:03:00.0"}, w.vm(t, "cp1").PCI)
+		assert.Equal(t, []string{"0000:06:00.0", "0000:07:00.0"}, append(w.vm(t, "wk1").PCI, w.vm(t, "wk2").PCI...))
+		for name, n := range w.nodes(t) {
+			assert.Empty(t, n.Taints, name)
+		}
+
+		// Another device by the same name, and one of another owner's mapping.
+		before := w.now()
+		other := parse(t, replace(t, twoDevices, `nvme: {pci: "0000:03:00.0"}`, `nvme: {pci: "0000:08:00.1"}, disk: {pci: other}`))
+		w.up(t, other)
+		assert.Equal(t, []string{"cp1"}, before.changes().Restarted)
+		assert.Equal(t, []string{"0000:08:00.1", "0000:04:00.0"}, w.vm(t, "cp1").PCI)
+		assert.Empty(t, w.plan(t, other))
+
+		// None any more.
+		none := parse(t, replace(t, twoDevices, `, devices: {nvme: {pci: "0000:03:00.0"}}`, ""))
+		w.up(t, none)
+		assert.Empty(t, w.vm(t, "cp1").PCI)
+		assert.Equal(t, []string{
+			"devs_wk1_tpu node=pve1,path=0000:06:00.0,id=1ac1:089a,iommugroup=32,subsystem-id=1ac1:089a",
+			"devs_wk2_tpu node=pve1,path=0000:07:00.0,id=1ac1:089a,iommugroup=33,subsystem-id=1ac1:089a",
+			"other " + model.Mappings[0].Map[0],
+		}, mappingsOf(w))
+		c := w.cluster(t, none)
+		down, err := c.Down(t.Context())
+		require.NoError(t, err)
+		_, err = down.Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"other " + model.Mappings[0].Map[0]}, mappingsOf(w))
+	})
+}
+
+// What is missing, in use or the host's own is refused before anything changes.
+func TestDevicesThatNoNodeGets(t *testing.T) {
+	for device, want := range map[string]string{
+		"0000:55:00.0": "pve1 has no PCI device 0000:55:00.0",
+		"dead:beef":    "pve1 has no PCI device dead:beef",
+		"0000:01:00.1": "is a part of the NVIDIA GPU at 0000:01:00.0 (GeForce RTX 4090)\n  write gpus: for it",
+		"0000:05:00.0": "is the network interface eno1, which pve1 uses itself",
+		"0000:0a:00":   "may be the disk /dev/sda (",
+		"0000:0a:00.1": "shares IOMMU group 36 with 0000:0a:00.0 SATA controller",
+		"0000:08:00.0": "has virtual functions, such as 0000:08:00.1",
+		"0000:0b:00.0": "has no IOMMU group",
+		"0000:00:01.1": "is a part of the host's board",
+		"0000:03:00.0": "belongs to VM 500 (nas), by address as hostpci0, stopped\n  remove it from the VM, on pve1: qm set 500 --delete hostpci0",
+		"0000:04:00.0": "belongs to cluster lab2, by its mapping lab2_w_nvme",
+		"1ac1:089a":    "", // one for three nodes
+		"gone":         "there is no resource mapping gone, or the token may not see it (Mapping.Use on /mapping/pci/gone); there is busy, card, lab2_w_nvme, moved, port",
+		"card":         "0000:01:00.0 of mapping card is a part of the NVIDIA GPU",
+		"moved":        "mapping moved does not fit the hardware of pve1",
+		"port":         "is the network interface eno1, which pve1 uses itself",
+		"busy":         "mapping busy has 1 of pve1's devices, and more want one: 1 of this file; VM 500 (nas), by address as hostpci0, stopped",
+	} {
+		t.Run(device, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				model := workstation()
+				model.VMs = append(model.VMs, pvesim.VM{ID: 500, Node: "pve1", Name: "nas", Config: map[string]string{"memory": "1024", "machine": "q35", "hostpci0": "0000:03:00.0"}})
+				model.Mappings = []pvesim.PCIMapping{
+					{ID: "lab2_w_nvme", Description: "made by homelab for cluster lab2", Map: []string{"node=pve1,path=0000:04:00.0,id=144d:a80a,subsystem-id=144d:a80a,iommugroup=31"}},
+					{ID: "card", Map: []string{"node=pve1,path=0000:01:00,id=10de:2684,subsystem-id=1043:88e2,iommugroup=13"}},
+					{ID: "moved", Map: []string{"node=pve1,path=0000:06:00.0,id=8086:0001,iommugroup=32"}},
+					{ID: "port", Map: []string{"node=pve1,path=0000:05:00.0,id=8086:1572,subsystem-id=8086:0000,iommugroup=17"}},
+					{ID: "busy", Map: []string{"node=pve1,path=0000:03:00.0,id=144d:a80a,subsystem-id=144d:a80a,iommugroup=30"}},
+				}
+				w := newWorld(t, model)
+				defer w.close()
+				text := strings.ReplaceAll(replace(t, twoDevices, `{nvme: {pci: "0000:03:00.0"}}`, `{it: {pci: "`+device+`"}}`), "    devices: {tpu: {pci: \"1ac1:089a\"}}\n", "")
+				if want == "" {
+					text, want = replace(t, twoDevices, `{nvme: {pci: "0000:03:00.0"}}`, `{tpu: {pci: "1ac1:089a"}}`), "goes to another device of the file"
+				}
+				_, err := w.cluster(t, parse(t, text)).Up().Run(t.Context(), w.listen(t))
+				require.ErrorContains(t, err, want)
+				assert.Empty(t, w.mutations())
+			})
+		})
+	}
+}
+
+// A token with the grants of the file can give nodes their devices, and remove them.
+func TestDevicesWithTheLeastGrants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := parse(t, replace(t, twoDevices, "network:", "image: {storage: images, seedStorage: isos}\nnetwork:"))
+		model := leastModel("9.2.11", hostprep.Grants(spec, proxmox.Version{Version: "9.2.11"}))
+		model.Hosts[0].PCI, model.Hosts[0].SATA = workstation().Hosts[0].PCI, true
+		w := newWorld(t, model)
+		defer w.close()
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		c := w.cluster(t, spec)
+		defer c.Close()
+		down, err := c.Down(t.Context())
+		require.NoError(t, err)
+		_, err = down.Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
+		assert.Empty(t, mappingsOf(w))
+	})
+}
