@@ -29,13 +29,14 @@ const namedNodes = 3
 
 // apart checks all pairs of profiles that run somewhere.
 func (h Hub) apart() []HomeConflict {
-	nodes := make([][]string, len(h.Profiles))
-	for i, p := range h.Profiles {
+	all := spec.Variants(h.Profiles...)
+	nodes := make([][]string, len(all))
+	for i, p := range all {
 		nodes[i] = h.nodesOf(p)
 	}
 	var out []HomeConflict
-	for i, p := range h.Profiles {
-		for k, other := range h.Profiles {
+	for i, p := range all {
+		for k, other := range all {
 			if len(nodes[k]) == 0 || disjoint(p, other) {
 				continue
 			}

@@ -51,26 +51,13 @@ func (h Hub) checkProfiles(c *checker) {
 }
 
 func (h Hub) checkProfile(c *checker, field string, p spec.HubProfile) {
-	if len(p.Image) > 500 || !imageName.MatchString(p.Image) {
-		c.say(field+".Image", "%q is not an image reference", p.Image)
+	for _, image := range append([]spec.HubImage{{Image: p.Image}}, p.Images...) {
+		if len(image.Image) > 500 || !imageName.MatchString(image.Image) {
+			c.say(field+".Image", "%q is not an image reference", image.Image)
+		}
 	}
-	if p.CPU.Guarantee < 0 || p.CPU.Limit < 0 {
-		c.say(field+".CPU", "must not be negative: want cores, e.g. 2 or 0.5")
-	}
-	if !(p.CPU.Guarantee < 1e6 && p.CPU.Limit < 1e6) { // NaN too
-		c.say(field+".CPU", "%v and %v cores: no node has that many", p.CPU.Guarantee, p.CPU.Limit)
-	}
-	if p.CPU.Limit > 0 && p.CPU.Guarantee > p.CPU.Limit {
-		c.say(field+".CPU", "%v cores are more than the limit of %v", p.CPU.Guarantee, p.CPU.Limit)
-	}
-	c.size(field+".Memory", p.Memory.Guarantee)
-	c.size(field+".Memory", p.Memory.Limit)
-	c.size(field+".SHM", p.SHM)
-	if p.Memory.Limit > 0 && requestsOf(p).memory > Bytes(p.Memory.Limit) {
-		c.say(field+".Memory", "%s is more than the limit of %s", requestsOf(p).memory, p.Memory.Limit)
-	}
-	if p.Memory.Limit > 0 && p.SHM > p.Memory.Limit {
-		c.say(field+".SHM", "%s is more than the limit of %s: /dev/shm is memory and counts towards it", p.SHM, p.Memory.Limit)
+	for _, v := range spec.Variants(p) {
+		checkAmounts(c, field, v)
 	}
 	if in, ok := pool(h.Pools, p.Pool); p.Pool != "" && !ok {
 		c.say(field+".Pool", "there is no pool %q: there are %s", p.Pool, poolNames(h.Pools))
@@ -90,6 +77,28 @@ func (h Hub) checkProfile(c *checker, field string, p spec.HubProfile) {
 		c.template(field+".Env["+name+"]", p.Env[name])
 	}
 	checkGPUs(c, field, p)
+}
+
+// checkAmounts checks CPU and memory of a profile in one of its sizes.
+func checkAmounts(c *checker, field string, p spec.HubProfile) {
+	if p.CPU.Guarantee < 0 || p.CPU.Limit < 0 {
+		c.say(field+".CPU", "must not be negative: want cores, e.g. 2 or 0.5")
+	}
+	if !(p.CPU.Guarantee < 1e6 && p.CPU.Limit < 1e6) { // NaN too
+		c.say(field+".CPU", "%v and %v cores: no node has that many", p.CPU.Guarantee, p.CPU.Limit)
+	}
+	if p.CPU.Limit > 0 && p.CPU.Guarantee > p.CPU.Limit {
+		c.say(field+".CPU", "%v cores are more than the limit of %v", p.CPU.Guarantee, p.CPU.Limit)
+	}
+	c.size(field+".Memory", p.Memory.Guarantee)
+	c.size(field+".Memory", p.Memory.Limit)
+	c.size(field+".SHM", p.SHM)
+	if p.Memory.Limit > 0 && requestsOf(p).memory > Bytes(p.Memory.Limit) {
+		c.say(field+".Memory", "%s is more than the limit of %s", requestsOf(p).memory, p.Memory.Limit)
+	}
+	if p.Memory.Limit > 0 && p.SHM > p.Memory.Limit {
+		c.say(field+".SHM", "%s is more than the limit of %s: /dev/shm is memory and counts towards it", p.SHM, p.Memory.Limit)
+	}
 }
 
 func checkGPUs(c *checker, field string, p spec.HubProfile) {

@@ -104,7 +104,7 @@ func Fit(profiles []spec.HubProfile, pools []Pool, quota spec.HubQuota) Report {
 // there is storage for it.
 func (h Hub) Fit() Report {
 	var r Report
-	for _, p := range h.Profiles {
+	for _, p := range spec.Variants(h.Profiles...) {
 		pools := h.poolsOf(p)
 		one := Fit([]spec.HubProfile{p}, pools, h.Quota)
 		for i, in := range h.Pools {

@@ -1,6 +1,9 @@
 package jupyterhub
 
 import (
+	"html"
+	"reflect"
+
 	"github.com/cps-gpu/homelab/cluster/spec"
 
 	"fmt"
@@ -105,8 +108,85 @@ func tolerate(taints []corev1.Taint) []corev1.Toleration {
 // trait of KubeSpawner; dictionaries are merged with the hub's own (kubespawner 7.1
 // spawner.py, _apply_overrides).
 func (h Hub) entry(p spec.HubProfile) map[string]any {
+	override := h.override(p)
+	e := map[string]any{"slug": p.Name, "display_name": html.EscapeString(or(p.Title, p.Name)), "kubespawner_override": override}
+	if p.Description != "" {
+		e["description"] = html.EscapeString(p.Description)
+	}
+	if p.Default {
+		e["default"] = true
+	}
+	options := map[string]any{}
+	if len(p.Images) > 0 || p.OtherImages != "" {
+		options["image"] = imageOption(p)
+	}
+	if len(p.Sizes) > 0 {
+		choices := map[string]any{}
+		for i, v := range spec.Variants(p) {
+			choices[p.Sizes[i].Name] = choice(or(p.Sizes[i].Title, p.Sizes[i].Name), i == 0, changes(override, h.override(v)))
+		}
+		options["size"] = map[string]any{"display_name": "Size", "choices": choices}
+	}
+	if len(options) > 0 {
+		e["profile_options"] = options
+	}
+	return e
+}
+
+func choice(title string, first bool, override map[string]any) map[string]any {
+	c := map[string]any{"display_name": html.EscapeString(title), "kubespawner_override": override}
+	if first {
+		c["default"] = true
+	}
+	return c
+}
+
+// imageOption renders the choice of an image. KubeSpawner matches a text that people type from its start
+// only (re.match).
+func imageOption(p spec.HubProfile) map[string]any {
+	choices := map[string]any{}
+	for i, c := range p.Images {
+		choices[c.Name] = choice(or(c.Title, c.Name), i == 0, map[string]any{"image": c.Image})
+	}
+	if len(choices) == 0 {
+		choices["default"] = choice(p.Image, true, map[string]any{"image": p.Image})
+	}
+	option := map[string]any{"display_name": "Image", "choices": choices}
+	if p.OtherImages != "" {
+		option["unlisted_choice"] = map[string]any{
+			"enabled": true, "display_name": "Image", "display_name_in_choices": "Another image", "validation_regex": "^(?:" + p.OtherImages + ")$",
+			"validation_message": html.EscapeString("An image that matches " + p.OtherImages), "kubespawner_override": map[string]any{"image": "{value}"},
+		}
+	}
+	return option
+}
+
+// changes is what KubeSpawner has to merge into an override to get another one; nil removes a key
+// (7.1 utils.py, recursive_update).
+func changes(from, to map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, value := range to {
+		old, isTable := from[key].(map[string]any)
+		if table, ok := value.(map[string]any); ok && isTable {
+			if inner := changes(old, table); len(inner) > 0 {
+				out[key] = inner
+			}
+		} else if !reflect.DeepEqual(from[key], value) {
+			out[key] = value
+		}
+	}
+	for key := range from {
+		if _, kept := to[key]; !kept {
+			out[key] = nil
+		}
+	}
+	return out
+}
+
+// override are the traits of a profile's servers.
+func (h Hub) override(p spec.HubProfile) map[string]any {
 	override := map[string]any{"image": p.Image}
-	h.putSizes(p, override)
+	putSizes(p, override)
 	h.putPlace(p, override)
 	h.putVolumes(p, override)
 	if env := envOf(p); len(env) > 0 {
@@ -118,17 +198,10 @@ func (h Hub) entry(p spec.HubProfile) map[string]any {
 	if h.waits(p) {
 		override["extra_labels"] = map[string]any{queueLabel: h.Queue}
 	}
-	e := map[string]any{"slug": p.Name, "display_name": or(p.Title, p.Name), "kubespawner_override": override}
-	if p.Description != "" {
-		e["description"] = p.Description
-	}
-	if p.Default {
-		e["default"] = true
-	}
-	return e
+	return override
 }
 
-func (h Hub) putSizes(p spec.HubProfile, override map[string]any) {
+func putSizes(p spec.HubProfile, override map[string]any) {
 	r := requestsOf(p)
 	if r.cpu > 0 {
 		override["cpu_guarantee"] = r.cpu

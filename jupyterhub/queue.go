@@ -4,6 +4,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 
 	_ "embed" // the snippet that the hub runs
+	"slices"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (h Hub) waits(p spec.HubProfile) bool { return h.Queue != "" && usesGPU(p) 
 func (h Hub) queue() map[string]any {
 	waiting := []string{}
 	for _, p := range h.Profiles {
-		if h.waits(p) {
+		if slices.ContainsFunc(spec.Variants(p), h.waits) {
 			waiting = append(waiting, p.Name)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 
 	_ "embed" // the snippets that the hub runs
-	"html"
 	"slices"
 	"strings"
 	"time"
@@ -242,7 +241,6 @@ func (h Hub) singleuser() map[string]any {
 func (h Hub) profileList() []any {
 	list := make([]any, 0, len(h.Profiles))
 	for _, p := range h.Profiles {
-		p.Title, p.Description = html.EscapeString(p.Title), html.EscapeString(p.Description)
 		list = append(list, h.entry(p))
 	}
 	return list

@@ -341,3 +341,52 @@ func TestNotesAndToken(t *testing.T) {
 	require.Empty(t, hubs()["oidc"].GeneratedSecrets())
 	require.Equal(t, "https://hub.lab.example", h.URL())
 }
+
+// TestSizes: what a size changes, merged into its profile as KubeSpawner does, is what a profile of that size has.
+func TestSizes(t *testing.T) {
+	h := base()
+	for _, p := range []spec.HubProfile{
+		{Name: "a", Memory: spec.Memory{Limit: 4 * GiB}, Sizes: []spec.HubSize{{Name: "small"}, {Name: "gpu", CPU: spec.CPU{Limit: 8}, Memory: spec.Memory{Limit: 64 * GiB}, GPUs: 2}}},
+		{Name: "b", RuntimeClass: gpuClass, Pool: "gpu", Sizes: []spec.HubSize{{Name: "gpu", GPUs: 1}, {Name: "cpu", CPU: spec.CPU{Guarantee: 1}}}},
+		{Name: "c", GPUs: 1, Sizes: []spec.HubSize{{Name: "one"}, {Name: "two", GPUs: 2}}},
+	} {
+		entry := h.entry(p)
+		choices := at(t, entry, "profile_options", "size", "choices").(map[string]any)
+		require.Equal(t, true, at(t, choices, p.Sizes[0].Name, "default"))
+		for i, v := range spec.Variants(p) {
+			have := h.override(p)
+			spawn(have, at(t, choices, p.Sizes[i].Name, "kubespawner_override").(map[string]any))
+			require.Equal(t, h.override(v), have, v.Name)
+		}
+	}
+}
+
+// spawn is KubeSpawner's recursive_update.
+func spawn(into, from map[string]any) {
+	for key, value := range from {
+		switch v := value.(type) {
+		case nil:
+			delete(into, key)
+		case map[string]any:
+			if into[key] == nil {
+				into[key] = map[string]any{}
+			}
+			spawn(into[key].(map[string]any), v)
+		default:
+			into[key] = value
+		}
+	}
+}
+
+func TestImages(t *testing.T) {
+	images := []spec.HubImage{{Name: "torch", Title: "<PyTorch>", Image: "torch:1"}, {Name: "tf", Image: "tf:1"}}
+	entry := base().entry(spec.HubProfile{Name: "p", Image: "torch:1", Images: images, OtherImages: "quay.+"})
+	option := at(t, entry, "profile_options", "image").(map[string]any)
+	require.Equal(t, map[string]any{
+		"torch": map[string]any{"display_name": "&lt;PyTorch&gt;", "default": true, "kubespawner_override": map[string]any{"image": "torch:1"}},
+		"tf":    map[string]any{"display_name": "tf", "kubespawner_override": map[string]any{"image": "tf:1"}},
+	}, option["choices"])
+	require.Equal(t, "^(?:quay.+)$", at(t, option, "unlisted_choice", "validation_regex"))
+	entry = base().entry(spec.HubProfile{Name: "p", Image: "torch:1", OtherImages: "quay.+"})
+	require.Equal(t, "torch:1", at(t, entry, "profile_options", "image", "choices", "default", "display_name"))
+}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 )
 
@@ -37,7 +38,9 @@ type Check struct {
 func (h Hub) Checks() []Check {
 	all := make([]Check, 0, len(h.Profiles))
 	for _, p := range h.Profiles {
-		all = append(all, Check{Profile: p.Name, GPUs: p.GPUs, GPUMemory: Bytes(p.GPUMemory), AnyGPU: p.GPUs == 0 && usesGPU(p)})
+		name := p.Name
+		p = spec.Variants(p)[0] // of who chooses none
+		all = append(all, Check{Profile: name, GPUs: p.GPUs, GPUMemory: Bytes(p.GPUMemory), AnyGPU: p.GPUs == 0 && usesGPU(p)})
 	}
 	return all
 }

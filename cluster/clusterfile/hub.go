@@ -3,6 +3,7 @@ package clusterfile
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -87,28 +88,75 @@ func (r hubSection) hubDatabase(db *spec.HubDatabase) {
 func (r hubSection) hubProfile(p *spec.HubProfile) {
 	r.profileNames(p)
 	r.profileSizes(p)
+	r.profileImages(p)
 	p.Title = cmp.Or(p.Title, p.Name)
 	// Kubernetes itself uses a limit as the request if there is none.
 	p.CPU.Guarantee = cmp.Or(p.CPU.Guarantee, p.CPU.Limit)
 	p.Memory.Guarantee = cmp.Or(p.Memory.Guarantee, p.Memory.Limit, spec.GiB)
+	for i := range p.Sizes {
+		r.profileSize(p, &p.Sizes[i])
+	}
 	if p.GPUs > 0 || p.MIG != "" {
-		p.Image, p.RuntimeClass = cmp.Or(p.Image, gpuImage), cmp.Or(p.RuntimeClass, "nvidia")
+		p.RuntimeClass = cmp.Or(p.RuntimeClass, "nvidia")
+	}
+	if slices.ContainsFunc(spec.Variants(*p), func(v spec.HubProfile) bool { return v.GPUs > 0 || v.MIG != "" }) {
+		p.Image = cmp.Or(p.Image, gpuImage)
 	}
 	p.Image = cmp.Or(p.Image, plainImage)
+}
+
+// profileImages checks the images of a profile; the first of several is that of who chooses none.
+func (r hubSection) profileImages(p *spec.HubProfile) {
+	r.image(&p.Image)
+	if len(p.Images) > 0 && p.Image != "" {
+		r.Wrong(&p.Image, "image has no effect beside images", "write it as one of images")
+	}
+	for i := range p.Images {
+		choice := &p.Images[i]
+		r.choiceName(choice, choice.Name)
+		r.image(&choice.Image)
+		choice.Title, p.Image = cmp.Or(choice.Title, choice.Name), cmp.Or(p.Image, choice.Image)
+	}
+	if _, err := regexp.Compile(p.OtherImages); err != nil {
+		r.Wrong(&p.OtherImages, fmt.Sprintf("otherImages is not a regular expression: %v", err), `write e.g. quay\.io/jupyter/.+`)
+	}
+}
+
+func (r hubSection) choiceName(at any, name string) {
+	if !decode.DNSLabel.MatchString(name) || len(name) > 40 {
+		r.Wrong(at, fmt.Sprintf("%q cannot be a choice's name", name), "write at most 40 lower-case letters, digits and hyphens; title: is what people read")
+	}
+}
+
+// profileSize completes and checks a size of a profile.
+func (r hubSection) profileSize(p *spec.HubProfile, s *spec.HubSize) {
+	r.choiceName(s, s.Name)
+	r.within(&s.GPUs, "gpus", 0, 16)
+	r.amounts(p.Name+"/"+s.Name, &s.CPU, &s.Memory)
+	if s.GPUs > 0 && (p.MIG != "" || p.GPUMemory > 0) {
+		r.Wrong(&s.GPUs, fmt.Sprintf("servers of profile %s have a part of a GPU", p.Name), "remove gpus, or mig and gpuMemory of the profile")
+	}
+	s.Title = cmp.Or(s.Title, s.Name)
+	s.CPU.Guarantee, s.Memory.Guarantee = cmp.Or(s.CPU.Guarantee, s.CPU.Limit), cmp.Or(s.Memory.Guarantee, s.Memory.Limit)
+}
+
+// image checks an image.
+func (r hubSection) image(at *string) {
+	image := *at
+	switch _, tag, _ := decode.CutLast(image[strings.LastIndexByte(image, '/')+1:], ":"); {
+	case image == "":
+	case !matches(imageName, image):
+		r.Wrong(at, fmt.Sprintf("%q is not an image", image), "write registry/path:tag, e.g. "+plainImage)
+	case tag == "":
+		r.Wrong(at, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", image), "add the tag of a release, e.g. "+plainImage)
+	case tag == "latest":
+		r.Warn(at, fmt.Sprintf("image %s changes over time, and may differ between nodes", image), "write the tag of a release")
+	}
 }
 
 func (r hubSection) profileNames(p *spec.HubProfile) {
 	if !decode.DNSLabel.MatchString(p.Name) || len(p.Name) > 40 {
 		r.Wrong(p, fmt.Sprintf("%q cannot be a profile's name", p.Name), "write at most 40 lower-case letters, digits and hyphens; title: is what people read")
-	}
-	switch _, tag, _ := decode.CutLast(p.Image[strings.LastIndexByte(p.Image, '/')+1:], ":"); {
-	case p.Image == "":
-	case !matches(imageName, p.Image):
-		r.Wrong(&p.Image, fmt.Sprintf("%q is not an image", p.Image), "write registry/path:tag, e.g. "+plainImage)
-	case tag == "":
-		r.Wrong(&p.Image, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", p.Image), "add the tag of a release, e.g. "+plainImage)
-	case tag == "latest":
-		r.Warn(&p.Image, fmt.Sprintf("image %s changes over time, and may differ between nodes", p.Image), "write the tag of a release")
 	}
 	if p.RuntimeClass != "" && !decode.IsDNSName(p.RuntimeClass) {
 		r.Wrong(&p.RuntimeClass, fmt.Sprintf("%q cannot be a runtime class", p.RuntimeClass), "write e.g. nvidia")
@@ -132,20 +180,7 @@ func (r hubSection) profileNames(p *spec.HubProfile) {
 
 func (r hubSection) profileSizes(p *spec.HubProfile) {
 	r.within(&p.GPUs, "gpus", 0, 16)
-	if p.CPU.Limit > 0 && p.CPU.Guarantee > p.CPU.Limit {
-		r.Wrong(&p.CPU.Guarantee, fmt.Sprintf("%s is guaranteed %g cores and limited to %g", p.Name, p.CPU.Guarantee, p.CPU.Limit), "write a guarantee that is at most the limit")
-	}
-	if p.Memory.Limit > 0 && p.Memory.Guarantee > p.Memory.Limit {
-		r.Wrong(&p.Memory.Guarantee, fmt.Sprintf("%s is guaranteed %s of memory and limited to %s", p.Name, p.Memory.Guarantee, p.Memory.Limit), "write a guarantee that is at most the limit")
-	}
-	for _, c := range []*spec.Cores{&p.CPU.Guarantee, &p.CPU.Limit} {
-		if r.IsSet(c) && *c <= 0 {
-			r.Wrong(c, "a profile with no CPU starts nothing", "write e.g. 0.5, or leave it out")
-		}
-	}
-	if limit := &p.Memory.Limit; r.IsSet(limit) && *limit < 256*spec.MiB {
-		r.Wrong(&p.Memory.Limit, fmt.Sprintf("a notebook does not even start with %s of memory", *limit), "write 1GiB or more")
-	}
+	r.amounts(p.Name, &p.CPU, &p.Memory)
 	if p.Memory.Limit > 0 && p.SHM > p.Memory.Limit {
 		r.Wrong(&p.SHM, fmt.Sprintf("/dev/shm is memory, and %s of it are more than the profile's limit of %s", p.SHM, p.Memory.Limit), "write less, or a higher limit")
 	}
@@ -154,6 +189,24 @@ func (r hubSection) profileSizes(p *spec.HubProfile) {
 	}
 	if p.GPUMemory > 0 && p.GPUs != 1 {
 		r.Wrong(&p.GPUMemory, "gpuMemory is a part of one GPU that is shared", "write gpus: 1 beside it, or remove gpuMemory")
+	}
+}
+
+// amounts checks CPU and memory of a profile or of one of its sizes.
+func (r hubSection) amounts(name string, cpu *spec.CPU, memory *spec.Memory) {
+	if cpu.Limit > 0 && cpu.Guarantee > cpu.Limit {
+		r.Wrong(&cpu.Guarantee, fmt.Sprintf("%s is guaranteed %g cores and limited to %g", name, cpu.Guarantee, cpu.Limit), "write a guarantee that is at most the limit")
+	}
+	if memory.Limit > 0 && memory.Guarantee > memory.Limit {
+		r.Wrong(&memory.Guarantee, fmt.Sprintf("%s is guaranteed %s of memory and limited to %s", name, memory.Guarantee, memory.Limit), "write a guarantee that is at most the limit")
+	}
+	for _, c := range []*spec.Cores{&cpu.Guarantee, &cpu.Limit} {
+		if r.IsSet(c) && *c <= 0 {
+			r.Wrong(c, "a profile with no CPU starts nothing", "write e.g. 0.5, or leave it out")
+		}
+	}
+	if limit := &memory.Limit; r.IsSet(limit) && *limit < 256*spec.MiB {
+		r.Wrong(limit, fmt.Sprintf("a notebook does not even start with %s of memory", *limit), "write 1GiB or more")
 	}
 }
 

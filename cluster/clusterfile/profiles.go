@@ -34,7 +34,7 @@ func (r profilesSection) besideEtcd() {
 	agents := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.Role == spec.Agent })
 	for i := range r.spec.Platform.Hub.Profiles {
 		p := &r.spec.Platform.Hub.Profiles[i]
-		if !agents || p.Pool != "" || p.GPUs > 0 || r.spec.OpenAgents() || !r.IsSet(p) {
+		if !agents || p.Pool != "" || !slices.ContainsFunc(spec.Variants(*p), func(v spec.HubProfile) bool { return v.GPUs == 0 }) || r.spec.OpenAgents() || !r.IsSet(p) {
 			continue
 		}
 		cure := "make a pool of agents without GPUs and write pool: and its name"

@@ -93,7 +93,7 @@ func (r queuesSection) profilesQueue(offered map[string]int) {
 	if q.Borrow.IsOn() {
 		most = offer.Quota(r.spec.Platform.Queues...)
 	}
-	for _, p := range h.Profiles {
+	for _, p := range spec.Variants(h.Profiles...) {
 		for resource, n := range offer.Wants(p) {
 			if n > most[resource] && offered[resource] > 0 && r.IsSet(h.Profile(p.Name)) {
 				r.Wrong(h.Profile(p.Name), fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, q.Name, most[resource]),

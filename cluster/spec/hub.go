@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -64,8 +65,9 @@ func (a HubAuth) Groups() bool {
 	return a.Kind == AuthOIDC && a.OIDC != nil && a.OIDC.GroupsClaim != ""
 }
 
-// Profile returns the profile of that name; nil: there is none.
+// Profile returns the profile of that name, or of one of its sizes; nil: there is none.
 func (h *Hub) Profile(name string) *HubProfile {
+	name, _, _ = strings.Cut(name, "/")
 	i := slices.IndexFunc(h.Profiles, func(p HubProfile) bool { return p.Name == name })
 	if i < 0 {
 		return nil
@@ -137,6 +139,9 @@ type HubProfile struct {
 	Title        string            `yaml:"title" absent:"the name" doc:"What the list shows."`
 	Description  string            `yaml:"description" doc:"Text below the title."`
 	Image        string            `yaml:"image" absent:"a notebook of the Jupyter project, with PyTorch and CUDA for GPUs" doc:"Image with its tag."`
+	Images       []HubImage        `yaml:"images,named" absent:"‘image’" doc:"Images to choose from, by name. The first one is preselected."`
+	OtherImages  string            `yaml:"otherImages" doc:"Further images that people may type: a regular expression, ‘quay\\.io/jupyter/.+’."`
+	Sizes        []HubSize         `yaml:"sizes,named" absent:"‘cpu’, ‘memory’ and ‘gpus’" doc:"Sizes to choose from, by name. The first one is preselected."`
 	Default      bool              `yaml:"default" absent:"the first one" doc:"Preselect this profile."`
 	CPU          CPU               `yaml:"cpu" absent:"no limit" doc:"Cores: ‘4’, ‘0.5’ or ‘500m’ for guarantee and limit both, or the two keys."`
 	Memory       Memory            `yaml:"memory" absent:"guarantee 1GiB" doc:"In the same way: ‘8GiB’, or the two keys."`
@@ -149,6 +154,38 @@ type HubProfile struct {
 	Env          map[string]string `yaml:"env" doc:"Environment variables. No secrets."`
 	DefaultURL   string            `yaml:"defaultURL" absent:"the hub's" doc:"First page in the browser, ‘/lab’."`
 	SHM          Size              `yaml:"shm" absent:"‘hub.shm’" doc:"Size of ‘/dev/shm’."`
+}
+
+// Variants returns each profile in each of its sizes, whose names are PROFILE/SIZE; one without sizes as it is.
+func Variants(profiles ...HubProfile) (out []HubProfile) {
+	for _, p := range profiles {
+		if len(p.Sizes) == 0 {
+			out = append(out, p)
+		}
+		for _, s := range p.Sizes {
+			v := p
+			v.Name, v.Sizes = p.Name+"/"+s.Name, nil
+			v.CPU, v.Memory, v.GPUs = cmp.Or(s.CPU, p.CPU), cmp.Or(s.Memory, p.Memory), cmp.Or(s.GPUs, p.GPUs)
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// HubImage may also be written as its image alone.
+type HubImage struct {
+	Name  string `yaml:"-"`
+	Title string `yaml:"title" absent:"the name" doc:"What the list shows."`
+	Image string `yaml:"image" short:"text" required:"true" doc:"Image with its tag."`
+}
+
+// HubSize is what a server of a profile gets in place of the profile's own.
+type HubSize struct {
+	Name   string `yaml:"-"`
+	Title  string `yaml:"title" absent:"the name" doc:"What the list shows."`
+	CPU    CPU    `yaml:"cpu" absent:"the profile's" doc:"As in the profile."`
+	Memory Memory `yaml:"memory" absent:"the profile's" doc:"As in the profile."`
+	GPUs   int    `yaml:"gpus" absent:"the profile's" doc:"Number of GPUs."`
 }
 
 // CPU may also be written as a number, which is both.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -25,7 +26,11 @@ func (c checker) profilesFit() {
 			continue
 		}
 		what, cure := neverFits(row, fit.Pools)
-		c.Wrong(c.oversizedKey(p, what), fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
+		at := c.oversizedKey(p, what)
+		if i := slices.IndexFunc(p.Sizes, func(s spec.HubSize) bool { return p.Name+"/"+s.Name == row.Profile }); i >= 0 {
+			at = &p.Sizes[i]
+		}
+		c.Wrong(at, fmt.Sprintf("no server of profile %s can ever start: %s", row.Profile, what), cure)
 	}
 	c.homesPin(fit)
 }

@@ -18,6 +18,29 @@ type choice struct {
 	GPU                      bool
 	Groups                   string // of users, whom the real hub offers it alone
 	Chosen                   bool
+	Options                  []listed
+}
+
+// listed is an option of a profile as the form shows it.
+type listed struct {
+	Name, Title, Other string // Other: the text of a choice that people type; empty: none
+	Choices            []choice
+}
+
+// lists are a profile's options, in the order of their names.
+func (p profile) lists() (out []listed) {
+	for _, name := range slices.Sorted(maps.Keys(p.Options)) {
+		o := p.Options[name]
+		l := listed{Name: "profile-option-" + p.slug() + "--" + name, Title: cmp.Or(o.DisplayName, name)}
+		if o.Unlisted.Enabled {
+			l.Other = cmp.Or(o.Unlisted.Title, "Other...")
+		}
+		for _, key := range slices.Sorted(maps.Keys(o.Choices)) {
+			l.Choices = append(l.Choices, choice{Slug: key, Title: cmp.Or(o.Choices[key].DisplayName, key), Chosen: o.Choices[key].Default})
+		}
+		out = append(out, l)
+	}
+	return out
 }
 
 // choices are the profiles of the hub's configuration; without any there is one of its defaults.
@@ -32,7 +55,7 @@ func (h *hub) choices() []choice {
 		mergeInto(t, table(p.Override))
 		out = append(out, describe(choice{
 			Slug: p.slug(), Title: cmp.Or(p.DisplayName, p.slug()), Description: p.Description, Chosen: h.isDefault(n),
-			Groups: strings.Join(h.values.Custom.Homelab.ProfileGroups[p.slug()], ", "),
+			Groups: strings.Join(h.values.Custom.Homelab.ProfileGroups[p.slug()], ", "), Options: p.lists(),
 		}, t))
 	}
 	return out
@@ -120,7 +143,13 @@ func (h pages) showProfiles(w http.ResponseWriter, r *http.Request, user string)
 
 func (h pages) choseProfile(w http.ResponseWriter, r *http.Request, user string) {
 	if u := h.user(user); u != nil { // not removed meanwhile
-		h.begin(u, map[string]any{"profile": r.FormValue("profile")})
+		options := map[string]any{"profile": r.FormValue("profile")}
+		for field, values := range r.PostForm { // those of the chosen profile
+			if name, ok := strings.CutPrefix(field, "profile-option-"+r.FormValue("profile")+"--"); ok && values[0] != "" && values[0] != "unlisted-choice" {
+				options[name] = values[0]
+			}
+		}
+		h.begin(u, options)
 	}
 	http.Redirect(w, r, "/hub/spawn-pending/"+user, http.StatusSeeOther)
 }

@@ -157,9 +157,13 @@ func (h *hub) configure(ctx context.Context) error {
 	return nil
 }
 
-// mergeInto merges b over a, tables recursively.
+// mergeInto merges b over a, tables recursively; what is null in b goes.
 func mergeInto(a, b map[string]any) {
 	for key, value := range b {
+		if value == nil {
+			delete(a, key)
+			continue
+		}
 		old, isTable := a[key].(map[string]any)
 		if over, ok := value.(map[string]any); ok && isTable {
 			mergeInto(old, over)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,11 +66,55 @@ type singleuser struct {
 
 // profile is one of KubeSpawner's profile_list.
 type profile struct {
-	Slug        string         `json:"slug"`
-	DisplayName string         `json:"display_name"`
-	Description string         `json:"description"`
-	Default     bool           `json:"default"`
-	Override    map[string]any `json:"kubespawner_override"`
+	Slug        string            `json:"slug"`
+	DisplayName string            `json:"display_name"`
+	Description string            `json:"description"`
+	Default     bool              `json:"default"`
+	Override    map[string]any    `json:"kubespawner_override"`
+	Options     map[string]option `json:"profile_options"`
+}
+
+// option is one of a profile's profile_options.
+type option struct {
+	DisplayName string `json:"display_name"`
+	Choices     map[string]struct {
+		DisplayName string         `json:"display_name"`
+		Default     bool           `json:"default"`
+		Override    map[string]any `json:"kubespawner_override"`
+	} `json:"choices"`
+	Unlisted struct {
+		Enabled  bool           `json:"enabled"`
+		Title    string         `json:"display_name_in_choices"`
+		Regex    string         `json:"validation_regex"`
+		Override map[string]any `json:"kubespawner_override"`
+	} `json:"unlisted_choice"`
+}
+
+// override is what an option sets, as KubeSpawner finds it (7.1 spawner.py, _load_profile).
+func (o option) override(name string, options map[string]any) (map[string]any, error) {
+	if typed, _ := options[name+"--unlisted-choice"].(string); typed != "" {
+		at, err := regexp.Compile("^(?:" + o.Unlisted.Regex + ")") // re.match
+		switch {
+		case !o.Unlisted.Enabled:
+			return nil, fmt.Errorf("Received unlisted_choice for %s without being enabled.", name) //nolint:staticcheck // KubeSpawner's own words
+		case err != nil || !at.MatchString(typed):
+			return nil, fmt.Errorf("Received unlisted_choice for %s that failed validation regex.", name) //nolint:staticcheck // KubeSpawner's own words
+		}
+		out := table(o.Unlisted.Override)
+		for key, v := range out {
+			if text, ok := v.(string); ok {
+				out[key] = strings.ReplaceAll(text, "{value}", typed)
+			}
+		}
+		return out, nil
+	}
+	chosen, _ := options[name].(string)
+	for key, c := range o.Choices {
+		if key == chosen || chosen == "" && c.Default {
+			return table(c.Override), nil
+		}
+	}
+	return nil, fmt.Errorf("KeyError: %q", chosen)
 }
 
 func (p profile) slug() string {
@@ -116,9 +161,10 @@ func byName(v any) map[string]any {
 	return map[string]any{}
 }
 
-// choose applies a profile; unknown ones are refused in KubeSpawner's words.
-func (h *hub) choose(profile string) (map[string]any, error) {
+// choose applies a profile and the choices in it; unknown ones are refused in KubeSpawner's words.
+func (h *hub) choose(options map[string]any) (map[string]any, error) {
 	t := h.traits()
+	profile, _ := options["profile"].(string)
 	list := h.values.Singleuser.ProfileList
 	if len(list) == 0 {
 		return t, nil
@@ -128,6 +174,13 @@ func (h *hub) choose(profile string) (map[string]any, error) {
 		names = append(names, p.slug())
 		if p.slug() == profile || profile == "" && h.isDefault(n) {
 			mergeInto(t, table(p.Override))
+			for name, o := range p.Options {
+				override, err := o.override(name, options)
+				if err != nil {
+					return nil, err
+				}
+				mergeInto(t, override)
+			}
 			return t, nil
 		}
 	}
@@ -181,7 +234,7 @@ func (h *hub) spawn(ctx context.Context, u *hubUser, s *hubServer) {
 }
 
 func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
-	traits, err := h.choose(s.profile)
+	traits, err := h.choose(s.options)
 	if err != nil {
 		return err
 	}
