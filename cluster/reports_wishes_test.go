@@ -35,7 +35,7 @@ func wishes() []report {
 		{dir: "34", file: "each.yaml", command: "validate", want: []string{"one section ssh: is for all machines", "ssh.jump is the one jump host of all"}, notWant: []string{"the outermost level"}},
 		{dir: "34", file: "name.yaml", command: "validate", want: []string{"nuc1.home.arpa is a name", "getent hosts nuc1.home.arpa"}},
 		{dir: "34", file: "root.yaml", command: "validate", notWant: good},
-		{dir: "35", command: "validate", want: []string{"write resourcePool: in defaults", "Proxmox's firewall", "Proxmox's HA", "write each by its name, e.g. devices: {nvme: ", "qm set VMID -usb0", "balloon: 0", "one socket", "a disk of its host"},
+		{dir: "35", command: "validate", want: []string{"write resourcePool: in defaults", "write network: {firewall: true}", "Proxmox's HA", "write each by its name, e.g. devices: {nvme: ", "qm set VMID -usb0", "balloon: 0", "one socket", "a disk of its host"},
 			notWant: []string{"known here", "did you mean"}},
 		{dir: "35", file: "order.yaml", command: "up", want: []string{"changed   node/gpu1"}, notWant: []string{"failed  "}},
 		{dir: "35", file: "devices.yaml", command: "validate", notWant: good},

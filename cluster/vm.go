@@ -160,12 +160,12 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,
 		NICs: []proxmox.NIC{{
-			Bridge: n.Network.Bridge, MAC: n.MAC.String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU, Queues: n.Network.Queues,
+			Bridge: n.Network.Bridge, MAC: n.MAC.String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU, Queues: n.Network.Queues, Firewall: isOn(n.Network.Firewall),
 		}},
 		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
 	}
 	for _, card := range n.Networks {
-		to.NICs = append(to.NICs, proxmox.NIC{Bridge: card.Bridge, MAC: card.MAC.String(), VLAN: card.VLAN, MTU: card.MTU})
+		to.NICs = append(to.NICs, proxmox.NIC{Bridge: card.Bridge, MAC: card.MAC.String(), VLAN: card.VLAN, MTU: card.MTU, Firewall: isOn(card.Firewall)})
 	}
 	if n.Adopt {
 		to.Adopted, to.Seed, to.SecureBoot = true, "", nil

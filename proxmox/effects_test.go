@@ -37,7 +37,7 @@ func samples() map[string]effectSample {
 		"protection":              {key: "protection", value: to("1")},
 		"start with the host":     {key: "onboot", value: to("0")}, "boot order": {key: "startup", value: to("order=3")},
 		"interface: a new one":                {key: "net1", value: to("virtio,bridge=vmbr0")},
-		"interface: bridge, VLAN":             {key: "net0", value: add("tag=7")},
+		"interface: bridge, VLAN, firewall":   {key: "net0", value: add("firewall=1")},
 		"interface: MAC, MTU, queues":         {key: "net0", value: swap("queues=4", "queues=8"), anyway: true},
 		"disk: a new one":                     {key: "scsi2", value: to("vmdata:8,serial=new")},
 		"disk: not wanted any more":           {key: "scsi1", value: to("")},

@@ -182,7 +182,11 @@ func (v *VM) read() {
 
 func parseNIC(p wire.Properties) NIC {
 	_, mac := model(p)
-	return NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: wire.Number(p.Get("tag"), 0), MTU: wire.Number(p.Get("mtu"), 0), Queues: wire.Number(p.Get("queues"), 0)}
+	nic := NIC{Bridge: p.Get("bridge"), MAC: mac, VLAN: wire.Number(p.Get("tag"), 0), MTU: wire.Number(p.Get("mtu"), 0), Queues: wire.Number(p.Get("queues"), 0)}
+	if p.Bool("firewall") {
+		nic.Firewall = new(true)
+	}
+	return nic
 }
 
 // nic returns the i-th interface.

@@ -163,6 +163,9 @@ func (s VMSpec) diffNICs(d *differ, vm *VM) {
 		if want.MAC == "" || s.Adopted {
 			want.MAC = have.MAC
 		}
+		if want.Firewall == nil || have.isFirewalled() == *want.Firewall {
+			want.Firewall = have.Firewall
+		}
 		have.MAC, want.MAC = strings.ToUpper(have.MAC), strings.ToUpper(want.MAC)
 		thing := theBridge
 		if have.MAC != want.MAC || have.MTU != want.MTU || have.Queues != want.Queues {
@@ -188,8 +191,13 @@ func (n NIC) String() string {
 			parts = append(parts, fmt.Sprintf("%s %d", p.name, p.n))
 		}
 	}
+	if n.isFirewalled() {
+		parts = append(parts, "firewall")
+	}
 	return strings.Join(parts, " ")
 }
+
+func (n NIC) isFirewalled() bool { return n.Firewall != nil && *n.Firewall }
 
 // diffSeed compares seeds. A VM is configured by its seed at first boot, so another seed needs
 // another VM. A seed that was removed does not count as another, and is put back.

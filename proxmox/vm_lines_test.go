@@ -13,6 +13,9 @@ func TestNICLineKeepsWhatItDoesNotKnow(t *testing.T) {
 	n := NIC{Bridge: "vmbr1", VLAN: 7, Queues: 16}
 	assert.Equal(t, "virtio=BC:24:11:00:00:01,bridge=vmbr1,tag=7,queues=16,firewall=1",
 		n.line(wire.ParseLenient("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,mtu=9000")))
+	n.Firewall = new(false)
+	assert.Equal(t, "virtio=BC:24:11:00:00:01,bridge=vmbr1,tag=7,queues=16,rate=9",
+		n.line(wire.ParseLenient("virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,rate=9")))
 	assert.Equal(t, "virtio=BC:24:11:00:00:02,bridge=vmbr0", NIC{Bridge: "vmbr0", MAC: "BC:24:11:00:00:02"}.line(wire.ParseLenient("e1000=BC:24:11:00:00:01,bridge=vmbr0")))
 	assert.Equal(t, "virtio,bridge=vmbr0", NIC{Bridge: "vmbr0"}.line(nil))
 }

@@ -43,7 +43,7 @@ const (
 	theEFIDisk     = "firmware's variables"
 	theSecureBoot  = "secure boot"
 	theNIC         = "interface: a new one"
-	theBridge      = "interface: bridge, VLAN"
+	theBridge      = "interface: bridge, VLAN, firewall"
 	theNICDevice   = "interface: MAC, MTU, queues"
 	theDisk        = "disk: a new one"
 	theDiskGrown   = "disk: larger"

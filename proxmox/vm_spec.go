@@ -60,6 +60,8 @@ type NIC struct {
 	VLAN   int    // 0: untagged
 	MTU    int    // 0: 1500; 1: the bridge's MTU
 	Queues int    // 0: one
+
+	Firewall *bool // Proxmox's firewall is between it and the bridge; nil in a VM: not, in a spec: either is accepted
 }
 
 // Disk is a disk of a VM.
@@ -200,7 +202,7 @@ func halfMadeNotes(owner string, vmid int) string {
 }
 
 // line returns the config line of the interface; old is the line that it replaces. Options that a
-// NIC does not model (firewall, rate, …) are kept.
+// NIC does not model (rate, …) or leaves open are kept.
 func (n NIC) line(old wire.Properties) string {
 	mac := n.MAC
 	if mac == "" {
@@ -212,13 +214,14 @@ func (n NIC) line(old wire.Properties) string {
 	}
 	p = p.With("bridge", n.Bridge).With("tag", wire.Positive(n.VLAN)).With("mtu", wire.Positive(n.MTU)).With("queues", wire.Positive(n.Queues))
 	for _, kv := range old {
-		switch kv.Key {
-		case "bridge", "tag", "mtu", "queues", "":
+		switch name, _ := model(old); kv.Key {
+		case "bridge", "tag", "mtu", "queues", "", name:
 		default:
-			if name, _ := model(old); kv.Key != name {
-				p = append(p, kv)
-			}
+			p = append(p, kv)
 		}
+	}
+	if n.Firewall != nil {
+		p = p.With("firewall", wire.OnOff(*n.Firewall))
 	}
 	return p.String()
 }

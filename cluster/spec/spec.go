@@ -119,6 +119,8 @@ type Network struct {
 	Gateway netip.Addr   `yaml:"gateway" absent:"required without DHCP" doc:"The router's address. One outside of the prefix is reached on-link."`
 	DNS     []netip.Addr `yaml:"dns" absent:"the gateway" doc:"List of DNS servers."`
 	Search  []string     `yaml:"search" doc:"List of search domains."`
+
+	Firewall Switch `yaml:"firewall" json:",omitempty" absent:"unchanged; a new card: ‘false’" doc:"Put the card behind [Proxmox's firewall](nodes.md#firewall)."`
 }
 
 // Access says who may log in to the nodes and how to reach them.

@@ -127,6 +127,7 @@ type Card struct {
 	Addresses []AddressRange `yaml:"addresses" json:"-" doc:"In a pool: addresses in the order of its nodes."`
 	Routes    []Route        `yaml:"routes" doc:"Networks behind a router of this one."`
 	MAC       MAC            `yaml:"mac" absent:"derived from the names, and stable" doc:"Ethernet address."`
+	Firewall  Switch         `yaml:"firewall" json:",omitempty" absent:"unchanged; a new card: ‘false’" doc:"Put the card behind Proxmox's firewall."`
 }
 
 // Device is a device of the host that a node gets, besides its GPUs.
