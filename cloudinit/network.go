@@ -133,14 +133,14 @@ func (m Machine) address(eth *Ethernet) error {
 		return fmt.Errorf("gateway %s: want another address of the family of %s", m.Gateway, m.Address.Addr())
 	}
 	eth.Routes = []Route{{
-		To: netip.PrefixFrom(unspecified(m.Gateway), 0).String(), Via: m.Gateway.String(),
+		To: netip.PrefixFrom(unspecifiedAddress(m.Gateway), 0).String(), Via: m.Gateway.String(),
 		// Providers that rent hosts give an address whose router is outside of its network.
 		OnLink: !m.Address.Masked().Contains(m.Gateway),
 	}}
 	return nil
 }
 
-func unspecified(a netip.Addr) netip.Addr {
+func unspecifiedAddress(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return netip.IPv4Unspecified()
 	}

@@ -98,7 +98,7 @@ func booting(report *converge.Report) (from, to time.Time) {
 
 // besideSites does something at sites of several sizes with a bystander. what names the cases of the campaign.
 func besideSites(t *testing.T, what string, do func(t *testing.T, spec *spec.Spec, b *bystander)) {
-	mine := share.Of(t, what)
+	mine := share.Start(t, what)
 	for _, nodes := range []int{7, 30, 100} {
 		if !mine.Next() {
 			continue

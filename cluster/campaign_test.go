@@ -255,7 +255,7 @@ func chosen(t *testing.T, sites []*site) []attempt {
 		small := slices.DeleteFunc(slices.Clone(all), func(a attempt) bool { return a.site != sites[0] })
 		return append(all, pairs(small, *campaignPairs, *campaignSeed)...)
 	}
-	sample, mine := []attempt{}, share.Of(t, "sampled lives with a fault")
+	sample, mine := []attempt{}, share.Start(t, "sampled lives with a fault")
 	for i := int(*campaignSeed) % *campaignEvery; i < len(all); i += *campaignEvery {
 		if mine.Next() {
 			sample = append(sample, all[i])

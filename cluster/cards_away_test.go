@@ -22,7 +22,7 @@ func TestCardsForANodeThatIsAway(t *testing.T) {
 				w.up(t, parse(t, gpuNodes("5", "3")))
 				switch away {
 				case "cordoned":
-					require.NoError(t, w.verb(t, parse(t, gpuNodes("5", "3")), drained("gpu2")))
+					require.NoError(t, w.verb(t, parse(t, gpuNodes("5", "3")), drainState("gpu2")))
 				case "off":
 					w.switchOff(t, w.vm(t, "gpu2").ID)
 					time.Sleep(2 * time.Minute) // Kubernetes knows it
@@ -55,7 +55,7 @@ func TestReplaceWaitsForNobodysCards(t *testing.T) {
 		defer w.close()
 		w.up(t, parse(t, gpuNodes("5", "3")))
 		w.sim.ForgetRequests()
-		err := w.verb(t, parse(t, gpuNodes("3", "5")), replaced(t.Context(), "gpu2", false))
+		err := w.verb(t, parse(t, gpuNodes("3", "5")), replacements(t.Context(), "gpu2", false))
 		require.ErrorContains(t, err, "gpu2 needs cards that gpu1 still has: run cluster:up first")
 		for _, r := range w.sim.Requests() {
 			assert.False(t, r.Mutating, r.Method+" "+r.Path)

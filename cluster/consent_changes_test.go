@@ -30,7 +30,7 @@ const (
 
 // The world changes between a question and what was agreed to. Nothing is lost that was not shown.
 func TestTheWorldChangesAfterTheQuestion(t *testing.T) {
-	mine := share.Of(t, "changes after a question")
+	mine := share.Start(t, "changes after a question")
 	rows := []string{"| what was agreed to | and then | at the question | when the run begins | before a step acts | while it drains |", "|---|---|---|---|---|---|"}
 	all := len(rows)
 	for _, k := range costly() {

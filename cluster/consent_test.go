@@ -223,7 +223,7 @@ func TestNothingIsLostWithoutConsent(t *testing.T) {
 		w, text := peopled(t)
 		defer w.close()
 		require.Empty(t, w.plan(t, parse(t, text)))
-		mine := share.Of(t, "changes that nobody agreed to")
+		mine := share.Start(t, "changes that nobody agreed to")
 		var answers []string // in the order of the table
 		changes := map[string][]string{}
 		for _, k := range kindsOfChange() {

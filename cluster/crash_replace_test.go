@@ -77,13 +77,13 @@ func TestCrashWhileReplacingAServer(t *testing.T) {
 				requests = append(requests, r.Method+" "+r.URL.Path)
 			}}
 		}
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "cp1", false)))
+		require.NoError(t, w.verb(t, spec, replacements(t.Context(), "cp1", false)))
 		w.tap = nil
 		time.Sleep(time.Minute)
 		assert.Equal(t, machines, w.inventory())
 		assert.Equal(t, plane, w.plane(t))
 	})
-	mine := share.Of(t, "deaths while replacing a server")
+	mine := share.Start(t, "deaths while replacing a server")
 	for i, request := range requests {
 		for _, how := range ways(i, request) {
 			if !mine.Next() {
@@ -103,7 +103,7 @@ func TestCrashWhileReplacingAServer(t *testing.T) {
 						w.upOrRefused(t, spec, how)
 					}
 					if how.again || !w.kube.Clusters()[0].HasNode(how.node) {
-						require.NoError(t, w.verb(t, spec, replaced(t.Context(), how.node, false)))
+						require.NoError(t, w.verb(t, spec, replacements(t.Context(), how.node, false)))
 					}
 					w.recovers(t, spec, machines)
 					assert.Equal(t, plane, w.plane(t))

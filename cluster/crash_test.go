@@ -146,7 +146,7 @@ func crashes(t *testing.T, model pvesim.Model, spec *spec.Spec, n int, before bo
 func TestCrashAtEveryRequest(t *testing.T) {
 	spec := parse(t, lab(example(t, "one-gpu")))
 	want, requests := smooth(t, pvesim.OneGPU(), spec)
-	mine := share.Of(t, "deaths at requests")
+	mine := share.Start(t, "deaths at requests")
 	for i, r := range requests {
 		n := i + 1
 		if i > 0 && !r.Mutating && r.Path == requests[i-1].Path {
@@ -176,7 +176,7 @@ func count(b bool) int {
 func TestCrashThenDown(t *testing.T) {
 	spec := parse(t, lab(example(t, "one-gpu")))
 	_, requests := smooth(t, pvesim.OneGPU(), spec)
-	mine := share.Of(t, "deaths before down")
+	mine := share.Start(t, "deaths before down")
 	for i, r := range requests {
 		if !r.Mutating || !mine.Next() {
 			continue
@@ -199,7 +199,7 @@ func TestCrashThenDown(t *testing.T) {
 func TestCrashOfEightGPUs(t *testing.T) {
 	spec := parse(t, example(t, "eight-a100"))
 	want, requests := smooth(t, pvesim.EightA100(), spec)
-	mine := share.Of(t, "deaths at every tenth request")
+	mine := share.Start(t, "deaths at every tenth request")
 	for n := 5; n <= len(requests); n += 10 {
 		if !mine.Next() {
 			continue
@@ -214,7 +214,7 @@ func TestCrashOfEightGPUs(t *testing.T) {
 func TestCrashAtAnyTime(t *testing.T) {
 	spec := parse(t, example(t, "eight-a100"))
 	want, _ := smooth(t, pvesim.EightA100(), spec)
-	mine := share.Of(t, "deaths at times")
+	mine := share.Start(t, "deaths at times")
 	for at := 41 * time.Second; at < 85*time.Second; at += 4300 * time.Millisecond {
 		if !mine.Next() {
 			continue
@@ -255,7 +255,7 @@ func TestCrashWhileChanging(t *testing.T) {
 		"removed": parse(t, strings.Split(text, "  gpu:")[0]),
 	} {
 		want, requests := changed(t, before, after)
-		mine := share.Of(t, "deaths while changing, "+name)
+		mine := share.Start(t, "deaths while changing, "+name)
 		for i, r := range requests {
 			if i > 0 && !r.Mutating && r.Path == requests[i-1].Path {
 				continue

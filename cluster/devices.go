@@ -33,25 +33,25 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 		},
 		Diff: deviceState.diff,
 		Costs: func(ctx context.Context, s deviceState, _ converge.Diff) []converge.Cost {
-			if vm, err := c.using(ctx, n, s.changed()); err == nil && vm == nil {
+			if vm, err := c.using(ctx, n, s.changedMappings()); err == nil && vm == nil {
 				return nil
 			}
 			return c.members.Stops(ctx, "other devices", n.Name)
 		},
 		Apply: func(ctx context.Context, s deviceState) error {
-			vm, err := c.using(ctx, n, s.changed())
+			vm, err := c.using(ctx, n, s.changedMappings())
 			switch {
 			case err != nil:
 				return err
 			case vm == nil:
-				return c.rewrite(ctx, s.changed())
+				return c.rewrite(ctx, s.changedMappings())
 			}
 			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 				vm, err := c.shutDown(ctx, vm)
 				if err != nil {
 					return err
 				}
-				if err := c.rewrite(ctx, s.changed()); err != nil {
+				if err := c.rewrite(ctx, s.changedMappings()); err != nil {
 					return err
 				}
 				return c.Proxmox.VMs.Start(ctx, vm)
@@ -89,8 +89,8 @@ func (c *cards) checkDevices(ctx context.Context, host string) error {
 	return errors.Join(errs...)
 }
 
-// changed are the mappings that are missing or have other devices.
-func (s deviceState) changed() []pci.Mapping {
+// changedMappings are the mappings that are missing or have other devices.
+func (s deviceState) changedMappings() []pci.Mapping {
 	return slices.DeleteFunc(slices.Clone(s.Mappings), func(m pci.Mapping) bool { return m.Diff(placement.Mapping(s.have, m.ID)).Empty() })
 }
 

@@ -84,7 +84,7 @@ func TestDisksOfALivingNode(t *testing.T) {
 
 		// What was kept is not thrown away with the machine, unless that is asked for.
 		var no *cluster.RefusedError
-		require.ErrorAs(t, w.verb(t, parse(t, gone), replaced(t.Context(), "wk1", false)), &no)
+		require.ErrorAs(t, w.verb(t, parse(t, gone), replacements(t.Context(), "wk1", false)), &no)
 		assert.Contains(t, no.Error(), "disk models (300GiB), the unused disk vmdata:")
 	})
 }

@@ -90,7 +90,7 @@ func (c *holdings) destroyStep(seen proxmox.Summary, duplicate bool) *converge.R
 			if vm == nil {
 				return nil
 			}
-			return converge.Unwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
+			return converge.DiffUnwanted(fmt.Sprintf("VM %d on %s", vm.VMID, vm.Host))
 		},
 		Costs: c.costsOfMachine(seen.Name, ""),
 		Apply: c.seeds.DestroyVM,
@@ -120,7 +120,7 @@ func (c *holdings) filesStep() *converge.Resource[[]string] {
 		Diff: func(have []string) converge.Diff {
 			var d converge.Diff
 			for _, path := range have {
-				d = append(d, converge.Unwanted(path)...)
+				d = append(d, converge.DiffUnwanted(path)...)
 			}
 			return d
 		},

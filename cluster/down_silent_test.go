@@ -21,7 +21,7 @@ import (
 // TestDownOfSilentGuests: whose work ends cannot be seen where no guest answers. That is found out soon, for
 // each of plan, plan under the lease, and run, and not at all if nobody asks.
 func TestDownOfSilentGuests(t *testing.T) {
-	mine := share.Of(t, "sites of silent guests that go, by size")
+	mine := share.Start(t, "sites of silent guests that go, by size")
 	for _, nodes := range []int{7, 30, 100} {
 		if !mine.Next() {
 			continue

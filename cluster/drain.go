@@ -23,31 +23,31 @@ func (c *Cluster) NodeDrain(name string) (*converge.Graph, error) {
 	return g, nil
 }
 
-// drained is a node, nil if the cluster does not have it, and the pods that are still on it.
-type drained struct {
+// drainState is a node, nil if the cluster does not have it, and the pods that are still on it.
+type drainState struct {
 	node *kube.Node
 	pods int
 }
 
-func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
-	return &converge.Resource[drained]{
+func (c *machines) drainStep(n spec.Node) *converge.Resource[drainState] {
+	return &converge.Resource[drainState]{
 		ID: "drain/" + n.Name,
-		Observe: func(ctx context.Context) (drained, error) {
+		Observe: func(ctx context.Context) (drainState, error) {
 			node, err := c.members.ObserveNode(ctx, n.Name)
 			if err != nil {
-				return drained{}, err
+				return drainState{}, err
 			}
 			if node == nil {
-				return drained{}, converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: homelab cluster:up lets it join"})
+				return drainState{}, converge.Permanent(&RefusedError{n.Name, "Kubernetes has no such node: homelab cluster:up lets it join"})
 			}
 			client, err := c.members.Kube(ctx)
 			if err != nil {
-				return drained{}, err
+				return drainState{}, err
 			}
 			pods, err := client.CountEvictions(ctx, n.Name)
-			return drained{node, pods}, err
+			return drainState{node, pods}, err
 		},
-		Diff: func(have drained) converge.Diff {
+		Diff: func(have drainState) converge.Diff {
 			var d converge.Diff
 			if !have.node.Cordoned {
 				d = append(d, converge.Field{Path: "scheduling", Have: "allowed", Want: "cordoned", Effect: converge.Update})
@@ -58,7 +58,7 @@ func (c *machines) drainStep(n spec.Node) *converge.Resource[drained] {
 			return d
 		},
 		Costs: c.costsOfDrain(n),
-		Apply: func(ctx context.Context, _ drained) error {
+		Apply: func(ctx context.Context, _ drainState) error {
 			_, err := c.members.Drain(ctx, n.Name)
 			return err
 		},
@@ -100,8 +100,8 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 }
 
 // costsOfDrain is the work that ends when a node is drained.
-func (c *machines) costsOfDrain(n spec.Node) func(context.Context, drained, converge.Diff) []converge.Cost {
-	return func(ctx context.Context, have drained, _ converge.Diff) []converge.Cost {
+func (c *machines) costsOfDrain(n spec.Node) func(context.Context, drainState, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, have drainState, _ converge.Diff) []converge.Cost {
 		if have.pods == 0 {
 			return nil
 		}

@@ -61,7 +61,7 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			if have.Cluster == "" && have.Role == k3s.RoleNone { // the binary may belong to another owner
 				return nil
 			}
-			return converge.Unwanted("K3s on the external machine " + n.Name)
+			return converge.DiffUnwanted("K3s on the external machine " + n.Name)
 		},
 		Costs: c.costsOfRelease(n),
 		Apply: func(ctx context.Context, _ k3s.State) error {

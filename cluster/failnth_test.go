@@ -79,7 +79,7 @@ func kubeOf(t *testing.T, c inside) *kube.Client {
 // Every request of a step that Kubernetes refuses fails the step, and it says with what.
 func TestKubernetesRefusesAStep(t *testing.T) {
 	const node = "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {unschedulable: true}}"
-	for name, tt := range map[string]kubetest.Refused[inside]{
+	for name, tt := range map[string]kubetest.Refusals[inside]{
 		"a password is read": {There: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", Step: func(ctx context.Context, c inside) error {
 			return kubetest.ErrOf(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
 		}},
@@ -108,7 +108,7 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kubetest.Refused[inside]{Step: step, Before: func(ctx context.Context, c inside) error {
+			kubetest.Refusals[inside]{Step: step, Before: func(ctx context.Context, c inside) error {
 				return kubetest.ErrOf(kubeOf(t, c).Apply(ctx, old.Object()))
 			}}.Run(t, usual, withoutAPI)
 		})
@@ -191,7 +191,7 @@ func TestWhatLiesAboutNoLonger(t *testing.T) {
 		{Host: "pve2", Volumes: volumes("a")},
 	}}
 	now := leftovers{rests: []templates.Leftover{{Host: "pve1", Volumes: volumes("b", "c"), Mappings: []string{"o", "m"}, Templates: []proxmox.Summary{{VMID: 100, Name: "theirs"}, {VMID: 101, Name: "u"}}}}}
-	out, err := seen.confirmed(now)
+	out, err := seen.confirm(now)
 	require.NoError(t, err)
 	assert.Equal(t, []templates.Leftover{{Host: "pve1", Volumes: volumes("b"), Mappings: []string{"m"}, Templates: []proxmox.Summary{{VMID: 101, Name: "u"}}}}, out.rests)
 }

@@ -12,8 +12,8 @@ import (
 // deletes something, as [Cluster.Up] does. With overwrite it also replaces files that others
 // have changed. After the graph has run, Pushed describes the push; without a commit, nothing
 // was pushed.
-func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.Pushed) {
-	g, done := c.site.flow().members.Graph(), &fleet.Pushed{}
+func (c *Cluster) FleetPush(remote fleet.Remote, tree fleet.Tree, overwrite bool) (*converge.Graph, *fleet.PushResult) {
+	g, done := c.site.flow().members.Graph(), &fleet.PushResult{}
 	g.Add(parts.PushTree(remote, tree, overwrite, done))
 	return g, done
 }

@@ -31,7 +31,7 @@ func TestADiskThatSomebodyAddedIsNamed(t *testing.T) {
 		const words = "disk scsi9 (1GiB), which the file does not name"
 
 		var no *cluster.RefusedError
-		require.ErrorAs(t, w.verb(t, spec, replaced(t.Context(), "gpu1", false)), &no)
+		require.ErrorAs(t, w.verb(t, spec, replacements(t.Context(), "gpu1", false)), &no)
 		assert.Contains(t, no.Error(), "what is on "+words+" would be destroyed with its machine")
 
 		c := w.cluster(t, spec)

@@ -99,7 +99,7 @@ func TestReplaceOfADeadServer(t *testing.T) {
 					if how == "destroy" { // up makes the machine again, and forgets the old one
 						w.up(t, spec)
 					} else {
-						require.NoError(t, w.verb(t, spec, replaced(t.Context(), node, false)))
+						require.NoError(t, w.verb(t, spec, replacements(t.Context(), node, false)))
 					}
 					time.Sleep(3 * time.Minute)
 					assert.Equal(t, plane, w.plane(t))

@@ -158,7 +158,7 @@ func TestNumbersThroughThePlan(t *testing.T) {
 	bases := basesOf(t)
 	login, err := ssh.LoadSigner("id")
 	require.NoError(t, err)
-	g, cases := newGauge(t), share.Of(t, "numbers through the plan")
+	g, cases := newGauge(t), share.Start(t, "numbers through the plan")
 	taken, slowest, largestPeak := 0, time.Duration(0), uint64(0)
 	try := func(key leaf, number func(n int64) any, n int64) {
 		for _, at := range placesOf(bases, key.path) {
@@ -259,7 +259,7 @@ func onHosts(t *testing.T, s *spec.Spec, login ssh.Signer, model *pvesim.Model, 
 		b := Backend{Dir: t.TempDir(), Signers: []ssh.Signer{login}, Dial: nowhere, GitDial: nowhere, Charts: helm.Source{Dial: nowhere, Cache: t.TempDir()}}
 		if s.HasProxmox() {
 			if model == nil {
-				_, fits := labmodel.For(labneeds.Of(s))
+				_, fits := labmodel.ModelFor(labneeds.NeedsOf(s))
 				model = &fits
 			}
 			sim := pvesim.New(*model, pvesim.Options{})
@@ -312,7 +312,7 @@ func TestWordsThroughThePlan(t *testing.T) {
 	bases := basesOf(t)
 	login, err := ssh.LoadSigner("id")
 	require.NoError(t, err)
-	cases := share.Of(t, "words through the plan")
+	cases := share.Start(t, "words through the plan")
 	taken, seen, carry, keys := 0, 0, 0, map[string]bool{}
 	for _, key := range leavesOf(t) {
 		for _, make := range texted(key.schema) {

@@ -47,7 +47,7 @@ func TestWhatCannotBeKeptIsSaidFirst(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, os.Chmod(w.dir, 0o777)) //nolint:gosec // that is it
 		before := w.now()
-		require.ErrorContains(t, w.verb(t, spec, replaced(t.Context(), "gpu1", true)), "run chmod go-w ")
+		require.ErrorContains(t, w.verb(t, spec, replacements(t.Context(), "gpu1", true)), "run chmod go-w ")
 		assert.Equal(t, changes{}, before.changes())
 		w.up(t, spec) // which has nothing to do
 	})

@@ -67,7 +67,7 @@ func hostsFor(t *testing.T, s *spec.Spec) *proxmox.Client {
 	if !s.HasProxmox() {
 		return nil
 	}
-	_, model := labmodel.For(labneeds.Of(s))
+	_, model := labmodel.ModelFor(labneeds.NeedsOf(s))
 	sim := pvesim.New(model, pvesim.Options{})
 	t.Cleanup(sim.Close)
 	id, token := sim.Token()
@@ -141,7 +141,7 @@ func (e effects) ofMachine(ctx context.Context, c inside, n spec.Node) {
 		e.say("seed/"+n.Name, sd.File, err)
 		vm := c.vm(n, "", "")
 		if c.spec.Image.Template != "" {
-			vm, err = c.templates.Cloned(ctx, n, vm, nil)
+			vm, err = c.templates.SetTemplate(ctx, n, vm, nil)
 		}
 		e.say("claims/"+n.Name, vm.Claims, nil)
 		vm.Claims = nil

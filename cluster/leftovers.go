@@ -32,7 +32,7 @@ func (c *holdings) leftoversStep() *converge.Resource[leftovers] {
 			if err != nil {
 				return err
 			}
-			u, err := seen.confirmed(now)
+			u, err := seen.confirm(now)
 			errs := []error{err} // one part that must stay does not stop the removal of others
 			for _, p := range u.parts {
 				if err := converge.Confirm(ctx); err != nil { // the ones before took a while
@@ -273,7 +273,7 @@ func (c *holdings) findLeftovers(ctx context.Context) (u leftovers, err error) {
 	if u.rests, err = c.unneededOnHosts(ctx, c.neededByFile); err != nil {
 		return u, err
 	}
-	if u.parts, u.given, err = c.parts.Retired(ctx); err != nil || len(u.parts) == 0 {
+	if u.parts, u.given, err = c.parts.RetiredParts(ctx); err != nil || len(u.parts) == 0 {
 		return u, err
 	}
 	client, err := c.members.Kube(ctx)
@@ -283,7 +283,7 @@ func (c *holdings) findLeftovers(ctx context.Context) (u leftovers, err error) {
 	u.held = map[string]parts.InUse{}
 	for _, p := range u.parts {
 		var why parts.InUse
-		if err := parts.Unused(ctx, client, p); errors.As(err, &why) {
+		if err := parts.CheckUnused(ctx, client, p); errors.As(err, &why) {
 			u.held[p.Part] = why
 		} else if err != nil {
 			return u, err
@@ -303,9 +303,9 @@ func (u leftovers) diff() converge.Diff {
 	return append(d, diffRests(u.rests)...)
 }
 
-// confirmed is the part of u that may be removed now: what was unneeded, still is, and has not
+// confirm is the part of u that may be removed now: what was unneeded, still is, and has not
 // changed. A part that was kept when it was shown stays, since nobody agreed to its removal.
-func (u leftovers) confirmed(now leftovers) (out leftovers, err error) {
+func (u leftovers) confirm(now leftovers) (out leftovers, err error) {
 	var errs []error
 	same := func(seen, there []parts.Record) (out []parts.Record) {
 		for _, p := range seen {

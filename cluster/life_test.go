@@ -110,7 +110,7 @@ func TestPlanOfAnotherFirstBoot(t *testing.T) {
 // A plan in the middle of a life says what the next up does, wherever it was cut.
 func TestPlanTellsTheTruth(t *testing.T) {
 	spec := parse(t, lab(example(t, "one-gpu")))
-	mine := share.Of(t, "plans of lives cut off")
+	mine := share.Start(t, "plans of lives cut off")
 	for at := time.Duration(0); at < 90*time.Second; at += 3 * time.Second {
 		if !mine.Next() {
 			continue

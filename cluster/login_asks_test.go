@@ -85,7 +85,7 @@ func TestNobodyIsLetInUnasked(t *testing.T) {
 		// From then on they are one of those whose cluster it is, also in machines that another of them makes.
 		other, keys := w.dir, w.keys
 		w.dir, w.keys = home, nil
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)))
+		require.NoError(t, w.verb(t, spec, replacements(t.Context(), "wk1", true)))
 		time.Sleep(time.Minute)
 		w.dir, w.keys = other, keys
 		assert.NotEmpty(t, onlyLogin(w.plan(t, spec)))
@@ -161,7 +161,7 @@ func TestATokenIsLetInOnce(t *testing.T) {
 		w.up(t, of("teacher@pve!one"))
 		w.keys = named(t) // a colleague, who makes a node anew, which knows no token
 		w.up(t, of("teacher@pve!one"))
-		require.NoError(t, w.verb(t, of("teacher@pve!one"), replaced(t.Context(), "wk1", true)))
+		require.NoError(t, w.verb(t, of("teacher@pve!one"), replacements(t.Context(), "wk1", true)))
 		time.Sleep(time.Minute)
 		w.keys = tokenKey(t, "the second secret")
 		assert.Empty(t, w.costsOf(t, of("teacher@pve!one")))

@@ -121,7 +121,7 @@ func TestAColleaguesKey(t *testing.T) {
 			assert.Subset(t, have, first)
 		}
 
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)), "with another key than it was made with")
+		require.NoError(t, w.verb(t, spec, replacements(t.Context(), "wk1", true)), "with another key than it was made with")
 
 		w.keys = nil // the first one's still does, but where the colleague has made the machine
 		plan := strings.Join(onlyLogin(w.plan(t, spec)), "")

@@ -30,7 +30,7 @@ func (w *world) verb(t testing.TB, spec *spec.Spec, make func(*cluster.Cluster) 
 	return err
 }
 
-func replaced(ctx context.Context, node string, force bool) func(*cluster.Cluster) (*converge.Graph, error) {
+func replacements(ctx context.Context, node string, force bool) func(*cluster.Cluster) (*converge.Graph, error) {
 	return func(c *cluster.Cluster) (*converge.Graph, error) { return c.NodeReplace(ctx, node, force) }
 }
 
@@ -38,7 +38,7 @@ func cycled(ctx context.Context, node string, force bool) func(*cluster.Cluster)
 	return func(c *cluster.Cluster) (*converge.Graph, error) { return c.NodeCycle(ctx, node, force) }
 }
 
-func drained(node string) func(*cluster.Cluster) (*converge.Graph, error) {
+func drainState(node string) func(*cluster.Cluster) (*converge.Graph, error) {
 	return func(c *cluster.Cluster) (*converge.Graph, error) { return c.NodeDrain(node) }
 }
 
@@ -53,10 +53,10 @@ func TestDrainAndUncordon(t *testing.T) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		before := w.now()
-		require.NoError(t, w.verb(t, spec, drained("gpu1")))
+		require.NoError(t, w.verb(t, spec, drainState("gpu1")))
 		assert.True(t, w.nodes(t)["gpu1"].Cordoned)
 		again := w.now()
-		require.NoError(t, w.verb(t, spec, drained("gpu1")))
+		require.NoError(t, w.verb(t, spec, drainState("gpu1")))
 		assert.Equal(t, changes{}, again.changes(), "it is drained already")
 		require.NoError(t, w.verb(t, spec, uncordoned("gpu1")))
 		assert.False(t, w.nodes(t)["gpu1"].Cordoned)
@@ -107,7 +107,7 @@ func TestReplace(t *testing.T) {
 				time.Sleep(time.Minute)
 				inventory, machines := w.inventory(), w.guests()
 				old := w.vm(t, node).Config["smbios1"]
-				require.NoError(t, w.verb(t, spec, replaced(t.Context(), node, false)))
+				require.NoError(t, w.verb(t, spec, replacements(t.Context(), node, false)))
 				assert.NotEqual(t, old, w.vm(t, node).Config["smbios1"])
 				w.recovers(t, spec, inventory)
 				for name, m := range w.guests() {
@@ -130,10 +130,10 @@ func TestCrashWhileReplacing(t *testing.T) {
 		w.up(t, spec)
 		time.Sleep(time.Minute)
 		w.sim.ForgetRequests()
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "gpu1", true)))
+		require.NoError(t, w.verb(t, spec, replacements(t.Context(), "gpu1", true)))
 		want, requests = w.inventory(), w.sim.Requests()[1:]
 	})
-	mine := share.Of(t, "deaths while replacing a worker")
+	mine := share.Start(t, "deaths while replacing a worker")
 	for i, r := range requests {
 		if !r.Mutating {
 			continue
@@ -161,7 +161,7 @@ func TestCrashWhileReplacing(t *testing.T) {
 					require.ErrorIs(t, err, context.Canceled)
 					time.Sleep(processStart + time.Duration(i%3)*20*time.Second)
 					if i%2 == 0 {
-						require.NoError(t, w.verb(t, spec, replaced(t.Context(), "gpu1", true)))
+						require.NoError(t, w.verb(t, spec, replacements(t.Context(), "gpu1", true)))
 					}
 					w.recovers(t, spec, want)
 				})
@@ -186,23 +186,23 @@ func TestVerbsRefuse(t *testing.T) {
 			assert.Contains(t, no.Error(), reason)
 		}
 		var unknown *cluster.UnknownNodeError
-		require.ErrorAs(t, w.verb(t, spec, drained("wk-gpu9")), &unknown)
+		require.ErrorAs(t, w.verb(t, spec, drainState("wk-gpu9")), &unknown)
 		assert.Contains(t, unknown.Error(), "did you mean wk-gpu")
-		require.ErrorAs(t, w.verb(t, spec, drained("")), &unknown)
+		require.ErrorAs(t, w.verb(t, spec, drainState("")), &unknown)
 		assert.Contains(t, unknown.Error(), "which node?")
 
 		data := parse(t, replace(t, text, "{size: 200GiB, mount: /scratch}", "{size: 200GiB, mount: /scratch, role: data}"))
-		refused(w.verb(t, data, replaced(t.Context(), "wk-gpu1", false)), "what is on disk scratch (200GiB) would be destroyed with its machine")
+		refused(w.verb(t, data, replacements(t.Context(), "wk-gpu1", false)), "what is on disk scratch (200GiB) would be destroyed with its machine")
 		assert.Empty(t, before.changes().Proxmox)
 
 		// One server of three is away: no other may go.
 		w.byHand(t, spec, "cp2", "stop")
 		before = w.now()
-		for _, verb := range []func(context.Context, string, bool) func(*cluster.Cluster) (*converge.Graph, error){replaced, cycled} {
+		for _, verb := range []func(context.Context, string, bool) func(*cluster.Cluster) (*converge.Graph, error){replacements, cycled} {
 			refused(w.verb(t, spec, verb(t.Context(), "cp1", false)), "without it 1 of 3 servers would be left, and etcd needs more than half: bring cp2 back first")
 		}
 		assert.Equal(t, changes{}, before.changes())
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "cp2", false)), "the one that is away may be replaced")
+		require.NoError(t, w.verb(t, spec, replacements(t.Context(), "cp2", false)), "the one that is away may be replaced")
 		assert.Empty(t, w.plan(t, spec))
 	})
 }
@@ -216,14 +216,14 @@ func TestLoneServer(t *testing.T) {
 		w.up(t, spec)
 		time.Sleep(time.Minute)
 		var no *cluster.RefusedError
-		require.ErrorAs(t, w.verb(t, spec, replaced(t.Context(), "server1", false)), &no)
+		require.ErrorAs(t, w.verb(t, spec, replacements(t.Context(), "server1", false)), &no)
 		assert.Contains(t, no.Error(), "it is the only server")
 		require.NoError(t, w.verb(t, spec, cycled(t.Context(), "server1", false)))
 		time.Sleep(3 * time.Minute)
 		assert.Empty(t, w.plan(t, spec))
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "server1", true)))
+		require.NoError(t, w.verb(t, spec, replacements(t.Context(), "server1", true)))
 		time.Sleep(3 * time.Minute)
-		require.NoError(t, w.verb(t, spec, replaced(t.Context(), "gpu1", false)), "the others follow")
+		require.NoError(t, w.verb(t, spec, replacements(t.Context(), "gpu1", false)), "the others follow")
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
 	})

@@ -84,7 +84,7 @@ func TestCrashWhileTheStackChanges(t *testing.T) {
 			want = w.stands(t)
 		})
 		require.Greater(t, len(requests), 3)
-		mine := share.Of(t, "deaths on the way "+x.name)
+		mine := share.Start(t, "deaths on the way "+x.name)
 		for n := 1; n <= len(requests); n++ {
 			if !mine.Next() {
 				continue

@@ -270,7 +270,7 @@ func TestEveryGrantIsNeeded(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			need := leastGrants(t, version)
 			less := without(need)
-			said, mine := make([]string, len(less)), share.Of(t, "privileges that are missing")
+			said, mine := make([]string, len(less)), share.Start(t, "privileges that are missing")
 			t.Run("without", func(t *testing.T) {
 				for i, what := range slices.Sorted(maps.Keys(less)) {
 					if !mine.Next() {

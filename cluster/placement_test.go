@@ -335,7 +335,7 @@ func (w *world) holdsWhatItsFileNames(t *testing.T, file string) {
 
 func TestMoveCutShort(t *testing.T) {
 	first, then := gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}"), gpuNodes("{pci: ['25:00']}", "{pci: ['41:00']}")
-	cut, mine := 0, share.Of(t, "moves of cards cut short")
+	cut, mine := 0, share.Start(t, "moves of cards cut short")
 	for done := false; !done; cut++ {
 		if !mine.Next() {
 			continue

@@ -125,7 +125,7 @@ func TestCrashOfAPlatform(t *testing.T) {
 		})
 		require.Greater(t, len(requests), 10)
 		const cases = 3 // of either; each is three lives, of seconds under the race detector
-		mine := share.Of(t, "deaths while a platform is "+x.name)
+		mine := share.Start(t, "deaths while a platform is "+x.name)
 		for i := range cases {
 			if !mine.Next() {
 				continue

@@ -32,7 +32,7 @@ func TestProtection(t *testing.T) {
 		assert.Equal(t, "1", w.vm(t, "wk1").Config["protection"], "and the VM is protected again")
 
 		was := w.vm(t, "wk1").Config["smbios1"]
-		require.NoError(t, w.verb(t, gone, replaced(t.Context(), "wk1", true)))
+		require.NoError(t, w.verb(t, gone, replacements(t.Context(), "wk1", true)))
 		assert.NotEqual(t, was, w.vm(t, "wk1").Config["smbios1"])
 		assert.Equal(t, "1", w.vm(t, "wk1").Config["protection"])
 
@@ -65,7 +65,7 @@ func TestProtectionByHand(t *testing.T) {
 		const cure = "it is protected in Proxmox; to lift that, as root on pve1: qm set "
 
 		var no *cluster.RefusedError
-		require.ErrorAs(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)), &no)
+		require.ErrorAs(t, w.verb(t, spec, replacements(t.Context(), "wk1", true)), &no)
 		assert.Contains(t, no.Error(), cure)
 
 		smaller := parse(t, oneDisk[:strings.Index(oneDisk, "  wk:")])

@@ -73,7 +73,7 @@ func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := c.templates.Wanted(ctx)
+	wanted, err := c.templates.WantedTemplates(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (c *holdings) pruneGraph(ctx context.Context) (*converge.Graph, error) {
 	}
 	graph.Add(&converge.Resource[[]templates.Leftover]{
 		ID:      "files",
-		Observe: func(ctx context.Context) ([]templates.Leftover, error) { return c.unneeded(ctx, hosts) },
+		Observe: func(ctx context.Context) ([]templates.Leftover, error) { return c.findUnneeded(ctx, hosts) },
 		Diff:    diffRests,
 		Costs:   costsOfFiles,
 		Apply:   c.templates.RemoveLeftovers,
@@ -110,16 +110,16 @@ func (c *holdings) unbakeStep(t templates.Info) *converge.Resource[*proxmox.VM] 
 			if vm == nil {
 				return nil
 			}
-			return converge.Unwanted(fmt.Sprintf("template %d, %s, no VM uses it", vm.VMID, t.State))
+			return converge.DiffUnwanted(fmt.Sprintf("template %d, %s, no VM uses it", vm.VMID, t.State))
 		},
 		Costs: costsOfTemplate,
 		Apply: c.seeds.DestroyVM,
 	}
 }
 
-// unneeded finds, on every host, ISOs and images of the cluster that no node, bake or pending
+// findUnneeded finds, on every host, ISOs and images of the cluster that no node, bake or pending
 // template needs.
-func (c *holdings) unneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Leftover, error) {
+func (c *holdings) findUnneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Leftover, error) {
 	kept := map[string]bool{}
 	for _, host := range c.templates.Hosts() {
 		k, err := c.neededByFile(ctx, host)

@@ -23,7 +23,7 @@ func TestPushOfATree(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	remote := fleet.Remote{URL: (&url.URL{Scheme: "http", Host: "127.0.0.1", Path: "/" + filepath.Base(g.repo)}).String(), Username: "homelab", Password: secret.New("correct horse battery"), Dial: g.Dial}
-	push := func(tree fleet.Tree, overwrite bool) (*fleet.Pushed, error) {
+	push := func(tree fleet.Tree, overwrite bool) (*fleet.PushResult, error) {
 		graph, done := c.FleetPush(remote, tree, overwrite)
 		_, err := graph.Run(t.Context(), nil)
 		return done, err

@@ -206,7 +206,7 @@ func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resour
 			if have == nil {
 				return nil
 			}
-			return converge.Unwanted(fmt.Sprintf("%s, with its disks", have))
+			return converge.DiffUnwanted(fmt.Sprintf("%s, with its disks", have))
 		},
 		Costs: c.costsOfMachine(n.Name, "its machine is recreated"),
 		Apply: func(ctx context.Context, have *proxmox.VM) error {

@@ -140,7 +140,7 @@ func TestRestoreCutShort(t *testing.T) {
 		w.up(t, want)
 		w.kubectlApply(t, "before")
 		v, _ := w.backup(t, want)
-		finished, mine := false, share.Of(t, "restores cut short")
+		finished, mine := false, share.Start(t, "restores cut short")
 		for cut := time.Second; !finished; cut += 7 * time.Second {
 			if !mine.Next() {
 				continue

@@ -33,7 +33,7 @@ func (w *world) killed(t testing.TB, spec *spec.Spec, n int, before bool) {
 // A host shows a VMID that is used again with the name of the machine that had it, for
 // up to ten seconds: who looks by name then makes every machine a second time.
 func TestVMIDsUsedAgainAreNotTakenForOthers(t *testing.T) {
-	mine := share.Of(t, "lives of VMIDs used again")
+	mine := share.Start(t, "lives of VMIDs used again")
 	for life := range 20 {
 		if !mine.Next() {
 			continue

@@ -82,7 +82,7 @@ func TestRollingCampaign(t *testing.T) {
 	if *campaignRuns != "" && *campaignRuns != "sample" {
 		every = 1
 	}
-	mine := share.Of(t, "hurdles in the way of rolling changes")
+	mine := share.Start(t, "hurdles in the way of rolling changes")
 	runs, failed := 0, 0
 	for _, r := range rollings() {
 		text := example(t, "eight-a100")

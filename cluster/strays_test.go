@@ -142,7 +142,7 @@ func TestCopiesAreLeftAlone(t *testing.T) {
 		w.up(t, changed)
 		assert.Contains(t, w.vm(t, "gpu1").Config["description"], "changed")
 		assert.Equal(t, strangers, w.strangers(900))
-		require.ErrorContains(t, w.verb(t, changed, replaced(t.Context(), "gpu1", true)), "are all called gpu1 and do not belong to the cluster")
+		require.ErrorContains(t, w.verb(t, changed, replacements(t.Context(), "gpu1", true)), "are all called gpu1 and do not belong to the cluster")
 		assert.Equal(t, strangers, w.strangers(900))
 		assert.Empty(t, w.plan(t, changed))
 

@@ -459,7 +459,7 @@ func (w *world) destroy(t testing.TB, name string) {
 // A bake that is killed at any moment goes on from there: nothing is fetched or made
 // twice, and nothing is a template before it is sealed.
 func TestABakeGoesOn(t *testing.T) {
-	mine := share.Of(t, "bakes cut off")
+	mine := share.Start(t, "bakes cut off")
 	for at := 2 * time.Second; at < 46*time.Second; at += 1700 * time.Millisecond {
 		if !mine.Next() {
 			continue

@@ -157,7 +157,7 @@ func TestUpgradeWithAServerCutOff(t *testing.T) {
 	require.Greater(t, len(moments), 20)
 	servers := []string{"cp1", "cp2", "cp3"}
 	rows := &cuts{cells: map[string]row{}}
-	mine := share.Of(t, "servers cut off during an upgrade")
+	mine := share.Start(t, "servers cut off during an upgrade")
 	t.Run("cut", func(t *testing.T) {
 		for _, m := range moments {
 			for _, server := range servers {

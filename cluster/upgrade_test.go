@@ -171,14 +171,14 @@ func TestVersionsThatCannotBe(t *testing.T) {
 		older := parse(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"))
 		require.ErrorContains(t, w.tries(t, parse(t, replace(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"), "role: server", "role: server, cores: 6"))),
 			"wk1: k3s cannot go from v1.36.5+k3s1 back to v1.36.4+k3s1 on a machine: homelab node:replace -node=NAME makes an agent again in that version")
-		require.NoError(t, w.verb(t, older, replaced(t.Context(), "wk1", true)))
+		require.NoError(t, w.verb(t, older, replacements(t.Context(), "wk1", true)))
 		assert.Equal(t, "v1.36.4+k3s1", w.versions(t)["wk1"])
 		w.up(t, parse(t, text))
 
 		// An agent that is made again would come in the version of the file.
 		ahead := parse(t, replace(t, text, "v1.36.5+k3s1", newer))
 		before := w.now()
-		err := w.verb(t, ahead, replaced(t.Context(), "wk1", true))
+		err := w.verb(t, ahead, replacements(t.Context(), "wk1", true))
 		require.ErrorContains(t, err, "wk1: the server cp1 runs K3s v1.36.5+k3s1, and an agent with v1.36.6+k3s1 would be newer")
 		assert.Equal(t, changes{}, before.changes())
 	})
@@ -330,7 +330,7 @@ func TestReplaceFromANewTemplate(t *testing.T) {
 		time.Sleep(time.Minute)
 		driver := parse(t, text+"nvidia: {driver: {flavour: proprietary}}\n")
 		before := w.output.Len()
-		require.NoError(t, w.verb(t, driver, replaced(t.Context(), "wk1", true)))
+		require.NoError(t, w.verb(t, driver, replacements(t.Context(), "wk1", true)))
 		said := w.output.String()[before:]
 		baked, gone := strings.Index(said, "changed   template/pve1"), strings.Index(said, "acting    retire/wk1")
 		require.Positive(t, baked)

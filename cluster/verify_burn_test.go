@@ -76,7 +76,7 @@ func TestVerifyMeasures(t *testing.T) {
 		w.up(t, spec)
 		v, err := w.prove(t, spec, cluster.VerifyFull)
 		require.NoError(t, err)
-		for kind, want := range map[bench.Kind]int{bench.PyTorch: 8, bench.TensorFlow: 8, bench.Peers: 8, bench.AllReduce: 4, bench.Across: 1, bench.Burn: 0} {
+		for kind, want := range map[bench.Kind]int{bench.PyTorch: 8, bench.TensorFlow: 8, bench.Peers: 8, bench.AllReduce: 4, bench.AcrossNodes: 1, bench.Burn: 0} {
 			all := measured(v, kind)
 			assert.Len(t, all, want, kind)
 			for subject, c := range all {
@@ -105,7 +105,7 @@ func TestVerifyFullWithoutImages(t *testing.T) {
 			assert.Equal(t, check.Skipped, c.Verdict)
 			assert.Contains(t, c.Detail, "nvidia.verify.images."+key+" names no image")
 		}
-		for _, kind := range []bench.Kind{bench.Peers, bench.AllReduce, bench.Across} {
+		for _, kind := range []bench.Kind{bench.Peers, bench.AllReduce, bench.AcrossNodes} {
 			assert.Empty(t, measured(v, kind), kind)
 		}
 		assert.NotContains(t, strings.Join(w.kubeMutations(), "\n"), "gpu-bench")
@@ -140,7 +140,7 @@ func TestVerifyBurn(t *testing.T) {
 		assert.Equal(t, check.Warning, slow.Verdict)
 		assert.Equal(t, "1.9 GB/s with GPU 1 (PHB, PCIe generation 4, x16), below 6.3: look at slot, riser and NVLink bridge", slow.Detail)
 		assert.Equal(t, check.Warning, measured(v, bench.AllReduce)["wk-gpu2"].Verdict)
-		assert.Equal(t, check.Skipped, measured(v, bench.Across)["all nodes"].Verdict, "nodes that failed are not tested further, which is said")
+		assert.Equal(t, check.Skipped, measured(v, bench.AcrossNodes)["all nodes"].Verdict, "nodes that failed are not tested further, which is said")
 		assert.Equal(t, check.Skipped, measured(v, bench.Peers)["wk-gpu3"].Verdict)
 		passed := 0
 		for _, r := range v.Results() {
@@ -231,7 +231,7 @@ func TestVerifyBurnThatNeverStarts(t *testing.T) {
 		defer w.close()
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
-		require.NoError(t, w.verb(t, spec, drained("wk-gpu1")))
+		require.NoError(t, w.verb(t, spec, drainState("wk-gpu1")))
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "wk-gpu2"}}}
 		require.NoError(t, w.api(t).Get(t.Context(), u))
 		require.NoError(t, unstructured.SetNestedSlice(u.Object, []any{map[string]any{"key": "keep", "value": "off", "effect": "NoSchedule"}}, "spec", "taints"))

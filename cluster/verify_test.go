@@ -137,7 +137,7 @@ func TestVerifyOfADrainedNode(t *testing.T) {
 		defer w.close()
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
-		require.NoError(t, w.verb(t, spec, drained("wk-gpu2")))
+		require.NoError(t, w.verb(t, spec, drainState("wk-gpu2")))
 		begin := time.Now()
 		results, _, err := w.verify(t, spec)
 		assert.EqualError(t, err, "verify/wk-gpu2: wk-gpu2 is drained and gets no pods\n  run homelab node:uncordon -node=wk-gpu2, then verify again")

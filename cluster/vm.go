@@ -61,7 +61,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			}
 			to = c.seeds.KeepSeed(n, to, vm)
 			if !n.Adopt {
-				if to, err = c.templates.Cloned(ctx, n, to, vm); err != nil {
+				if to, err = c.templates.SetTemplate(ctx, n, to, vm); err != nil {
 					return err
 				}
 			}
@@ -85,10 +85,10 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 		}
 	case diff.Effect() == converge.Replace && n.Role == spec.FileServer:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
-			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replaced(diff)))
+			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replacements(diff)))
 	case diff.Effect() == converge.Replace:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
-			"  homelab node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replaced(diff), printable.Word(n.Name)))
+			"  homelab node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replacements(diff), printable.Word(n.Name)))
 	case diff.Effect() == converge.Restart && vm.Running:
 		return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
 			if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
@@ -108,8 +108,8 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 	return c.Proxmox.VMs.Shape(ctx, to, vm)
 }
 
-// replaced returns the fields of a diff that require a replacement.
-func replaced(d converge.Diff) converge.Diff {
+// replacements returns the fields of a diff that require a replacement.
+func replacements(d converge.Diff) converge.Diff {
 	return slices.DeleteFunc(slices.Clone(d), func(f converge.Field) bool { return f.Effect != converge.Replace })
 }
 

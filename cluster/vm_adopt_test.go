@@ -63,7 +63,7 @@ func TestAdopt(t *testing.T) {
 		assert.True(t, w.nodes(t)["wk1"].Ready)
 
 		var no *cluster.RefusedError
-		require.ErrorAs(t, w.verb(t, spec, replaced(t.Context(), "wk1", true)), &no)
+		require.ErrorAs(t, w.verb(t, spec, replacements(t.Context(), "wk1", true)), &no)
 		assert.Contains(t, no.Error(), "homelab did not create its machine")
 	})
 }

@@ -15,7 +15,7 @@ func ExampleAgreement() {
 	graph.Add(&converge.Resource[bool]{
 		ID:      "removed",
 		Observe: func(context.Context) (bool, error) { return true, nil },
-		Diff:    func(bool) converge.Diff { return converge.Unwanted("VM 108 on pve1") },
+		Diff:    func(bool) converge.Diff { return converge.DiffUnwanted("VM 108 on pve1") },
 		Apply:   func(context.Context, bool) error { panic("destroyed") },
 		Costs: func(context.Context, bool, converge.Diff) []converge.Cost {
 			return []converge.Cost{{Machine: "wk4", Kind: converge.CostDestroy, Reason: "no longer in the file", Users: []converge.Loss{{Text: "the notebook of student3"}}}}

@@ -122,9 +122,9 @@ func Compare[T comparable](path string, have, want T, effect Effect) Diff {
 // words.
 func Missing(want string) Diff { return Diff{{Want: want, Effect: Create}} }
 
-// Unwanted is the difference of something that exists and should not; have describes it in a
+// DiffUnwanted is the difference of something that exists and should not; have describes it in a
 // few words.
-func Unwanted(have string) Diff { return Diff{{Have: have, Effect: Remove}} }
+func DiffUnwanted(have string) Diff { return Diff{{Have: have, Effect: Remove}} }
 
 // text prints a value so that the empty string differs from nothing.
 func text(v any) string {

@@ -27,7 +27,7 @@ func TestDiff(t *testing.T) {
 	assert.True(t, converge.Diff(nil).Empty())
 	assert.Equal(t, "16 cores, 128GiB", converge.Missing("16 cores, 128GiB").String())
 	assert.Equal(t, converge.Create, converge.Missing("x").Effect())
-	assert.Equal(t, "vm 104 → (none)", converge.Unwanted("vm 104").String())
+	assert.Equal(t, "vm 104 → (none)", converge.DiffUnwanted("vm 104").String())
 	assert.Equal(t, "vm/wk1: x", converge.Missing("x").WithPrefix("vm/wk1").String())
 	d := converge.Diff{{Path: "a", Have: "1", Want: "2", Effect: converge.Replace, Note: "why"}}
 	assert.Equal(t, "a: 1 → 2 (needs a replacement) [why]", d.String())

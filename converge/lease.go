@@ -112,7 +112,7 @@ func AcquireLease(ctx context.Context, store LeaseStore, claim LeaseClaim, waiti
 	w := &observedLease{waiting: waiting}
 	rule := WaitRule{What: "the right to change " + claim.What, Poll: pollTime, Strict: true}
 	err := Until(ctx, rule, func(ctx context.Context) (string, error) {
-		return "", w.giveUp(l.bounded(ctx, func(ctx context.Context) error { return l.tryAcquire(ctx, w) }))
+		return "", w.giveUp(l.askWithLimit(ctx, func(ctx context.Context) error { return l.tryAcquire(ctx, w) }))
 	})
 	if err != nil && w.last != nil && w.last.Holder != "" && !errors.As(err, new(*LeaseHeldError)) { // whatever came in between, this is why there was a wait
 		err = errors.Join(&LeaseHeldError{claim.What, *w.last}, err)
@@ -174,11 +174,11 @@ func (l *Lease) tryAcquire(ctx context.Context, w *observedLease) error {
 		asked := time.Now()
 		if f["run"] == l.nonce { // the answer to our own request was lost: it is as old as it may be
 			l.made = asked
-			return l.confirmed(asked.Add(-oldTime), nil)
+			return l.recordRenewal(asked.Add(-oldTime), nil)
 		}
 		if w.holderEnded(s, f, l.claim) {
 			if err := l.replace(ctx, s); !errors.Is(err, ErrLeaseStale) {
-				return l.confirmed(asked, err)
+				return l.recordRenewal(asked, err)
 			}
 			continue // another run was quicker
 		}
@@ -203,17 +203,17 @@ func (l *Lease) create(ctx context.Context) error {
 	err := l.store.Create(ctx, l.text())
 	if err == nil {
 		l.made = time.Now()
-		return l.confirmed(asked, nil)
+		return l.recordRenewal(asked, nil)
 	}
 	if s, lookErr := l.store.Read(ctx); lookErr == nil && fields(s.Text)["run"] == l.nonce {
 		l.made = time.Now()
-		return l.confirmed(asked, nil) // its answer was lost
+		return l.recordRenewal(asked, nil) // its answer was lost
 	}
 	return err
 }
 
-// confirmed records that the lease was renewed, not before asked.
-func (l *Lease) confirmed(asked time.Time, err error) error {
+// recordRenewal records that the lease was renewed, not before asked.
+func (l *Lease) recordRenewal(asked time.Time, err error) error {
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -80,11 +80,11 @@ func (l *Lease) askStore(ctx context.Context, what func(context.Context) error) 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return l.bounded(ctx, what)
+	return l.askWithLimit(ctx, what)
 }
 
-// bounded limits one request to the store: a dead connection may never answer.
-func (l *Lease) bounded(ctx context.Context, ask func(context.Context) error) error {
+// askWithLimit limits one request to the store: a dead connection may never answer.
+func (l *Lease) askWithLimit(ctx context.Context, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	err := ask(limited)
@@ -129,7 +129,7 @@ func (l *Lease) show(ctx context.Context, older time.Duration) error {
 		l.beat++
 		asked := time.Now()
 		if err := l.replace(ctx, s); !errors.Is(err, ErrLeaseStale) {
-			return l.confirmed(asked, err)
+			return l.recordRenewal(asked, err)
 		}
 	}
 	return l.isLost()
@@ -198,7 +198,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	tries := 0
 	rule := WaitRule{What: "releasing the right to change " + l.claim.What, Poll: removeAgain, Strict: true, OnChange: func(string) {}}
 	err := Until(ctx, rule, func(ctx context.Context) (string, error) {
-		err := l.bounded(ctx, l.remove)
+		err := l.askWithLimit(ctx, l.remove)
 		if tries++; err != nil && tries < removeTries && !IsPermanent(err) && !errors.Is(err, ErrLeaseLost) {
 			err = Transient(err)
 		}

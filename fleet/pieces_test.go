@@ -160,7 +160,7 @@ func TestAllowed(t *testing.T) {
 		"another's, forced":  {s: &Repo{Changes: change, have: Tree{"b": []byte("x")}, Foreign: []ForeignFile{{"b", "it was not written by homelab"}}}, force: true, changes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Remote{}.allowed(place{text: "repo"}, c.s, c.seen, Tree{"a": []byte("a"), "b": []byte("b")}, PushOptions{Overwrite: c.force})
+			got, err := Remote{}.allowedChanges(place{text: "repo"}, c.s, c.seen, Tree{"a": []byte("a"), "b": []byte("b")}, PushOptions{Overwrite: c.force})
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				require.ErrorContains(t, err, "repo, branch main")
@@ -187,10 +187,10 @@ func TestTip(t *testing.T) {
 	assert.Equal(t, tip{commit: one, branches: []string{"dev", "main"}, head: two}, tipOf(refs, "main"))
 	assert.Equal(t, tip{branches: []string{"dev", "main"}, head: two}, tipOf(refs, "none"))
 	for text, want := range map[string]string{"": "unexpected EOF", "000fERR no way\n": "it says: no way", "nonsense": "pkt-len"} {
-		_, err := advertised(strings.NewReader(text))
+		_, err := readAdvertisement(strings.NewReader(text))
 		require.ErrorContains(t, err, want, "%q", text)
 	}
-	none, err := advertised(strings.NewReader("0000"))
+	none, err := readAdvertisement(strings.NewReader("0000"))
 	require.NoError(t, err)
 	require.Empty(t, none.References)
 }

@@ -93,8 +93,8 @@ type PushOptions struct {
 	Seen *Repo
 }
 
-// Pushed is the result of a push.
-type Pushed struct {
+// PushResult is the result of a push.
+type PushResult struct {
 	Commit  string // of the branch: ours, or the existing one
 	Changes []Change
 }
@@ -106,7 +106,7 @@ const tries = 5
 // none if nothing differs. If the branch moves in between, it is read again: the commit is
 // recreated on top, unless our folder changed, which is an error that names the foreign
 // change. Push never forces.
-func (r Remote) Push(ctx context.Context, want Tree, o PushOptions) (*Pushed, error) {
+func (r Remote) Push(ctx context.Context, want Tree, o PushOptions) (*PushResult, error) {
 	p, err := r.address()
 	if err != nil {
 		return nil, err
@@ -115,19 +115,19 @@ func (r Remote) Push(ctx context.Context, want Tree, o PushOptions) (*Pushed, er
 	return done, r.explain(p, "push to branch "+r.branch(), err)
 }
 
-func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*Pushed, error) {
+func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*PushResult, error) {
 	seen := o.Seen
 	for range tries {
 		s, err := r.observe(ctx, p, want)
 		if err != nil {
 			return nil, err
 		}
-		changes, err := r.allowed(p, s, seen, want, o)
+		changes, err := r.allowedChanges(p, s, seen, want, o)
 		if err != nil {
 			return nil, err
 		}
 		if len(changes) == 0 {
-			return &Pushed{Commit: s.Commit}, nil
+			return &PushResult{Commit: s.Commit}, nil
 		}
 		seen = s
 		commit, err := r.commitAndSend(ctx, p, s, changes, o)
@@ -141,13 +141,13 @@ func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*P
 		if err != nil {
 			return nil, err
 		}
-		return &Pushed{Commit: commit.String(), Changes: changes}, nil
+		return &PushResult{Commit: commit.String(), Changes: changes}, nil
 	}
 	return nil, &GitError{Repo: p.text, Doing: "push to branch " + r.branch(), Kind: ErrMoved, Hint: fmt.Sprintf("%d times in a row; run it again", tries)}
 }
 
-// allowed returns the changes that may be made.
-func (r Remote) allowed(p place, s, seen *Repo, want Tree, o PushOptions) ([]Change, error) {
+// allowedChanges returns the changes that may be made.
+func (r Remote) allowedChanges(p place, s, seen *Repo, want Tree, o PushOptions) ([]Change, error) {
 	if seen != nil && seen.folder != s.folder && !o.Overwrite && len(s.Changes) > 0 {
 		e := &ForeignError{Where: p.text + ", branch " + r.branch()}
 		for _, name := range differing(seen.have, s.have) {

@@ -28,7 +28,7 @@ func tree(t *testing.T) fleet.Tree {
 	return out
 }
 
-func push(t *testing.T, r fleet.Remote, want fleet.Tree) *fleet.Pushed {
+func push(t *testing.T, r fleet.Remote, want fleet.Tree) *fleet.PushResult {
 	t.Helper()
 	done, err := r.Push(t.Context(), want, fleet.PushOptions{})
 	require.NoError(t, err)

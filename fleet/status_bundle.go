@@ -20,14 +20,14 @@ func bundleStates(b *api.Bundle, deployments []*api.BundleDeployment, commit str
 		return []BundleState{state}
 	}
 	if len(deployments) == 0 {
-		state.State, state.Obstacles = undeployed(b)
+		state.State, state.Obstacles = undeployedReason(b)
 		return []BundleState{state}
 	}
 	var out []BundleState
 	for _, d := range deployments {
 		s := state
 		s.Cluster = d.Labels[api.ClusterLabel]
-		s.State, s.Obstacles = deployed(d)
+		s.State, s.Obstacles = deploymentState(d)
 		if b.Spec.Paused && s.State != StateReady {
 			s.Obstacles = append([]Obstacle{{Reason: "the bundle is paused"}}, s.Obstacles...)
 		}
@@ -36,8 +36,8 @@ func bundleStates(b *api.Bundle, deployments []*api.BundleDeployment, commit str
 	return out
 }
 
-// undeployed says why a bundle is on no cluster.
-func undeployed(b *api.Bundle) (string, []Obstacle) {
+// undeployedReason says why a bundle is on no cluster.
+func undeployedReason(b *api.Bundle) (string, []Obstacle) {
 	if said := bundleSays(b, "Ready"); said != "" {
 		return string(api.ErrApplied), []Obstacle{{Reason: said}}
 	}
@@ -55,10 +55,10 @@ var notReady = regexp.MustCompile(`dependent bundle\(s\) are not ready: \[([^\]]
 // noneMatch matches the agent's message about a missing dependency (checkDependency).
 var noneMatch = regexp.MustCompile(`no bundles matching labels (\S+)`)
 
-// deployed returns a bundle's state on a cluster, as Fleet itself computes it
+// deploymentState returns a bundle's state on a cluster, as Fleet itself computes it
 // (internal/cmd/controller/summary, GetDeploymentState), except that waiting for another
 // bundle is not an error.
-func deployed(d *api.BundleDeployment) (string, []Obstacle) {
+func deploymentState(d *api.BundleDeployment) (string, []Obstacle) {
 	said := agentSays(d, api.BundleDeploymentConditionDeployed)
 	switch {
 	case d.Status.AppliedDeploymentID != d.Spec.DeploymentID:

@@ -50,8 +50,8 @@ func (r Remote) wire(p place) wire {
 	return httpWire{r, p}
 }
 
-// advertised reads a server's references. An empty repository has none.
-func advertised(r io.Reader) (*packp.AdvRefs, error) {
+// readAdvertisement reads a server's references. An empty repository has none.
+func readAdvertisement(r io.Reader) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
 	err := refs.Decode(limit.Reader(r, maxAdvertised))
 	if large, ok := errors.AsType[*limit.Error](err); ok {

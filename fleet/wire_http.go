@@ -39,7 +39,7 @@ func (w httpWire) exchange(ctx context.Context, service string, ask func(*packp.
 		}
 		// A server may redirect to another path on it, as GitLab does for a URL without .git.
 		base = strings.TrimSuffix(resp.Request.URL.Scheme+"://"+resp.Request.URL.Host+resp.Request.URL.Path, "/info/refs")
-		refs, err = advertised(resp.Body)
+		refs, err = readAdvertisement(resp.Body)
 		return err
 	})
 	if err != nil {

@@ -52,7 +52,7 @@ func (w sshWire) exchange(ctx context.Context, service string, ask func(*packp.A
 }
 
 func converse(in io.Writer, out io.Reader, ask func(*packp.AdvRefs) (*bytes.Buffer, error), read func(io.Reader) error) error {
-	refs, err := advertised(out)
+	refs, err := readAdvertisement(out)
 	if err != nil {
 		return err
 	}

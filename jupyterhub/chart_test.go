@@ -24,7 +24,7 @@ func TestRealChart(t *testing.T) {
 	can := helm.Capabilities{Kubernetes: "v1.36.5+k3s1"}
 	for name, h := range hubs() {
 		t.Run(name, func(t *testing.T) {
-			release, err := installed{h}.release()
+			release, err := installation{h}.release()
 			require.NoError(t, err)
 			require.NoError(t, source.Check(t.Context(), release, can))
 			manifest, err := source.Render(t.Context(), release, can)

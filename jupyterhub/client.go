@@ -48,9 +48,9 @@ func (e *APIError) Transient() bool {
 	return e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout
 }
 
-// unanswered marks an error as transient if the network prevented an answer. An unknown name or
+// markTransient marks an error as transient if the network prevented an answer. An unknown name or
 // an untrusted certificate is not transient.
-func unanswered(err error) error {
+func markTransient(err error) error {
 	var late net.Error
 	var op *net.OpError
 	var name *net.DNSError
@@ -125,7 +125,7 @@ func (c *conn) call(ctx context.Context, method, path string, body, out any) (in
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w", method, path, unanswered(err))
+		return 0, fmt.Errorf("%s %s: %w", method, path, markTransient(err))
 	}
 	if res.StatusCode >= 300 {
 		return 0, &APIError{Method: method, Path: path, Status: res.StatusCode, Message: message(data, res)}
@@ -159,7 +159,7 @@ func (c *conn) send(ctx context.Context, method, path string, body any, accept s
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the hub does not answer: %w", unanswered(err))
+		return nil, fmt.Errorf("the hub does not answer: %w", markTransient(err))
 	}
 	return res, nil
 }

@@ -140,23 +140,23 @@ func TestLook(t *testing.T) {
 	require.Equal(t, []GPU{{"Fake A100 (0)", 40 * GiB}, {"Fake A100 (1)", 40 * GiB}}, s.GPUs)
 	require.Equal(t, "13.0", s.Driver)
 	require.True(t, s.Writable)
-	require.NoError(t, s.against(Check{GPUs: 2}))
-	require.NoError(t, s.against(Check{AnyGPU: true}))
-	require.ErrorContains(t, s.against(Check{GPUs: 1}), "it computes on 2 GPUs and requested 1")
+	require.NoError(t, s.compare(Check{GPUs: 2}))
+	require.NoError(t, s.compare(Check{AnyGPU: true}))
+	require.ErrorContains(t, s.compare(Check{GPUs: 1}), "it computes on 2 GPUs and requested 1")
 	require.Contains(t, s.String(), "Fake A100 (1) computes")
 
-	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 0}`, "FAKE_CUDA_WRONG=1").against(Check{GPUs: 2}), "1 of 65536 sums are wrong")
-	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 0}`, "FAKE_CUDA_BROKEN=1").against(Check{GPUs: 2}), "cuInit: initialization error (3)")
+	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 0}`, "FAKE_CUDA_WRONG=1").compare(Check{GPUs: 2}), "1 of 65536 sums are wrong")
+	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 0}`, "FAKE_CUDA_BROKEN=1").compare(Check{GPUs: 2}), "cuInit: initialization error (3)")
 
 	share := Check{GPUs: 2, GPUMemory: 10 * GiB}
-	require.NoError(t, look(t, `{"gpu": true, "limit": 10737418240}`, "FAKE_CUDA_LIMIT=10737418240").against(share))
-	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 10737418240}`).against(share), "it could use more than its 10Gi of GPU memory")
+	require.NoError(t, look(t, `{"gpu": true, "limit": 10737418240}`, "FAKE_CUDA_LIMIT=10737418240").compare(share))
+	require.ErrorContains(t, look(t, `{"gpu": true, "limit": 10737418240}`).compare(share), "it could use more than its 10Gi of GPU memory")
 
 	s = look(t, `{"gpu": false, "limit": 0}`)
 	require.Empty(t, s.GPUs)
-	require.NoError(t, s.against(Check{}))
+	require.NoError(t, s.compare(Check{}))
 	s.Devices = []string{"/dev/nvidia0"}
-	require.ErrorContains(t, s.against(Check{}), "it sees /dev/nvidia0 though it requested no GPU")
+	require.ErrorContains(t, s.compare(Check{}), "it sees /dev/nvidia0 though it requested no GPU")
 	s.Writable = false
-	require.ErrorContains(t, s.against(Check{}), "is not writable")
+	require.ErrorContains(t, s.compare(Check{}), "is not writable")
 }

@@ -109,13 +109,13 @@ func (h Hub) Fit() Report {
 		one := Fit([]spec.HubProfile{p}, pools, h.Quota)
 		for i, in := range h.Pools {
 			if len(in.Nodes) > 0 && len(pools[i].Nodes) == 0 {
-				one.Rows[0].Cells[i] = Cell{Reason: or(excluded(p, in, h.Pools), "its nodes have no scratch storage")}
+				one.Rows[0].Cells[i] = Cell{Reason: or(exclusionReason(p, in, h.Pools), "its nodes have no scratch storage")}
 			}
 		}
 		r.Pools, r.Rows = one.Pools, append(r.Rows, one.Rows...)
 	}
 	if h.HomesStay && h.Home.Claim == "" {
-		r.Apart = h.apart()
+		r.Apart = h.homeConflicts()
 	}
 	return r
 }
@@ -163,7 +163,7 @@ func (r *Row) limit(p spec.HubProfile, q spec.HubQuota) {
 }
 
 func fit(p spec.HubProfile, in Pool, pools []Pool) Cell {
-	if why := excluded(p, in, pools); why != "" {
+	if why := exclusionReason(p, in, pools); why != "" {
 		return Cell{Reason: why}
 	}
 	if p.GPUs > 1 && in.Shared {
@@ -189,8 +189,8 @@ func fit(p spec.HubProfile, in Pool, pools []Pool) Cell {
 	return cell
 }
 
-// excluded says why the scheduler would not consider the pool's nodes at all.
-func excluded(p spec.HubProfile, in Pool, pools []Pool) string {
+// exclusionReason says why the scheduler would not consider the pool's nodes at all.
+func exclusionReason(p spec.HubProfile, in Pool, pools []Pool) string {
 	if len(in.Nodes) == 0 {
 		return "it has no nodes"
 	}

@@ -57,8 +57,8 @@ func (s Observation) String() string {
 	return text
 }
 
-// against compares the observation with what is wanted.
-func (s Observation) against(check Check) error {
+// compare compares the observation with what is wanted.
+func (s Observation) compare(check Check) error {
 	var wrong []error
 	if !s.Writable {
 		wrong = append(wrong, fmt.Errorf("its home folder %s is not writable: the volume belongs to another user", s.Home))
@@ -214,14 +214,14 @@ func (v *verifier) execute(ctx context.Context, path, code string) (string, erro
 		"code": code, "silent": false, "store_history": false, "user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true,
 	}})
 	if err != nil {
-		return "", orCause(ctx, unanswered(err))
+		return "", orCause(ctx, markTransient(err))
 	}
 	var out strings.Builder
 	var replied, idle bool
 	for !replied || !idle { // in any order: they come on two channels
 		var m answer
 		if err := websocket.JSON.Receive(ws, &m); err != nil {
-			return out.String(), orCause(ctx, fmt.Errorf("the kernel's answers end: %w", unanswered(err)))
+			return out.String(), orCause(ctx, fmt.Errorf("the kernel's answers end: %w", markTransient(err)))
 		}
 		if m.Parent.ID != header.ID {
 			continue
@@ -267,7 +267,7 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 	config.Header = http.Header{"Authorization": {"token " + v.token.Reveal()}}
 	raw, err := v.connect(ctx)
 	if err != nil {
-		return nil, orCause(ctx, unanswered(err))
+		return nil, orCause(ctx, markTransient(err))
 	}
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
@@ -276,7 +276,7 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 		raw.Close()
 		// The library does not return the status; the server's API, which is asked first, has
 		// just answered.
-		if err = unanswered(err); errors.Is(err, websocket.ErrBadStatus) {
+		if err = markTransient(err); errors.Is(err, websocket.ErrBadStatus) {
 			err = converge.Transient(err)
 		}
 		return nil, orCause(ctx, fmt.Errorf("websocket %s: %w", path, err))

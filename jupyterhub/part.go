@@ -46,11 +46,11 @@ func Pin() chart.Pin {
 	}
 }
 
-// installed is a hub as its release, its Secret and its objects.
-type installed struct{ Hub }
+// installation is a hub as its release, its Secret and its objects.
+type installation struct{ Hub }
 
 // release returns the hub as a release of z2jh's chart.
-func (h installed) release() (chart.Release, error) {
+func (h installation) release() (chart.Release, error) {
 	values, err := h.Values()
 	if err != nil {
 		return chart.Release{}, err
@@ -65,7 +65,7 @@ func (h installed) release() (chart.Release, error) {
 // Part returns the release with its Secret and objects. The caller sets Needs, because it
 // knows which parts provide the classes, certificates and shares.
 func (h Hub) Part() (chart.Part, error) {
-	its := installed{h}
+	its := installation{h}
 	release, err := its.release()
 	if err != nil {
 		return chart.Part{}, err
@@ -84,7 +84,7 @@ func (h Hub) Part() (chart.Part, error) {
 }
 
 // secret has all secrets of the hub.
-func (h installed) secret() (chart.Secret, error) {
+func (h installation) secret() (chart.Secret, error) {
 	s := chart.Secret{
 		Namespace: h.namespace(), Name: secretName,
 		Labels: map[string]string{"app.kubernetes.io/part-of": defaultName},
@@ -146,7 +146,7 @@ func (h Hub) TokenSecret() GeneratedSecret {
 }
 
 // objects are those that the chart does not create.
-func (h installed) objects() []runtime.Object {
+func (h installation) objects() []runtime.Object {
 	var all []runtime.Object
 	for _, s := range h.Shared {
 		all = append(all, h.volume(s), h.claim(s))
@@ -161,13 +161,13 @@ func (h installed) objects() []runtime.Object {
 	return append(all, h.quota()...)
 }
 
-func (h installed) meta(name string) metav1.ObjectMeta {
+func (h installation) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": defaultName}}
 }
 
 // volume is for a folder that is not ours: it stays when the volume is deleted. NFS ignores
 // its size, but it must equal the claim's.
-func (h installed) volume(s spec.HubShare) *corev1.PersistentVolume {
+func (h installation) volume(s spec.HubShare) *corev1.PersistentVolume {
 	name := h.namespace() + "-" + claimOf(s)
 	meta := h.meta(name)
 	meta.Namespace = ""
@@ -189,7 +189,7 @@ func (h installed) volume(s spec.HubShare) *corev1.PersistentVolume {
 	}
 }
 
-func (h installed) claim(s spec.HubShare) *corev1.PersistentVolumeClaim {
+func (h installation) claim(s spec.HubShare) *corev1.PersistentVolumeClaim {
 	none := ""
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
@@ -205,7 +205,7 @@ func (h installed) claim(s spec.HubShare) *corev1.PersistentVolumeClaim {
 
 // quota limits the namespace. Kubernetes then refuses pods without requests for what is
 // limited, such as the chart's own, so it comes with defaults.
-func (h installed) quota() []runtime.Object {
+func (h installation) quota() []runtime.Object {
 	hard := corev1.ResourceList{}
 	if h.Quota.GPUs > 0 {
 		hard[corev1.ResourceName("requests."+resourceGPU)] = *resource.NewQuantity(int64(h.Quota.GPUs), resource.DecimalSI)

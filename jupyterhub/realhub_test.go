@@ -75,7 +75,7 @@ func startHub(t *testing.T, h Hub) *realHub {
 	folder := t.TempDir()
 	values, err := h.Values()
 	require.NoError(t, err)
-	hidden, err := installed{h}.secret()
+	hidden, err := installation{h}.secret()
 	require.NoError(t, err)
 	secrets := map[string]string{}
 	for key, n := range hidden.Generate {

@@ -78,7 +78,7 @@ func (h Hub) scratch(p spec.HubProfile) bool {
 		return true
 	}
 	for _, in := range h.Pools {
-		if excluded(p, in, h.Pools) == "" && slices.ContainsFunc(in.Nodes, func(n Node) bool { return slices.Contains(h.ScratchNodes, n.Name) }) {
+		if exclusionReason(p, in, h.Pools) == "" && slices.ContainsFunc(in.Nodes, func(n Node) bool { return slices.Contains(h.ScratchNodes, n.Name) }) {
 			return true
 		}
 	}

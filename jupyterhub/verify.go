@@ -149,7 +149,7 @@ func (v *verifier) loginPage(ctx context.Context) error {
 	}
 	res, err := v.http.Do(req)
 	if err != nil {
-		return unanswered(err)
+		return markTransient(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 400 {
@@ -181,7 +181,7 @@ func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
 	r.Ready = time.Since(begun)
 	converge.Progressf(ctx, "profile %s: its server is ready after %s", check.Profile, r.Ready.Round(time.Second))
 	if r.Saw, r.Err = v.look(ctx, check); r.Err == nil {
-		r.Err = r.Saw.against(check)
+		r.Err = r.Saw.compare(check)
 	}
 	if r.Err == nil {
 		converge.Progressf(ctx, "profile %s: %s", check.Profile, r.Saw)

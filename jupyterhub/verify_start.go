@@ -44,7 +44,7 @@ func (v *verifier) start(ctx context.Context, profile string) ([]string, error) 
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	s := &starting{profile: profile, wait: v.o.Schedule, giveUp: giveUp}
-	defer s.placed()
+	defer s.stopNoNode()
 	rule := converge.WaitRule{What: "profile " + profile, Limit: v.o.Start, TimeoutText: "its server was not ready", Strict: true}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		if !s.asked {
@@ -55,7 +55,7 @@ func (v *verifier) start(ctx context.Context, profile string) ([]string, error) 
 		if ready, err := v.follow(ctx, s); err != nil || ready {
 			return "", err
 		}
-		return v.settled(ctx)
+		return v.recheck(ctx)
 	})
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNoNode) {
 		err = fmt.Errorf("%w for %s", cause, s.wait)
@@ -83,9 +83,9 @@ func (v *verifier) ask(ctx context.Context, s *starting) (ready bool, err error)
 	return status == http.StatusCreated, nil
 }
 
-// settled checks a server after its event stream has ended early, because something between
+// recheck checks a server after its event stream has ended early, because something between
 // the hub and us closed it.
-func (v *verifier) settled(ctx context.Context) (missing string, err error) {
+func (v *verifier) recheck(ctx context.Context) (missing string, err error) {
 	have, err := v.server(ctx)
 	switch {
 	case err != nil:
@@ -150,7 +150,7 @@ func (s *starting) hear(ctx context.Context, message string) {
 	s.events = append(s.events, message)
 	s.events = s.events[max(0, len(s.events)-keepEvents):]
 	if !strings.Contains(message, " nodes are available: ") {
-		s.placed()
+		s.stopNoNode()
 	} else if s.noNode == nil {
 		limit, cause := s.wait, errNoNode
 		if homeElsewhere(message) {
@@ -173,7 +173,7 @@ func homeElsewhere(message string) bool {
 	return strings.Contains(message, "didn't match PersistentVolume's node affinity") || strings.Contains(message, "volume node affinity conflict")
 }
 
-func (s *starting) placed() {
+func (s *starting) stopNoNode() {
 	if s.noNode != nil {
 		s.noNode()
 		s.noNode = nil

@@ -70,7 +70,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	if err := contained(raw); err != nil {
+	if err := checkSelfContained(raw); err != nil {
 		return nil, err
 	}
 	rc, err := clientcmd.NewNonInteractiveClientConfig(*raw, cfg.Context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
@@ -116,8 +116,8 @@ func New(cfg Config) (*Client, error) {
 		manager: fieldManager, known: &knownKinds{kinds: map[string][]metav1.APIResource{}}}}, nil
 }
 
-// contained refuses a kubeconfig that reads credentials from elsewhere on this machine.
-func contained(raw *clientcmdapi.Config) error {
+// checkSelfContained refuses a kubeconfig that reads credentials from elsewhere on this machine.
+func checkSelfContained(raw *clientcmdapi.Config) error {
 	const cure = ": put the credentials into it with `kubectl config view --raw --flatten`, or make a token"
 	for name, user := range raw.AuthInfos {
 		if user.Exec != nil || user.AuthProvider != nil {

@@ -111,7 +111,7 @@ func (c *Client) Drain(ctx context.Context, name string, d Drain) error {
 	if !errors.As(err, &over) || len(waiting) == 0 {
 		return err
 	}
-	left := error(&DrainError{Node: name, Waiting: c.explained(ctx, waiting)})
+	left := error(&DrainError{Node: name, Waiting: c.explainHeld(ctx, waiting)})
 	if over.Err != nil { // and it is unknown whether they still are
 		left = fmt.Errorf("%w: %w", left, over.Err)
 	}

@@ -30,9 +30,9 @@ func phrases(all []heldPod) []string {
 	return out
 }
 
-// explained returns the phrases of pods that did not go, with the reasons and the cures of
+// explainHeld returns the phrases of pods that did not go, with the reasons and the cures of
 // those that a disruption budget holds back.
-func (c *Client) explained(ctx context.Context, all []heldPod) []string {
+func (c *Client) explainHeld(ctx context.Context, all []heldPod) []string {
 	budgets := map[string][]policyv1.PodDisruptionBudget{}
 	for i, h := range all {
 		if !h.budget {

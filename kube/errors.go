@@ -58,14 +58,14 @@ func reason(err error) string {
 	}
 	s := status.Status()
 	if s.Details == nil || len(s.Message) <= maxReason {
-		return cut(s.Message)
+		return shorten(s.Message)
 	}
 	causes := make([]string, len(s.Details.Causes))
 	for i, c := range s.Details.Causes {
-		causes[i] = strings.TrimPrefix(c.Field+": "+cut(c.Message), ": ")
+		causes[i] = strings.TrimPrefix(c.Field+": "+shorten(c.Message), ": ")
 	}
 	if len(causes) == 0 {
-		return cut(s.Message)
+		return shorten(s.Message)
 	}
 	return strings.Join(causes, "; ")
 }
@@ -73,8 +73,8 @@ func reason(err error) string {
 // maxReason is the longest reason that is shown whole, in bytes.
 const maxReason = 400
 
-// cut removes the middle of a long text: the problem is named at its end.
-func cut(s string) string {
+// shorten removes the middle of a long text: the problem is named at its end.
+func shorten(s string) string {
 	const head, tail = 60, 200
 	if len(s) <= maxReason {
 		return s

@@ -91,11 +91,11 @@ func TestReasonsAreCut(t *testing.T) {
 	assert.Equal(t, "spec: "+text(60)+"…"+text(500)[300:], say(text(401), metav1.StatusCause{Field: "spec", Message: text(500)}))
 
 	behind := func(n int) string { return "Invalid value: {" + text(400) + "}: " + text(n) }
-	assert.Equal(t, "Invalid value: …: "+text(100), cut(behind(100)))
-	assert.Equal(t, "Invalid value: …: "+text(196), cut(behind(196)))
-	assert.Equal(t, "Invalid value: {"+text(44)+"…}: "+text(197), cut(behind(197)), "it would be cut itself")
-	assert.Equal(t, "Invalid value: {"+text(44)+"…"+text(300)[100:], cut(behind(300)))
-	assert.Equal(t, text(60)+"…: "+text(100), cut(text(300)+"{}: "+text(100)), "its beginning is long, too")
-	assert.Equal(t, strings.Repeat("é", 30)+"…"+strings.Repeat("é", 100), cut(strings.Repeat("é", 300)))
-	assert.Equal(t, "x"+strings.Repeat("é", 29)+"…"+strings.Repeat("é", 99)+"x", cut("x"+strings.Repeat("é", 300)+"x"))
+	assert.Equal(t, "Invalid value: …: "+text(100), shorten(behind(100)))
+	assert.Equal(t, "Invalid value: …: "+text(196), shorten(behind(196)))
+	assert.Equal(t, "Invalid value: {"+text(44)+"…}: "+text(197), shorten(behind(197)), "it would be cut itself")
+	assert.Equal(t, "Invalid value: {"+text(44)+"…"+text(300)[100:], shorten(behind(300)))
+	assert.Equal(t, text(60)+"…: "+text(100), shorten(text(300)+"{}: "+text(100)), "its beginning is long, too")
+	assert.Equal(t, strings.Repeat("é", 30)+"…"+strings.Repeat("é", 100), shorten(strings.Repeat("é", 300)))
+	assert.Equal(t, "x"+strings.Repeat("é", 29)+"…"+strings.Repeat("é", 99)+"x", shorten("x"+strings.Repeat("é", 300)+"x"))
 }

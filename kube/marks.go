@@ -92,9 +92,9 @@ func (m Marks) Diff(n Node) converge.Diff {
 	add := func(path, have string, there bool, want string, owned bool) {
 		switch {
 		case !there:
-			d = append(d, converge.Field{Path: path, Want: quoted(want), Effect: converge.Update})
+			d = append(d, converge.Field{Path: path, Want: quote(want), Effect: converge.Update})
 		case have != want:
-			d = append(d, converge.Field{Path: path, Have: quoted(have), Want: quoted(want), Effect: converge.Update})
+			d = append(d, converge.Field{Path: path, Have: quote(have), Want: quote(want), Effect: converge.Update})
 		case !owned:
 			taken = append(taken, path)
 		}
@@ -105,7 +105,7 @@ func (m Marks) Diff(n Node) converge.Diff {
 	}
 	for _, k := range n.OwnedLabels {
 		if _, asked := m.Labels[k]; !asked {
-			d = append(d, converge.Field{Path: "label/" + k, Have: quoted(n.Labels[k]), Effect: converge.Update})
+			d = append(d, converge.Field{Path: "label/" + k, Have: quote(n.Labels[k]), Effect: converge.Update})
 		}
 	}
 	have := taintsByID(n.Taints)
@@ -125,7 +125,7 @@ func (m Marks) Diff(n Node) converge.Diff {
 	return d
 }
 
-func quoted(s string) string {
+func quote(s string) string {
 	if s == "" {
 		return `""`
 	}

@@ -47,26 +47,26 @@ func unreadyReason(u *unstructured.Unstructured) (string, error) {
 	}
 	switch u.GroupVersionKind().GroupKind().String() {
 	case "Deployment.apps":
-		return typed(u, deploymentLacks)
+		return withType(u, deploymentLacks)
 	case "DaemonSet.apps":
-		return typed(u, daemonSetLacks)
+		return withType(u, daemonSetLacks)
 	case "StatefulSet.apps":
-		return typed(u, statefulSetLacks)
+		return withType(u, statefulSetLacks)
 	case "Job.batch":
-		return typed(u, jobLacks)
+		return withType(u, jobLacks)
 	case "Pod":
-		return typed(u, podLacks)
+		return withType(u, podLacks)
 	case "Node":
-		return typed(u, func(n *corev1.Node) string { _, reason := readiness(n); return reason })
+		return withType(u, func(n *corev1.Node) string { _, reason := readiness(n); return reason })
 	case "PersistentVolumeClaim":
-		return typed(u, func(p *corev1.PersistentVolumeClaim) string {
+		return withType(u, func(p *corev1.PersistentVolumeClaim) string {
 			if p.Status.Phase == corev1.ClaimBound {
 				return ""
 			}
 			return "no volume is bound to it yet"
 		})
 	case "CustomResourceDefinition.apiextensions.k8s.io":
-		return established(u), nil
+		return establishedReason(u), nil
 	case "ClusterIssuer.cert-manager.io", "Issuer.cert-manager.io", "Certificate.cert-manager.io":
 		return certManagerReason(u), nil
 	case "ClusterQueue.kueue.x-k8s.io", "LocalQueue.kueue.x-k8s.io":
@@ -77,8 +77,8 @@ func unreadyReason(u *unstructured.Unstructured) (string, error) {
 	return "", nil
 }
 
-// typed looks at u as the type that look wants.
-func typed[T any](u *unstructured.Unstructured, look func(*T) string) (string, error) {
+// withType looks at u as the type that look wants.
+func withType[T any](u *unstructured.Unstructured, look func(*T) string) (string, error) {
 	v := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, v); err != nil {
 		return "", err
@@ -175,7 +175,7 @@ func podLacks(p *corev1.Pod) string {
 	return "it is not ready yet"
 }
 
-func established(u *unstructured.Unstructured) string {
+func establishedReason(u *unstructured.Unstructured) string {
 	if is, _ := condition(u, "Established"); is {
 		return ""
 	}

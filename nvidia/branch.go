@@ -143,7 +143,7 @@ func SelectDriverBranch(gpus []PCIID, policy Policy) (Driver, string, error) {
 	if err != nil {
 		return Driver{}, "", err
 	}
-	installed, err := policy.installed()
+	installed, err := policy.installedDriver()
 	if err != nil {
 		return Driver{}, "", err
 	}
@@ -188,7 +188,7 @@ func (p Policy) driver() (Driver, error) {
 	return d, nil
 }
 
-func (p Policy) installed() (Driver, error) {
+func (p Policy) installedDriver() (Driver, error) {
 	if p.Installed == "" {
 		return Driver{}, nil
 	}

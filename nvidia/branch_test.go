@@ -264,7 +264,7 @@ func TestChoicesForPairsOfCards(t *testing.T) {
 				require.Empty(t, n.refusal(d), why)
 				branch, known := find(d.Branch)
 				require.True(t, known)
-				installed, _ := policy.installed()
+				installed, _ := policy.installedDriver()
 				require.True(t, d == installed || !branch.Ended && archiveOf(policy).has(d.Branch), "%s: %s", d, why)
 				require.True(t, policy.Branch != LTS || branch.Kind == "long-term support", why)
 				require.True(t, policy.Branch != Production || branch.Kind == "production", why)

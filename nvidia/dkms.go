@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 )
 
-// Built is a line of "dkms status": a module's source, and its state for a kernel.
-type Built struct {
+// ModuleBuild is a line of "dkms status": a module's source, and its state for a kernel.
+type ModuleBuild struct {
 	Module, Version string
 	Kernel, Arch    string // empty if it was not built
 	State           string // "added", "built", "installed", "installed-weak" or "broken"
@@ -28,8 +28,8 @@ var builtLine = regexp.MustCompile(`^([^\s,/:]+)(?:/|, )([^\s,:]+)(?:, ([^\s,:]+
 
 // parseDKMS reads the output of "dkms status". Other lines, such as errors about foreign
 // modules, are left out.
-func parseDKMS(out string) []Built {
-	var all []Built
+func parseDKMS(out string) []ModuleBuild {
+	var all []ModuleBuild
 	for _, line := range lines(out) {
 		m := builtLine.FindStringSubmatch(line)
 		if m == nil {
@@ -41,7 +41,7 @@ func parseDKMS(out string) []Built {
 				notes = append(notes, note)
 			}
 		}
-		all = append(all, Built{Module: m[1], Version: m[2], Kernel: m[3], Arch: m[4], State: m[5], Note: strings.Join(notes, ", ")})
+		all = append(all, ModuleBuild{Module: m[1], Version: m[2], Kernel: m[3], Arch: m[4], State: m[5], Note: strings.Join(notes, ", ")})
 	}
 	return all
 }
@@ -49,7 +49,7 @@ func parseDKMS(out string) []Built {
 // builtFor reports whether DKMS has installed NVIDIA's modules for a kernel. Its notes do not
 // count: whether the modules load shows at boot.
 func (s DriverState) builtFor(kernel string) bool {
-	return slices.ContainsFunc(s.Built, func(b Built) bool {
+	return slices.ContainsFunc(s.Built, func(b ModuleBuild) bool {
 		return strings.HasPrefix(b.Module, "nvidia") && b.Kernel == kernel && b.State == "installed"
 	})
 }
@@ -57,7 +57,7 @@ func (s DriverState) builtFor(kernel string) bool {
 // hasDKMSSource reports whether DKMS knows NVIDIA's modules at all. Their package registers them
 // once, and "dkms remove" for the last kernel deletes the registration.
 func (s DriverState) hasDKMSSource() bool {
-	return slices.ContainsFunc(s.Built, func(b Built) bool { return strings.HasPrefix(b.Module, "nvidia") })
+	return slices.ContainsFunc(s.Built, func(b ModuleBuild) bool { return strings.HasPrefix(b.Module, "nvidia") })
 }
 
 var kernelImage = regexp.MustCompile(`^linux-image-(\d[\w.+~-]*)$`)
@@ -116,7 +116,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 	if !s.hasDKMSSource() {
 		again := slices.DeleteFunc(r.Packages(), func(name string) bool { return !dkmsPackage.MatchString(name) })
 		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
-			return explained(ctx, on, err)
+			return addBuildLog(ctx, on, err)
 		}
 		if err := r.holdPackages(ctx, on); err != nil { // apt-get has released it
 			return err
@@ -124,7 +124,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 	}
 	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: converge.ProgressWriter(ctx)})
 	if err != nil {
-		return explained(ctx, on, err)
+		return addBuildLog(ctx, on, err)
 	}
 	if s, err = ObserveDriver(ctx, on); err != nil || r.diffBuilt(s).Empty() {
 		return err
@@ -154,8 +154,8 @@ func (e *BuildError) Error() string {
 // Unwrap returns what dkms or apt-get said.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// explained adds the log of a failed build to the error of an installation or build.
-func explained(ctx context.Context, on remote.Runner, err error) error {
+// addBuildLog adds the log of a failed build to the error of an installation or build.
+func addBuildLog(ctx context.Context, on remote.Runner, err error) error {
 	s, failed := ObserveDriver(ctx, on)
 	if failed != nil || len(s.BuildLog) == 0 && dkmsCure([]string{err.Error()}) == "" {
 		return err

@@ -18,7 +18,7 @@ import (
 
 // What "dkms status" of 3.0 to 3.4 prints, and what that of 2 did.
 func TestParseDKMS(t *testing.T) {
-	for line, want := range map[string]Built{
+	for line, want := range map[string]ModuleBuild{
 		"nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: installed":                       {"nvidia", "595.71.05", "6.12.107+deb13-amd64", "x86_64", "installed", ""},
 		"nvidia/595.71.05, 6.12.107+deb13-amd64, x86_64: built":                           {"nvidia", "595.71.05", "6.12.107+deb13-amd64", "x86_64", "built", ""},
 		"nvidia/595.71.05: added":                                                         {"nvidia", "595.71.05", "", "", "added", ""},
@@ -31,7 +31,7 @@ func TestParseDKMS(t *testing.T) {
 		"nvidia, 580.173.02, 6.8.0-90-generic, x86_64: installed-weak from 6.8.0-88-generic": {"nvidia", "580.173.02", "6.8.0-90-generic", "x86_64", "installed-weak", ""},
 		"nvidia, 535.54.03, 5.15.0-91-generic, x86_64: installed":                            {"nvidia", "535.54.03", "5.15.0-91-generic", "x86_64", "installed", ""},
 	} {
-		assert.Equal(t, []Built{want}, parseDKMS(line+"\n"), line)
+		assert.Equal(t, []ModuleBuild{want}, parseDKMS(line+"\n"), line)
 	}
 	assert.Empty(t, parseDKMS("\nError! nvidia/1: Missing the module source directory or the symbolic link pointing to it.\nManual intervention is required!\n"))
 }
@@ -190,7 +190,7 @@ func TestExplained(t *testing.T) {
 				return err
 			})
 			first := errors.New(tc.err)
-			err := explained(t.Context(), r, first)
+			err := addBuildLog(t.Context(), r, first)
 			require.ErrorIs(t, err, first)
 			assert.EqualError(t, err, tc.want)
 		})

@@ -149,7 +149,7 @@ func (n driverNeed) resolveBranchWord(p Policy) (Policy, error) {
 	if kind == "" {
 		return p, nil
 	}
-	installed, err := p.installed()
+	installed, err := p.installedDriver()
 	if err != nil {
 		return p, err
 	}

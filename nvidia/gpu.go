@@ -119,8 +119,8 @@ func (g GPU) String() string {
 	return fmt.Sprintf("%s (%s)", name, g.Architecture)
 }
 
-// Unsupported says why no branch that NVIDIA still supports works with a GPU, or nothing.
-func Unsupported(id PCIID) string {
+// UnsupportedReason says why no branch that NVIDIA still supports works with a GPU, or nothing.
+func UnsupportedReason(id PCIID) string {
 	g, known := Lookup(id)
 	if last, _ := find(g.LastBranch); known && last.Ended {
 		return fmt.Sprintf("no supported driver works with it: branch %d is the last", last.Number)

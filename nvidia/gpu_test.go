@@ -190,7 +190,7 @@ func TestOldCardsAreKnown(t *testing.T) {
 		require.NoError(t, err)
 		g, known := Lookup(at)
 		assert.Equal(t, []any{last, last != 0}, []any{g.LastBranch, known}, id)
-		assert.Equal(t, last == 470, Unsupported(at) != "", id)
+		assert.Equal(t, last == 470, UnsupportedReason(at) != "", id)
 		assert.Equal(t, last != 470, IsModel("", at, ""), id)
 	}
 	_, _, err := SelectDriverBranch([]PCIID{{Vendor: 0x10de, Device: 0x128b}}, Policy{})

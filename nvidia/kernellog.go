@@ -89,7 +89,7 @@ func ExplainLog(log []string) []LogFinding {
 			add(explainXid(n, m[1], m[3]), i)
 		}
 	}
-	text, starts := joined(log)
+	text, starts := joinLines(log)
 	for _, m := range logMessages() {
 		for _, found := range m.pattern.FindAllStringSubmatchIndex(text, -1) {
 			groups := submatches(text, found)
@@ -104,12 +104,12 @@ func ExplainLog(log []string) []LogFinding {
 			add(f, after)
 		}
 	}
-	return merged(all)
+	return mergeFindings(all)
 }
 
-// joined strips what dmesg and journalctl put before messages, and joins them, because some of
+// joinLines strips what dmesg and journalctl put before messages, and joins them, because some of
 // the driver's messages have several lines. starts are the offsets of the lines.
-func joined(log []string) (text string, starts []int) {
+func joinLines(log []string) (text string, starts []int) {
 	var b strings.Builder
 	for _, line := range log {
 		starts = append(starts, b.Len())
@@ -132,8 +132,8 @@ func submatches(text string, at []int) []string {
 	return out
 }
 
-// merged counts what is there several times, and sorts.
-func merged(all []LogFinding) []LogFinding {
+// mergeFindings counts what is there several times, and sorts.
+func mergeFindings(all []LogFinding) []LogFinding {
 	var out []LogFinding
 	slices.SortStableFunc(all, func(a, b LogFinding) int { return a.at - b.at })
 	asked := map[string]int{} // by GPU, the last line that says what the driver asks for

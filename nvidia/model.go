@@ -21,7 +21,7 @@ func variants() []string {
 func IsModel(model string, id PCIID, name string) bool {
 	wish := nameWords(model)
 	if len(wish) == 0 {
-		return strings.TrimSpace(model) == "" && Unsupported(id) == ""
+		return strings.TrimSpace(model) == "" && UnsupportedReason(id) == ""
 	}
 	if m, known := lookup(id); known && m.Name != "" {
 		return anyNameContains(wish, m.names) || anyNameContains(wish, namesOf(name))

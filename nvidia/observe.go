@@ -21,13 +21,13 @@ type DriverState struct {
 	Held       []string          // held packages
 	Runtime    string            // path of nvidia-container-runtime; empty: missing
 	Containerd Containerd
-	SMI        SMI      // what nvidia-smi reports; zero if it failed
-	SMIError   error    // why it failed: ErrVersionMismatch, ErrNotLoaded, ErrNoDevices or another error
-	Log        []string // the driver's last lines in the kernel's log
-	System     string   // ID= of os-release(5)
-	Built      []Built  // output of dkms status
-	BuildLog   []string // the end of the log of a failed DKMS build
-	Fabric     Fabric   // switches between the GPUs
+	SMI        SMI           // what nvidia-smi reports; zero if it failed
+	SMIError   error         // why it failed: ErrVersionMismatch, ErrNotLoaded, ErrNoDevices or another error
+	Log        []string      // the driver's last lines in the kernel's log
+	System     string        // ID= of os-release(5)
+	Built      []ModuleBuild // output of dkms status
+	BuildLog   []string      // the end of the log of a failed DKMS build
+	Fabric     Fabric        // switches between the GPUs
 }
 
 // GPUs are those that the driver has brought up.

@@ -187,7 +187,7 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	default:
 		converge.Progressf(ctx, "installing NVIDIA driver %s", d)
 		if err := d.install(ctx, r, state); err != nil {
-			return fmt.Errorf("install NVIDIA driver %s: %w", d, explained(ctx, r, err))
+			return fmt.Errorf("install NVIDIA driver %s: %w", d, addBuildLog(ctx, r, err))
 		}
 	}
 	if err := d.startFabric(ctx, r, state); err != nil || !d.Build {

@@ -261,7 +261,7 @@ func sure(job string, vms int) int {
 // knows everything beforehand, looks at nothing, and cannot go on after a crash.
 func TestCostBesideTheLeastPossible(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	mine := share.Of(t, "sizes of hosts whose cost is counted")
+	mine := share.Start(t, "sizes of hosts whose cost is counted")
 	for _, n := range []int{7, 50, 200} {
 		if !mine.Next() {
 			continue

@@ -84,7 +84,7 @@ func thick() pvesim.Model {
 // Whole clones of a template on thick LVM end like linked ones when their process dies at any time,
 // also one of which the copying takes hours.
 func TestCrashDuringAWholeClone(t *testing.T) {
-	mine := share.Of(t, "deaths during whole clones")
+	mine := share.Start(t, "deaths during whole clones")
 	for _, rate := range []pvesim.Size{0, 5 * pvesim.MiB} { // half a minute, or an hour
 		step := 970 * time.Millisecond
 		if rate > 0 {
@@ -117,7 +117,7 @@ func TestCrashDuringACloneForAnotherHost(t *testing.T) {
 	for i := range m.Hosts {
 		m.Hosts[i].Storages = append(m.Hosts[i].Storages, pvesim.Storage{Name: "san", Type: "lvm", Content: []string{"images"}, Shared: true, Size: pvesim.TiB})
 	}
-	mine := share.Of(t, "deaths during clones for another host")
+	mine := share.Start(t, "deaths during clones for another host")
 	for at := 50 * time.Millisecond; at < 12*time.Second; at += 330 * time.Millisecond {
 		if !mine.Next() {
 			continue

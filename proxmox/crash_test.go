@@ -76,7 +76,7 @@ func scratchNode(t *testing.T, c *proxmox.Client) proxmox.VMSpec {
 }
 
 func TestCrashAtEveryRequest(t *testing.T) {
-	mine := share.Of(t, "deaths at requests")
+	mine := share.Start(t, "deaths at requests")
 	for n := 1; n <= 4; n++ {
 		for _, before := range []bool{true, false} {
 			if !mine.Next() {
@@ -96,7 +96,7 @@ func TestCrashAtEveryRequest(t *testing.T) {
 }
 
 func TestCrashAtAnyTime(t *testing.T) {
-	mine := share.Of(t, "deaths at times")
+	mine := share.Start(t, "deaths at times")
 	for at := 50 * time.Millisecond; at < 6*time.Second; at += 210 * time.Millisecond {
 		if !mine.Next() {
 			continue

@@ -60,7 +60,7 @@ func (c *VMClient) removeLeftDisks(ctx context.Context, vm *VM, exit string) err
 		limited, cancel = context.WithTimeout(ctx, askTime)
 	}
 	defer cancel()
-	left, others, err := c.numbered(limited, vm)
+	left, others, err := c.numberedDisks(limited, vm)
 	switch {
 	case err != nil && exit == "OK":
 		converge.Progressf(ctx, "VM %d is destroyed; whether its disks are gone could not be seen: %s", vm.VMID, err)
@@ -78,9 +78,9 @@ func (c *VMClient) removeLeftDisks(ctx context.Context, vm *VM, exit string) err
 	return c.removeLeft(ctx, vm, left)
 }
 
-// numbered returns the disks that carry a VM's number on the storages that the VM used: those that
+// numberedDisks returns the disks that carry a VM's number on the storages that the VM used: those that
 // its configuration named, and others.
-func (c *VMClient) numbered(ctx context.Context, vm *VM) (named, others []string, err error) {
+func (c *VMClient) numberedDisks(ctx context.Context, vm *VM) (named, others []string, err error) {
 	volumes := vm.Volumes()
 	for _, storage := range vm.storagesInUse() {
 		all, err := c.client.Storages.Volumes(ctx, vm.Host, storage, "images")

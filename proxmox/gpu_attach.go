@@ -35,7 +35,7 @@ func (s VMSpec) diffGPUs(d *differ, vm *VM) {
 	for _, g := range vm.GPUs {
 		have[g.Slot] = g
 	}
-	for i, want := range s.passed() {
+	for i, want := range s.passthrough() {
 		want.Slot = fmt.Sprintf("hostpci%d", i)
 		old := have[want.Slot]
 		delete(have, want.Slot)
@@ -49,8 +49,8 @@ func (s VMSpec) diffGPUs(d *differ, vm *VM) {
 	}
 }
 
-// passed are all devices that are passed through, in the order of their slots.
-func (s VMSpec) passed() []HostPCI { return slices.Concat(s.GPUs, s.Devices) }
+// passthrough are all devices that are passed through, in the order of their slots.
+func (s VMSpec) passthrough() []HostPCI { return slices.Concat(s.GPUs, s.Devices) }
 
 // device adds the change of a slot; none of both is its being free.
 func (d *differ) device(slot string, have, want HostPCI) {

@@ -156,7 +156,7 @@ func (l *leaseVM) read(ctx context.Context) (converge.LeaseRecord, error) {
 
 // Create makes the VM.
 func (l *leaseVM) Create(ctx context.Context, text string) error {
-	err := l.c.pve.Do(api.Unguarded(ctx), http.MethodPost, api.NodePath(l.place(), "qemu"), api.Params{
+	err := l.c.pve.Do(api.WithoutGuard(ctx), http.MethodPost, api.NodePath(l.place(), "qemu"), api.Params{
 		"vmid": l.vmid, "name": l.name, "description": leaseNote + "\n\n" + text, "memory": 16, "onboot": 0, "protection": 1,
 	})
 	if api.IsVMIDTaken(err) {
@@ -167,7 +167,7 @@ func (l *leaseVM) Create(ctx context.Context, text string) error {
 
 // Replace writes the VM's notes.
 func (l *leaseVM) Replace(ctx context.Context, over converge.LeaseRecord, text string) error {
-	err := l.c.pve.Call(api.Unguarded(ctx), http.MethodPut, api.VMPath(l.place(), l.vmid, "config"),
+	err := l.c.pve.Call(api.WithoutGuard(ctx), http.MethodPut, api.VMPath(l.place(), l.vmid, "config"),
 		api.Params{"name": l.name, "description": leaseNote + "\n\n" + text, "protection": 1, "digest": over.Version}, nil)
 	switch {
 	case api.LockOf(err) == "create": // Proxmox checks the digest first, so the lease is the one that was seen
@@ -184,7 +184,7 @@ func (l *leaseVM) Replace(ctx context.Context, over converge.LeaseRecord, text s
 // checks that under the configuration's lock). A held lease is protected, and Remove lifts the
 // protection only over the configuration that was read.
 func (l *leaseVM) Remove(ctx context.Context, over converge.LeaseRecord) error {
-	ctx = api.Unguarded(ctx)
+	ctx = api.WithoutGuard(ctx)
 	err := l.c.pve.Call(ctx, http.MethodPut, api.VMPath(l.place(), l.vmid, "config"), api.Params{"protection": 0, "digest": over.Version}, nil)
 	if err == nil {
 		err = l.c.pve.Do(ctx, http.MethodDelete, api.VMPath(l.place(), l.vmid), api.Params{"purge": 1})

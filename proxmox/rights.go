@@ -98,10 +98,10 @@ func (p *PermissionTree) UnmarshalJSON(b []byte) error {
 }
 
 // String names what is granted, on what.
-func (g Grant) String() string { return granted(g.Privileges, g.Path, g.Propagate) }
+func (g Grant) String() string { return describeGrant(g.Privileges, g.Path, g.Propagate) }
 
-// granted names privileges and where they are.
-func granted(privileges []string, where string, below bool) string {
+// describeGrant names privileges and where they are.
+func describeGrant(privileges []string, where string, below bool) string {
 	out := fmt.Sprintf("%s on %s", strings.Join(privileges, ", "), where)
 	if below {
 		out += " and what lies below"

@@ -43,7 +43,7 @@ func Roles(prefix string, need []Grant) []Role {
 }
 
 // String names what the role grants, on what.
-func (r Role) String() string { return granted(r.Privileges, r.Path, r.Propagate) }
+func (r Role) String() string { return describeGrant(r.Privileges, r.Path, r.Propagate) }
 
 // roleName names a role after its path: /storage/local is PREFIX-storage-local.
 func roleName(prefix, path string) string {

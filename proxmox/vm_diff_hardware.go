@@ -80,7 +80,7 @@ func (s VMSpec) diffFirmware(d *differ, vm *VM) {
 	if storage == "" && len(vm.Disks) > 0 {
 		storage = vm.Disks[0].Storage
 	}
-	if slices.ContainsFunc(s.passed(), func(g HostPCI) bool { return g.PCIe }) {
+	if slices.ContainsFunc(s.passthrough(), func(g HostPCI) bool { return g.PCIe }) {
 		// Only ovmf on q35 has the window for a large BAR.
 		if !strings.Contains(vm.Machine, "q35") {
 			d.set(theMachine, "machine", vm.Machine, "q35", "machine", "q35")

@@ -129,12 +129,12 @@ func (s VMSpec) Check() error {
 			bad("disk %q: write scsi0, scsi1, …", d.Slot)
 		}
 	}
-	for i, g := range s.passed() {
+	for i, g := range s.passthrough() {
 		if g.Mapping == "" {
 			bad("hostpci%d has no mapping: only root@pam itself may pass a device through without one", i)
 		}
 	}
-	if n := len(s.passed()); n > 16 {
+	if n := len(s.passthrough()); n > 16 {
 		bad("%d passed-through devices; Proxmox takes 16", n)
 	}
 	return errors.Join(errs...)

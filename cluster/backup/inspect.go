@@ -81,7 +81,7 @@ func unzip(ctx context.Context, b []byte) ([]byte, error) {
 	switch {
 	case size > largest:
 		return nil, errLargest
-	case size > uint64(allowed(int64(len(b)), shrinks)):
+	case size > uint64(maxUnpacked(int64(len(b)), shrinks)):
 		return nil, fmt.Errorf("%w: %d bytes in %d", errSwells, size, len(b))
 	}
 	in, err := z.File[0].Open() // gives no more than that size

@@ -34,8 +34,8 @@ var (
 	errSwells  = errors.New("it is far larger unpacked than a database of etcd could be")
 )
 
-// allowed is how much may be unpacked of packed bytes.
-func allowed(packed int64, ratio int64) int64 {
+// maxUnpacked is how much may be unpacked of packed bytes.
+func maxUnpacked(packed int64, ratio int64) int64 {
 	if ratio == shrunk {
 		return 1<<20 + packed*ratio
 	}
@@ -64,7 +64,7 @@ type limitedReader struct {
 
 func (b *limitedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.n += int64(n); b.n > allowed(b.sealed.n, b.ratio) {
+	if b.n += int64(n); b.n > maxUnpacked(b.sealed.n, b.ratio) {
 		return 0, errSwells
 	}
 	return n, err

@@ -55,7 +55,7 @@ func Open(r io.Reader, with ...age.Identity) (*Reader, error) {
 	unpacked := &limitedReader{sealed: sealed, ratio: shrinks}
 	b := &Reader{sum: sha256.New()}
 	if b.packed, err = gzip.NewReader(plain); err != nil {
-		return nil, damaged(err)
+		return nil, damageError(err)
 	}
 	unpacked.r = b.packed
 	b.archive = tar.NewReader(unpacked)
@@ -67,7 +67,7 @@ func Open(r io.Reader, with ...age.Identity) (*Reader, error) {
 	}
 	head, err := b.archive.Next()
 	if err != nil || head.Name != fileSnapshot || head.Size != b.Size || !regular(head) {
-		return nil, damaged(err)
+		return nil, damageError(err)
 	}
 	b.left = head.Size
 	return b, nil
@@ -84,7 +84,7 @@ func (b *Reader) head() error {
 		small = append(small, file{name, data})
 	}
 	if err := json.Unmarshal(small[0].data, &b.Manifest); err != nil {
-		return damaged(err)
+		return damageError(err)
 	}
 	if b.Format < 1 || b.Format > Format {
 		return fmt.Errorf("open the backup: it has layout %d, and this version reads %d: use the version of homelab that made it", b.Format, Format)
@@ -108,7 +108,7 @@ func (b *Reader) head() error {
 	return nil
 }
 
-func damaged(err error) error {
+func damageError(err error) error {
 	if err == nil {
 		return ErrDamaged
 	}
@@ -129,11 +129,11 @@ func regular(head *tar.Header) bool {
 func (b *Reader) file(name string) ([]byte, error) {
 	head, err := b.archive.Next()
 	if err != nil || head.Name != name || head.Size > smallest || !regular(head) {
-		return nil, damaged(err)
+		return nil, damageError(err)
 	}
 	data, err := io.ReadAll(b.archive)
 	if err != nil {
-		return nil, damaged(err)
+		return nil, damageError(err)
 	}
 	return data, nil
 }
@@ -155,7 +155,7 @@ func (b *Reader) Read(p []byte) (int, error) {
 	b.sum.Write(p[:n])
 	switch {
 	case err != nil && (!errors.Is(err, io.EOF) || b.left > 0):
-		b.err = damaged(err)
+		b.err = damageError(err)
 	case b.left == 0: // before the last bytes are given away
 		if b.err = b.finish(); b.err == nil {
 			b.err = io.EOF
@@ -178,11 +178,11 @@ func (b *Reader) finish() error {
 		return ErrDamaged
 	}
 	if _, err := b.archive.Next(); !errors.Is(err, io.EOF) {
-		return damaged(err)
+		return damageError(err)
 	}
 	// To the end of what is encrypted: age authenticates the last piece as such.
 	if _, err := io.Copy(io.Discard, b.packed); err != nil {
-		return damaged(err)
+		return damageError(err)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (r authSection) authNative(a *spec.HubAuth) {
 }
 
 // must reports missing keys that a way to log in requires.
-func (r authSection) must(kind string, keys ...needed) {
+func (r authSection) must(kind string, keys ...requirement) {
 	for _, k := range keys {
 		if !r.IsSet(k.at) {
 			r.Wrong(k.at, fmt.Sprintf("%s has no %s", kind, k.name), k.cure)
@@ -149,7 +149,7 @@ func (r authSection) must(kind string, keys ...needed) {
 	}
 }
 
-type needed struct {
+type requirement struct {
 	at         any
 	name, cure string
 }
@@ -165,9 +165,9 @@ func (r authSection) authOIDC(h *spec.Hub) bool {
 		o.GroupsClaim = "groups"
 	}
 	r.must("oidc",
-		needed{&o.Issuer, "issuer", "write issuer: and the provider's URL, below which .well-known/openid-configuration is"},
-		needed{&o.ClientID, "clientID", "write clientID: and the name that the provider knows the hub by"},
-		needed{&o.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
+		requirement{&o.Issuer, "issuer", "write issuer: and the provider's URL, below which .well-known/openid-configuration is"},
+		requirement{&o.ClientID, "clientID", "write clientID: and the name that the provider knows the hub by"},
+		requirement{&o.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
 	for _, at := range []*string{&o.Issuer, &o.AuthorizeURL, &o.TokenURL, &o.UserdataURL} {
 		r.isURL(at, "https", "http")
 		if strings.HasPrefix(*at, "http://") && !r.spec.IsLab() {
@@ -201,7 +201,7 @@ func (r authSection) authLDAP(a *spec.HubAuth) bool {
 		return false
 	}
 	l.CA = r.existing(&l.CA, l.CA, false)
-	r.must("ldap", needed{&l.Server, "server", "write server: ldaps://host"})
+	r.must("ldap", requirement{&l.Server, "server", "write server: ldaps://host"})
 	r.isURL(&l.Server, "ldaps", "ldap")
 	if strings.HasPrefix(l.Server, "ldap://") {
 		r.Warn(&l.Server, "logins fail if the directory does not offer StartTLS, without which the hub sends no password", "write ldaps:// if the directory has it")
@@ -231,8 +231,8 @@ func (r authSection) authGitHub(a *spec.HubAuth) bool {
 		return false
 	}
 	r.must("github",
-		needed{&g.ClientID, "clientID", "write clientID: of the OAuth app (Settings, Developer settings), whose callback is https://HOSTNAME/hub/oauth_callback"},
-		needed{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
+		requirement{&g.ClientID, "clientID", "write clientID: of the OAuth app (Settings, Developer settings), whose callback is https://HOSTNAME/hub/oauth_callback"},
+		requirement{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
 	for i, o := range g.Organizations {
 		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(:[A-Za-z0-9._-]+)?$`, o) {
 			r.Wrong(&g.Organizations[i], fmt.Sprintf("%q is not an organization", o), "write its name as in github.com/NAME, or NAME:team")

@@ -78,7 +78,7 @@ func (r cardsSection) link(c *spec.Card) {
 	} else {
 		networkSection(r).bridge(&c.Bridge)
 	}
-	r.within(&c.VLAN, "vlan", 1, 4094)
+	r.checkRange(&c.VLAN, "vlan", 1, 4094)
 	networkSection(r).mtu(&c.MTU)
 }
 
@@ -118,9 +118,9 @@ func (r cardsSection) routes(c *spec.Card) {
 	}
 }
 
-// apart checks that no two cards have a MAC or an address in common, and that pods and services do
+// checkOverlaps checks that no two cards have a MAC or an address in common, and that pods and services do
 // not have those of a card's network.
-func (r cardsSection) apart(n plannedNode, macs map[spec.MAC]any, addresses map[netip.Addr]any) {
+func (r cardsSection) checkOverlaps(n plannedNode, macs map[spec.MAC]any, addresses map[netip.Addr]any) {
 	for i := range n.Networks {
 		c := &n.Networks[i]
 		unique(r.resolver, macs, c.MAC, &c.MAC, fmt.Sprintf("MAC %s is another card's", c.MAC), "write another, or leave it out")

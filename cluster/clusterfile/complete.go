@@ -13,7 +13,7 @@ import (
 // in place of a line. A Spec that is complete is left as it is; only the checks look at it.
 func Complete(s *spec.Spec, checks ...spec.Check) error {
 	if s.Completed() {
-		return again(s, checks)
+		return recheck(s, checks)
 	}
 	c := decode.NewValueChecker(s.File, s.Dir)
 	done, err := resolve(c, c.ValueTree(*s), s.File, s.Dir, checks)
@@ -32,9 +32,9 @@ func Complete(s *spec.Spec, checks ...spec.Check) error {
 	return nil
 }
 
-// again runs checks of a Spec that is complete. Noting the paths of all fields takes ten times as long,
+// recheck runs checks of a Spec that is complete. Noting the paths of all fields takes ten times as long,
 // so that comes only if something is wrong.
-func again(s *spec.Spec, checks []spec.Check) (err error) {
+func recheck(s *spec.Spec, checks []spec.Check) (err error) {
 	for _, located := range []bool{false, true} {
 		c := decode.NewValueChecker(s.File, s.Dir)
 		if located {
@@ -60,7 +60,7 @@ type report struct {
 func (r report) Entry(of any, name string) any { return r.MemberAt(of, name) }
 
 // Key implements [spec.Report].
-func (r report) Key(path string) any { return decode.At(r.spec, path) }
+func (r report) Key(path string) any { return decode.FieldAt(r.spec, path) }
 
 // Sound implements [spec.Report].
 func (r report) Sound() bool { return len(r.Problems) == 0 && !r.Undecoded() }

@@ -97,7 +97,7 @@ func (r fleetSection) gitPaths(f *spec.Fleet) {
 		r.Wrong(&f.Path, "homelab would own the whole repository, and delete everything else in it", "write a folder, e.g. fleet/"+r.spec.Name)
 	}
 	for i, p := range f.Extra {
-		if folder(&f.Extra[i], p) && (spec.Within(p, f.Path) || spec.Within(f.Path, p) || p == ".") {
+		if folder(&f.Extra[i], p) && (spec.IsWithin(p, f.Path) || spec.IsWithin(f.Path, p) || p == ".") {
 			r.Wrong(&f.Extra[i], fmt.Sprintf("%s and %s share folders, so objects would be deployed twice", p, f.Path), "write folders outside path")
 		}
 		if j := slices.Index(f.Extra, p); j < i {

@@ -32,8 +32,8 @@ func (r ingressSection) hostnames() {
 	}
 }
 
-// reached checks that parts with a hostname can be reached, and not in the clear.
-func (r ingressSection) reached() {
+// checkHostnames checks that parts with a hostname can be reached, and not in the clear.
+func (r ingressSection) checkHostnames() {
 	p := r.spec.Platform
 	var at []*string
 	if p.Rancher != nil {

@@ -35,7 +35,7 @@ func (r *resolver) validate() {
 	capacitySection{r}.capacity()
 	partsSection{r}.validatePlatform()
 	operatorSection{r}.operatorMIG()
-	r.unused()
+	r.warnUnused()
 }
 
 func (r *resolver) servers() {
@@ -121,7 +121,7 @@ func resolve(c *decode.Checker, root *yamlnode.Node, file, dir string, checks []
 		return nil, err
 	}
 	r.places()
-	r.spec.Warnings = decode.Sorted(c.Warnings)
+	r.spec.Warnings = decode.SortProblems(c.Warnings)
 	r.spec.Defaults, r.spec.Pools = spec.Shape{}, nil
 	return r.spec, nil
 }
@@ -150,7 +150,7 @@ func (r *resolver) places() {
 	r.spec.Places = map[string]string{}
 	for key, p := range at {
 		if r.IsSet(p) {
-			r.spec.Places[key] = r.Where(p)
+			r.spec.Places[key] = r.Location(p)
 		}
 	}
 }
@@ -272,8 +272,8 @@ func rank(role spec.Role) int {
 	return 1
 }
 
-// unused warns of valid settings that have no effect, on some nodes or at all.
-func (r *resolver) unused() {
+// warnUnused warns of valid settings that have no effect, on some nodes or at all.
+func (r *resolver) warnUnused() {
 	px := &r.spec.Proxmox
 	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
 	if r.IsSet(&px.User) && !needed {

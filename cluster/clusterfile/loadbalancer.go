@@ -15,8 +15,8 @@ import (
 // loadbalancerSection completes and checks loadBalancer.
 type loadbalancerSection struct{ *resolver }
 
-// taken are used addresses of the nodes' network, with their owners.
-func (r loadbalancerSection) taken() map[netip.Addr]string {
+// usedAddresses are used addresses of the nodes' network, with their owners.
+func (r loadbalancerSection) usedAddresses() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for _, n := range r.spec.Nodes {
 		if !n.DHCP() {
@@ -53,7 +53,7 @@ func (r loadbalancerSection) pools() {
 	if lb == nil || lb.Kind == spec.LBServiceLB {
 		return
 	}
-	taken := r.taken()
+	taken := r.usedAddresses()
 	owners := slices.SortedFunc(maps.Keys(taken), netip.Addr.Compare)
 	leased := slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.DHCP() && !n.External })
 	for i, p := range lb.Addresses {
@@ -89,8 +89,8 @@ func (r loadbalancerSection) pools() {
 	}
 }
 
-// reserved checks the addresses of single services.
-func (r loadbalancerSection) reserved() {
+// checkReserved checks the addresses of single services.
+func (r loadbalancerSection) checkReserved() {
 	lb := r.spec.Platform.LB
 	if lb == nil {
 		return
@@ -172,8 +172,8 @@ func (r loadbalancerSection) bgp() {
 	seen := map[netip.Addr]any{}
 	for i := range b.Peers {
 		p := &b.Peers[i]
-		r.within(&p.ASN, "asn", 1, maxASN)
-		r.within(&p.Port, "port", 1, 16384)
+		r.checkRange(&p.ASN, "asn", 1, maxASN)
+		r.checkRange(&p.Port, "port", 1, 16384)
 		if !p.Address.IsValid() {
 			r.Wrong(p, "the router has no address", "write address: and the router's")
 			continue

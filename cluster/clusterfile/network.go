@@ -176,8 +176,8 @@ func (r networkSection) clusterNetworks() {
 		if n.External || !p.IsValid() {
 			continue
 		}
-		r.apart(n, "pods", "podCIDR", pods, &raw.PodCIDR)
-		r.apart(n, "services", "serviceCIDR", services, &raw.ServiceCIDR)
+		r.checkOverlap(n, "pods", "podCIDR", pods, &raw.PodCIDR)
+		r.checkOverlap(n, "services", "serviceCIDR", services, &raw.ServiceCIDR)
 	}
 }
 
@@ -205,7 +205,7 @@ func (r networkSection) families() {
 	}
 }
 
-func (r networkSection) apart(n plannedNode, who, key string, p netip.Prefix, at any) {
+func (r networkSection) checkOverlap(n plannedNode, who, key string, p netip.Prefix, at any) {
 	if !p.Overlaps(n.Network.Prefix) {
 		return
 	}
@@ -220,9 +220,9 @@ func (r networkSection) network(n *spec.Network) {
 	if len(n.DNS) == 0 && n.Gateway.IsValid() && !n.DHCP {
 		n.DNS = []netip.Addr{n.Gateway}
 	}
-	r.within(&n.VLAN, "vlan", 1, 4094)
+	r.checkRange(&n.VLAN, "vlan", 1, 4094)
 	r.mtu(&n.MTU)
-	r.within(&n.Queues, "queues", 1, 64)
+	r.checkRange(&n.Queues, "queues", 1, 64)
 	r.bridge(&n.Bridge)
 	for i, s := range n.Search {
 		if !decode.IsDNSName(s) {
@@ -236,7 +236,7 @@ func (r networkSection) mtu(at *int) {
 		r.Wrong(at, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
 		return
 	}
-	r.within(at, "mtu", 576, 65520)
+	r.checkRange(at, "mtu", 576, 65520)
 }
 
 func (r networkSection) bridge(at *string) {

@@ -25,7 +25,7 @@ func (r nfsSection) fileServer() {
 	if vm := nfs.VM; vm != nil {
 		at = &vm.Address
 		r.fileServerVM(vm)
-		r.exported(nfs)
+		r.checkExport(nfs)
 	}
 	switch {
 	case err != nil: // a name, which only DNS can resolve
@@ -36,14 +36,14 @@ func (r nfsSection) fileServer() {
 	}
 }
 
-// exported checks what our NFS server exports, and to whom.
-func (r nfsSection) exported(nfs *spec.NFS) {
+// checkExport checks what our NFS server exports, and to whom.
+func (r nfsSection) checkExport(nfs *spec.NFS) {
 	const onDisk = "write " + spec.ExportRoot + ", or a folder in it: that is where the VM's data disk is"
-	if !spec.Within(nfs.Export, spec.ExportRoot) {
+	if !spec.IsWithin(nfs.Export, spec.ExportRoot) {
 		r.Wrong(&nfs.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
 	}
 	for i := range nfs.Shares {
-		if export := nfs.Shares[i].Export; export != "" && !spec.Within(export, spec.ExportRoot) {
+		if export := nfs.Shares[i].Export; export != "" && !spec.IsWithin(export, spec.ExportRoot) {
 			r.Wrong(&nfs.Shares[i].Export, export+" would be on the system disk of the NFS server", onDisk)
 		}
 	}
@@ -172,7 +172,7 @@ func (r nfsSection) nfsVM(vm *spec.NFSVM) {
 	if !decode.DNSLabel.MatchString(vm.Name) {
 		r.Wrong(&vm.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
 	}
-	r.within(&vm.Cores, "cores", 1, 1024)
+	r.checkRange(&vm.Cores, "cores", 1, 1024)
 	if vm.Memory < 512*spec.MiB {
 		r.Wrong(&vm.Memory, fmt.Sprintf("%s of memory is too little for a server", vm.Memory), "write 1GiB or more")
 	}

@@ -38,7 +38,7 @@ func (r nodesSection) uniqueNodes() {
 		if !n.DHCP() {
 			unique(r.resolver, addresses, n.Address.Addr(), r.addressPlace(n), fmt.Sprintf("address %s is another node's", n.Address.Addr()), "write another")
 		}
-		cardsSection(r).apart(n, macs, addresses)
+		cardsSection(r).checkOverlaps(n, macs, addresses)
 	}
 }
 
@@ -141,8 +141,8 @@ func (r nodesSection) poolNames(raw *spec.Pool) []string {
 		return slices.Clone(raw.Names)
 	}
 	first, count := or(raw.First, 1), raw.Count
-	r.within(&raw.Count, "count", 0, maxNodes)
-	r.between(raw.First, &raw.First, "first", 0, maxNodes)
+	r.checkRange(&raw.Count, "count", 0, maxNodes)
+	r.checkOptionalRange(raw.First, &raw.First, "first", 0, maxNodes)
 	if count < 0 || count > maxNodes { // which is reported: one node stands for them
 		count = 1
 	}
@@ -323,8 +323,8 @@ func (r nodesSection) shape(n *spec.Node) {
 		n.Memory = memory
 	}
 	n.NUMA = n.NUMA.Or(n.HasGPUs())
-	r.within(&n.Cores, "cores", 1, 1024)
-	r.within(&n.CPUUnits, "cpuUnits", 1, 10000)
+	r.checkRange(&n.Cores, "cores", 1, 1024)
+	r.checkRange(&n.CPUUnits, "cpuUnits", 1, 10000)
 	if n.CPULimit > 128 || r.IsSet(&n.CPULimit) && n.CPULimit <= 0 {
 		r.Wrong(&n.CPULimit, fmt.Sprintf("cpuLimit is %v", n.CPULimit), "write a number above 0 and up to 128, or leave it out")
 	}
@@ -352,6 +352,6 @@ func (r nodesSection) shape(n *spec.Node) {
 	if len(n.Description) > 8000 { // Proxmox allows 8192, and we add a line
 		r.Wrong(&n.Description, "the description has more than 8000 characters", "shorten it")
 	}
-	r.within(&n.VMID, "vmid", spec.MinVMID, spec.MaxVMID)
+	r.checkRange(&n.VMID, "vmid", spec.MinVMID, spec.MaxVMID)
 	r.storageName(&n.Storage)
 }

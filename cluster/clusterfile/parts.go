@@ -16,11 +16,11 @@ type partsSection struct{ *resolver }
 // validatePlatform checks the platform against the nodes, and its parts against each other.
 func (r partsSection) validatePlatform() {
 	loadbalancerSection(r).pools()
-	loadbalancerSection(r).reserved()
+	loadbalancerSection(r).checkReserved()
 	loadbalancerSection(r).bgp()
 	nfsSection(r).fileServer()
 	ingressSection(r).hostnames()
-	ingressSection(r).reached()
+	ingressSection(r).checkHostnames()
 	storageSection(r).classNames()
 	chartsSection(r).ownVersions()
 	profilesSection(r).profilesFit()
@@ -37,7 +37,7 @@ func (r partsSection) rancher() {
 	}
 	r.hostname(&raw.Hostname, "rancher")
 	r.chartVersion(&raw.Version, "rancher", raw.Version)
-	r.within(&raw.Replicas, "replicas", 1, 9)
+	r.checkRange(&raw.Replicas, "replicas", 1, 9)
 }
 
 func (r partsSection) monitoring() {

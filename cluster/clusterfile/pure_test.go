@@ -17,7 +17,7 @@ func TestSmallValues(t *testing.T) {
 	}
 	for in, want := range map[string]bool{"/a /a": true, "/a/b /a": true, "/ab /a": false, " /a": false, "/a/b /": true, "/a /a/b": false, "/a/b /a/": true} {
 		path, mount, _ := strings.Cut(in, " ")
-		assert.Equal(t, want, spec.Within(path, mount), in)
+		assert.Equal(t, want, spec.IsWithin(path, mount), in)
 	}
 	for in, want := range map[string]int{"0": 1, "0-3": 4, "0-1,5": 3, "3-3": 1, "3-2": -1, "-1": -1, "a": -1, "1-b": -1, "4095": 1, "4096": -1, "": -1, "0-4095": 4096, "0-4095,0": -1} {
 		all, ok := decode.CPUList(in, ",")

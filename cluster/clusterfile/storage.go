@@ -148,7 +148,7 @@ func (r storageSection) scratch(s *spec.Scratch) {
 	mounts := map[string][]string{} // nodes by the mount point of their scratch disk
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
-			if d.Mount == "" || d.Role != spec.RoleScratch && !spec.Within(own, d.Mount) {
+			if d.Mount == "" || d.Role != spec.RoleScratch && !spec.IsWithin(own, d.Mount) {
 				continue
 			}
 			mounts[d.Mount] = append(mounts[d.Mount], n.Name)
@@ -164,7 +164,7 @@ func (r storageSection) scratch(s *spec.Scratch) {
 		}
 	} else {
 		for mount, nodes := range mounts {
-			if spec.Within(own, mount) {
+			if spec.IsWithin(own, mount) {
 				s.Nodes = append(s.Nodes, nodes...)
 			}
 		}
@@ -199,14 +199,14 @@ func (r storageSection) longhorn(l *spec.Longhorn) {
 	if !r.IsSet(&l.Replicas) {
 		l.Replicas = min(3, max(holders, 1))
 	}
-	r.within(&l.Replicas, "replicas", 1, 20)
+	r.checkRange(&l.Replicas, "replicas", 1, 20)
 	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
 		r.Wrong(&l.Replicas, fmt.Sprintf("%d copies of each volume are requested, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
 	}
 	held, elsewhere := !r.IsSet(&l.DataPath), ""
 	for _, n := range r.spec.Nodes {
 		for _, d := range n.Disks {
-			switch here := d.Mount != "" && spec.Within(l.DataPath, d.Mount); {
+			switch here := d.Mount != "" && spec.IsWithin(l.DataPath, d.Mount); {
 			case here && d.Role == spec.RoleScratch:
 				r.Wrong(&l.DataPath, fmt.Sprintf("data would be on the scratch disk of %s, whose contents may be lost", n.Name), "write role: data on that disk, or another path")
 				return

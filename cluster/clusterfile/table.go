@@ -54,13 +54,13 @@ type class struct {
 func (r *resolver) classes() []class {
 	var out []class
 	for _, p := range r.parts {
-		if !strings.HasPrefix(p.Section, "storage.") || reflect.ValueOf(decode.At(r.spec, p.Section)).IsNil() {
+		if !strings.HasPrefix(p.Section, "storage.") || reflect.ValueOf(decode.FieldAt(r.spec, p.Section)).IsNil() {
 			continue
 		}
-		name := decode.At(r.spec, p.Section+".class").(*string)
+		name := decode.FieldAt(r.spec, p.Section+".class").(*string)
 		at := any(name)
 		if !r.IsSet(at) {
-			at = decode.At(r.spec, p.Section)
+			at = decode.FieldAt(r.spec, p.Section)
 		}
 		out = append(out, class{*name, at, p.Shared})
 	}

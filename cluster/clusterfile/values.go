@@ -195,15 +195,15 @@ func (r *resolver) isURL(at *string, schemes ...string) {
 	}
 }
 
-// within checks a number that is in the file.
-func (r *resolver) within(v *int, name string, low, high int) {
+// checkRange checks a number that is in the file.
+func (r *resolver) checkRange(v *int, name string, low, high int) {
 	if r.IsSet(v) {
-		r.between(v, v, name, low, high)
+		r.checkOptionalRange(v, v, name, low, high)
 	}
 }
 
-// between checks a number that may be absent.
-func (r *resolver) between(v *int, at any, name string, low, high int) {
+// checkOptionalRange checks a number that may be absent.
+func (r *resolver) checkOptionalRange(v *int, at any, name string, low, high int) {
 	if v != nil && (*v < low || *v > high) {
 		r.Wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
 	}

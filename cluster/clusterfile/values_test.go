@@ -83,7 +83,7 @@ func TestSecretRef(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte("s3cret\n"), 0o600))
 	r, err = spec.ParseSecretRef("file:token")
 	require.NoError(t, err)
-	v, err = r.In(dir).Resolve()
+	v, err = r.RelativeTo(dir).Resolve()
 	require.NoError(t, err)
 	assert.Equal(t, "s3cret", v.Reveal())
 
@@ -99,7 +99,7 @@ func TestSecretRef(t *testing.T) {
 	r, err = spec.ParseSecretRef("sops:secrets.yaml#proxmox.token")
 	require.NoError(t, err)
 	assert.Equal(t, "sops:secrets.yaml#proxmox.token", r.String())
-	_, err = r.In(dir).Resolve()
+	_, err = r.RelativeTo(dir).Resolve()
 	require.ErrorContains(t, err, filepath.Join(dir, "secrets.yaml")+" does not exist")
 	_, err = spec.SecretRef{}.Resolve()
 	require.Error(t, err)

@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/nvidia/mig"
 )
 
-// logged judges what the driver has logged of GPUs that all are there: errors with a number. Those
+// judgeLog judges what the driver has logged of GPUs that all are there: errors with a number. Those
 // that a program has caused are its owner's, and messages without a number are of an earlier start.
-func (d *diagnosis) logged(m Machine, log []string) {
+func (d *diagnosis) judgeLog(m Machine, log []string) {
 	for _, x := range nvidia.ExplainLog(log) {
 		if x.Xid == 0 || x.Fault == "" || x.Fault == nvidia.InApplication {
 			continue
@@ -34,8 +34,8 @@ func (d *diagnosis) logged(m Machine, log []string) {
 	}
 }
 
-// divided compares how a machine's GPUs are divided with the file.
-func (d *diagnosis) divided(m Machine, s nvidia.DriverState) {
+// compareLayout compares how a machine's GPUs are divided with the file.
+func (d *diagnosis) compareLayout(m Machine, s nvidia.DriverState) {
 	f := Finding{Failure: "mig-layout"}
 	f.Do = "homelab cluster:up divides them; journalctl -u homelab-mig on " + m.Name + " says what nvidia-smi answered"
 	if m.External {

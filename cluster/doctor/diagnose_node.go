@@ -110,20 +110,20 @@ func (d *diagnosis) driver(m Machine) {
 		})
 	case errors.Is(s.SMIError, nvidia.ErrLost):
 		f := Finding{Failure: "gpu-missing", What: "a GPU no longer answers", Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
-		d.explained(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
+		d.addReason(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
 	case s.Loaded == "" || s.SMIError != nil:
 		f := Finding{Failure: "driver-not-loaded", What: "NVIDIA's driver does not work", Evidence: seen, Do: "homelab cluster:up installs or repairs it"}
-		d.explained(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
+		d.addReason(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
 	case len(s.GPUs()) < offer.GPUsOf(m.Node).Cards:
 		f := Finding{Failure: "gpu-missing",
 			What: fmt.Sprintf("the driver has %d of %s", len(s.GPUs()), printable.Count(offer.GPUsOf(m.Node).Cards, "GPU")), Evidence: seen, Do: "homelab node:cycle -node=" + m.Name + " resets the cards; then look at the host's log"}
-		d.explained(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
+		d.addReason(&f, nvidia.DiffGPUs(s, offer.GPUsOf(m.Node).Cards))
 		d.add(inSystem, m.Name, f)
 	default:
-		d.logged(m, s.Log)
-		d.divided(m, s)
+		d.judgeLog(m, s.Log)
+		d.compareLayout(m, s)
 	}
 	for _, field := range (nvidia.Toolkit{}).Diff(s) {
 		if field.Path != "containerd" && field.Path != "runtime" {
@@ -136,8 +136,8 @@ func (d *diagnosis) driver(m Machine) {
 	}
 }
 
-// explained adds the reason that the driver's state has.
-func (d *diagnosis) explained(f *Finding, diff converge.Diff) {
+// addReason adds the reason that the driver's state has.
+func (d *diagnosis) addReason(f *Finding, diff converge.Diff) {
 	for _, field := range diff {
 		if field.Note != "" {
 			f.What += ": " + field.Note

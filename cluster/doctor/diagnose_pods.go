@@ -26,7 +26,7 @@ func (d *diagnosis) objects() {
 	d.pods()
 	d.claims()
 	d.classes()
-	for _, ns := range typed[corev1.Namespace](d.e.Objects["Namespace"]) {
+	for _, ns := range fromUnstructured[corev1.Namespace](d.e.Objects["Namespace"]) {
 		if at := ns.DeletionTimestamp; at != nil && d.e.Time.Sub(at.Time) > 10*time.Minute {
 			d.add(inWorkload, "", Finding{
 				Failure: "namespace-stuck", Severity: Warning, Where: "namespace " + ns.Name, What: "its deletion does not end", Evidence: conditionsOf(ns),
@@ -46,8 +46,8 @@ func conditionsOf(ns corev1.Namespace) []string {
 	return out
 }
 
-// typed reads objects of one kind. One that does not fit the type is left out.
-func typed[T any](all []unstructured.Unstructured) []T {
+// fromUnstructured reads objects of one kind. One that does not fit the type is left out.
+func fromUnstructured[T any](all []unstructured.Unstructured) []T {
 	var out []T
 	for _, u := range all {
 		var o T
@@ -70,7 +70,7 @@ const settled = 90 * time.Second
 func (d *diagnosis) pods() {
 	var all []*trouble
 	index := map[string]*trouble{}
-	for _, p := range typed[corev1.Pod](d.e.Objects["Pod"]) {
+	for _, p := range fromUnstructured[corev1.Pod](d.e.Objects["Pod"]) {
 		f, ok := d.pod(&p)
 		if !ok {
 			continue
@@ -117,7 +117,7 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			d.unscheduled(p, c.Message, &f)
+			d.explainPending(p, c.Message, &f)
 			return f, true
 		}
 	}
@@ -149,8 +149,8 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 	return f, d.judgeUnready(p, &f)
 }
 
-// unscheduled explains why no node takes a pod.
-func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
+// explainPending explains why no node takes a pod.
+func (d *diagnosis) explainPending(p *corev1.Pod, message string, f *Finding) {
 	message, _, _ = strings.Cut(message, " preemption:")
 	message = strings.TrimSuffix(strings.TrimSuffix(message, " no new claims to deallocate,"), ".")
 	f.Failure, f.What, f.Evidence, f.Do = "pod-unschedulable", "no node takes it: "+message, []string{message}, "it asks for more than any node has left, or for nodes that do not exist"
@@ -163,8 +163,8 @@ func (d *diagnosis) unscheduled(p *corev1.Pod, message string, f *Finding) {
 	case asks > most:
 		f.Do = fmt.Sprintf("it asks for %d %s, and no node has more than %d: "+
 			"ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
-	case strings.Contains(message, diskPressure) && d.named(diskFull) != "":
-		f.Follows, f.Do = d.named(diskFull), "it starts when that is fixed"
+	case strings.Contains(message, diskPressure) && d.firstError(diskFull) != "":
+		f.Follows, f.Do = d.firstError(diskFull), "it starts when that is fixed"
 	case strings.Contains(message, "Insufficient nvidia.com/"):
 		f.Severity, f.Do = Warning, "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
@@ -184,8 +184,8 @@ func (d *diagnosis) capacityFinding(asks int64, resource corev1.ResourceName) st
 	return ""
 }
 
-// named is the first error of a kind, "" if there is none.
-func (d *diagnosis) named(failure string) string {
+// firstError is the first error of a kind, "" if there is none.
+func (d *diagnosis) firstError(failure string) string {
 	for _, f := range d.found {
 		if f.Failure == failure && f.Severity == Error {
 			return f.name()
@@ -250,7 +250,7 @@ func judgeWaiting(p *corev1.Pod, cs corev1.ContainerStatus, f *Finding) bool {
 
 // complaints are the latest warnings about an object, the newest last, at most two.
 func (d *diagnosis) complaints(kind, namespace, name string) []string {
-	events := typed[corev1.Event](d.e.Objects["Event"])
+	events := fromUnstructured[corev1.Event](d.e.Objects["Event"])
 	events = slices.DeleteFunc(events, func(e corev1.Event) bool {
 		o := e.InvolvedObject
 		return e.Type != corev1.EventTypeWarning || o.Kind != kind || o.Namespace != namespace || o.Name != name
@@ -264,7 +264,7 @@ func (d *diagnosis) complaints(kind, namespace, name string) []string {
 }
 
 func (d *diagnosis) claims() {
-	for _, c := range typed[corev1.PersistentVolumeClaim](d.e.Objects["PersistentVolumeClaim"]) {
+	for _, c := range fromUnstructured[corev1.PersistentVolumeClaim](d.e.Objects["PersistentVolumeClaim"]) {
 		if c.Status.Phase == corev1.ClaimBound || d.e.Time.Sub(c.CreationTimestamp.Time) < settled {
 			continue
 		}
@@ -284,7 +284,7 @@ func (d *diagnosis) claims() {
 // newest, not the intended one.
 func (d *diagnosis) classes() {
 	var defaults []string
-	for _, c := range typed[storagev1.StorageClass](d.e.Objects["StorageClass"]) {
+	for _, c := range fromUnstructured[storagev1.StorageClass](d.e.Objects["StorageClass"]) {
 		if c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
 			defaults = append(defaults, c.Name)
 		}

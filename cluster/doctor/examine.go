@@ -75,8 +75,8 @@ func Collect(ctx context.Context, s Sources) Evidence {
 	return e
 }
 
-// limited runs one look with its own limit.
-func limited(ctx context.Context, do func(context.Context)) {
+// withLimit runs one look with its own limit.
+func withLimit(ctx context.Context, do func(context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	do(ctx)
@@ -86,7 +86,7 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 	var wg sync.WaitGroup
 	if s.VM != nil && !m.External {
 		wg.Go(func() {
-			limited(ctx, func(ctx context.Context) {
+			withLimit(ctx, func(ctx context.Context) {
 				vm, err := s.VM(ctx, m.Name)
 				m.VM, m.Asked = vm, err == nil
 			})
@@ -94,11 +94,11 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 	}
 	root := s.Root(m.Name)
 	wg.Go(func() {
-		limited(ctx, func(ctx context.Context) { m.State, m.Err = observe(ctx, root) })
+		withLimit(ctx, func(ctx context.Context) { m.State, m.Err = observe(ctx, root) })
 		if m.Err != nil {
 			return
 		}
-		limited(ctx, func(ctx context.Context) { s.observeMachine(ctx, root, m) })
+		withLimit(ctx, func(ctx context.Context) { s.observeMachine(ctx, root, m) })
 	})
 	wg.Wait()
 }

@@ -68,8 +68,8 @@ func (s *Spec) TemplatesBeside() {
 	}
 }
 
-// Within reports whether path is mount, or in it.
-func Within(path, mount string) bool {
+// IsWithin reports whether path is mount, or in it.
+func IsWithin(path, mount string) bool {
 	return path == mount || path != "" && strings.HasPrefix(path, strings.TrimSuffix(mount, "/")+"/")
 }
 

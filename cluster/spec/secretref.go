@@ -78,8 +78,8 @@ func (r *SecretRef) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// In joins a relative path of a file to dir.
-func (r SecretRef) In(dir string) SecretRef {
+// RelativeTo joins a relative path of a file to dir.
+func (r SecretRef) RelativeTo(dir string) SecretRef {
 	if r.scheme != "env" && !r.IsZero() && !filepath.IsAbs(r.ref) {
 		r.ref = filepath.Join(dir, r.ref)
 	}

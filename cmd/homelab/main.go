@@ -33,14 +33,14 @@ func root() *cobra.Command {
 		Long: `homelab makes a verified Kubernetes cluster of Proxmox VE hosts with
 NVIDIA cards. The file cluster.yaml of the folder says what it is; without one,
 the lab plays an example.`,
-		Version: session.Built(),
+		Version: session.BuildVersion(),
 	}
 	c.SetVersionTemplate("homelab {{.Version}}\n")
 	targets.AddCommands(c)
 	c.AddGroup(&cobra.Group{ID: own, Title: own + ":"})
 	c.AddCommand(&cobra.Command{
 		Use: "version", Short: "show the version, and how it was built", GroupID: own, Args: cobra.NoArgs,
-		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), "homelab", session.Built()) },
+		Run: func(c *cobra.Command, _ []string) { fmt.Fprintln(c.OutOrStdout(), "homelab", session.BuildVersion()) },
 	}, &cobra.Command{
 		Use: "new FOLDER", Short: "make a folder for a cluster of your own, with targets of your own", GroupID: own, Args: cobra.ExactArgs(1),
 		Long: "new makes a folder with a go.mod, a magefile and a README. There, go tool mage has these commands as targets, and yours.",
@@ -57,7 +57,7 @@ func makeFolder(ctx context.Context, dir string) error {
 		err = newFolder(ctx, dir, from)
 	}
 	if err != nil {
-		return targets.Failed(err)
+		return targets.Fail(err)
 	}
 	fmt.Printf("Made %s. Next:\n  cd %s\n  go tool mage cluster:init\n", dir, dir)
 	return nil

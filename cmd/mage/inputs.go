@@ -146,8 +146,8 @@ func tagged(path string) bool {
 	return false
 }
 
-// remembered is the file that says what the program was compiled from.
-func (f folder) remembered() string { return filepath.Join(f.kept, "inputs") }
+// inputsFile is the file that says what the program was compiled from.
+func (f folder) inputsFile() string { return filepath.Join(f.kept, "inputs") }
 
 // settings is one line about the toolchain and what steers it.
 func (f folder) settings() string {
@@ -191,11 +191,11 @@ func (f folder) modules() []string {
 // remember writes down what the program was compiled from, as it was before the compiler read it.
 func (f folder) remember(inputs []string) error {
 	text := f.settings() + "\n" + strings.Join(inputs, "\n") + "\n"
-	half := f.remembered() + ".new"
+	half := f.inputsFile() + ".new"
 	if err := os.WriteFile(half, []byte(text), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(half, f.remembered())
+	return os.Rename(half, f.inputsFile())
 }
 
 // state is a line about a file, or about the names in a folder, as it is now.
@@ -230,7 +230,7 @@ func listing(dir, end string) string {
 
 // fresh reports whether the program is what compiling it again would give.
 func (f folder) fresh() bool {
-	text, err := os.ReadFile(f.remembered())
+	text, err := os.ReadFile(f.inputsFile())
 	if err != nil || !exists(f.program()) {
 		return false
 	}

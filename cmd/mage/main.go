@@ -38,7 +38,7 @@ func mage(args []string) (code int, err error) {
 	}
 	if l.own && !l.list && !l.help {
 		if err := f.build(l); err != nil {
-			return failed(err)
+			return exitCode(err)
 		}
 		return f.run(l)
 	}
@@ -138,7 +138,7 @@ func (f folder) original(l line, args []string) (int, error) {
 		err = f.buildMage()
 	}
 	if err != nil {
-		return failed(err)
+		return exitCode(err)
 	}
 	if len(l.targets) > 0 {
 		unlock()
@@ -148,7 +148,7 @@ func (f folder) original(l line, args []string) (int, error) {
 		cmd = f.compiler(f.magePath(), args...)
 	}
 	cmd.Dir, cmd.Stdin, cmd.Stdout = "", os.Stdin, os.Stdout
-	code, err := failed(cmd.Run())
+	code, err := exitCode(cmd.Run())
 	if l.clean && code == 0 {
 		err = f.removeStored(func(string) bool { return true })
 	}
@@ -193,8 +193,8 @@ func (f folder) compiler(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// failed returns the exit code of a command that has said itself what is wrong, or 1.
-func failed(err error) (int, error) {
+// exitCode returns the exit code of a command that has said itself what is wrong, or 1.
+func exitCode(err error) (int, error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(1, exit.ExitCode()), nil

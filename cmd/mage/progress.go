@@ -58,8 +58,8 @@ func (b *bar) compile(stale, all int) {
 	}
 }
 
-// compiled is called for each package.
-func (b *bar) compiled(name string) {
+// advance is called for each package.
+func (b *bar) advance(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.done = min(b.done+1, b.of)
@@ -150,7 +150,7 @@ func (f folder) compile(b *bar, imports []string) error {
 			b.printMessage(text)
 			continue
 		}
-		b.compiled(text)
+		b.advance(text)
 	}
 	return cmd.Wait()
 }

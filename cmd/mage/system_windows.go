@@ -18,7 +18,7 @@ func execProgram(program string, args []string) (int, error) {
 	signal.Ignore(os.Interrupt)
 	cmd := exec.Command(program, args...) //nolint:noctx // ends by the terminal's signal
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return failed(cmd.Run())
+	return exitCode(cmd.Run())
 }
 
 // lock waits until no other command compiles in this folder: while one has this file open, no other opens it.

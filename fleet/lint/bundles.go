@@ -94,7 +94,7 @@ func (t *lintTree) source(gitRepo string, p lintPlace) *BundleSource {
 	if s.Err == nil {
 		s.Err = errors.Join(validateFleetYAML(&s.YAML), t.checkValuesFiles(s), t.checkCharts(s))
 	}
-	files, err := t.stored(s)
+	files, err := t.storedFiles(s)
 	if s.Err == nil {
 		s.Err = errors.Join(err, chartsLoad(s, files))
 	}

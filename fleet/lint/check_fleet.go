@@ -63,7 +63,7 @@ func (l bundleCheck) checkFleetObjects() {
 		}
 	}
 	for _, repo := range repos {
-		l.restricted(repo, restrictions)
+		l.checkRestrictions(repo, restrictions)
 	}
 }
 
@@ -142,8 +142,8 @@ func (l bundleCheck) gitTargets(o *lintObject, spec *yamlnode.Node) {
 	}
 }
 
-// restricted: gitops/reconciler/restrictions.go AuthorizeAndAssignDefaults.
-func (l bundleCheck) restricted(repo *lintObject, restrictions []*lintObject) {
+// checkRestrictions: gitops/reconciler/restrictions.go AuthorizeAndAssignDefaults.
+func (l bundleCheck) checkRestrictions(repo *lintObject, restrictions []*lintObject) {
 	allowed := map[string][]string{}
 	for _, r := range restrictions {
 		if r.namespace == repo.namespace {

@@ -17,20 +17,20 @@ import (
 // checkLayout checks folders: nested bundles, empty ones, and ones that are too large.
 func (l fileCheck) checkLayout() {
 	for _, b := range l.bundles {
-		l.nested(b)
+		l.checkNested(b)
 		l.symlinks(b)
 		if len(b.files) == 0 && b.Err == nil && !l.tree.remoteChart(b.BundleSource) {
 			l.report("empty-bundle", b, yamlnode.Pos{}, "there is nothing to deploy in %s: Fleet skips it", b.Dir)
 		}
-		if size := l.stored(b); size > maxStored {
+		if size := l.storedSize(b); size > maxStored {
 			l.report("bundle-size", b, yamlnode.Pos{}, "the bundle's files are %d KiB when packed, and an object of the cluster may have %d",
 				size>>10, maxStored>>10)
 		}
 	}
 }
 
-// nested bundles are stored in the outer one too.
-func (l fileCheck) nested(b *lintBundle) {
+// checkNested bundles are stored in the outer one too.
+func (l fileCheck) checkNested(b *lintBundle) {
 	var inner []string
 	for _, other := range l.bundles {
 		if other != b && other.Dir != b.Dir && strings.HasPrefix(other.Dir+"/", b.prefix()) && !l.isInOtherChart(b, path.Join(other.Dir, "x")) {
@@ -60,9 +60,9 @@ func (l fileCheck) symlinks(b *lintBundle) {
 // files. Fleet compresses above 1 MB (bundlereader/read.go loadBundle).
 const maxStored = 1_400_000
 
-// stored is the size of a bundle's files as stored: compressed one by one if they are large
+// storedSize is the size of a bundle's files as stored: compressed one by one if they are large
 // together. Only bundles that may be too large are compressed here.
-func (l *linter) stored(b *lintBundle) int {
+func (l *linter) storedSize(b *lintBundle) int {
 	plain := 0
 	for _, f := range b.files {
 		plain += f.size

@@ -43,7 +43,7 @@ func (l objectCheck) checkObjects() {
 		if b.raw() {
 			for _, f := range l.manifests(b) {
 				l.checkKindless(b, f)
-				l.untemplated(f)
+				l.checkUntemplated(f)
 			}
 		}
 		l.definitions(b)
@@ -119,9 +119,9 @@ func resembles(n *yamlnode.Node) bool {
 
 var lintHelmTemplate = regexp.MustCompile(`\{\{-?\s*[^}]*\.(Values|Release|Chart|Capabilities)\b`)
 
-// untemplated: manifests of a bundle without a chart are applied unchanged; only templates/ is
+// checkUntemplated: manifests of a bundle without a chart are applied unchanged; only templates/ is
 // rendered by Helm (helmdeployer/render/helm.go manifests).
-func (l objectCheck) untemplated(f *lintFile) {
+func (l objectCheck) checkUntemplated(f *lintFile) {
 	for _, at := range lintHelmTemplate.FindAllIndex(f.data, -1) {
 		line := f.data[bytes.LastIndexByte(f.data[:at[0]], '\n')+1 : at[0]]
 		if bytes.Contains(line, []byte("#")) {

@@ -48,7 +48,7 @@ func (l chartCheck) checkTemplates() {
 			}
 			var whole error
 			if mayTemplate(append(files, b.file)) {
-				whole = t.combined(values)
+				whole = t.checkCombined(values)
 			}
 			before := len(l.found)
 			t.walk(b.File, h.node.Get("values"), "")
@@ -78,9 +78,9 @@ type lintTemplates struct {
 	wholeFits bool // together they are a template, even if none is alone
 }
 
-// combined checks all values as Fleet does, written as one YAML document (target/builder.go
+// checkCombined checks all values as Fleet does, written as one YAML document (target/builder.go
 // processTemplateValues).
-func (t *lintTemplates) combined(values map[string]any) error {
+func (t *lintTemplates) checkCombined(values map[string]any) error {
 	text, err := yaml.Marshal(values)
 	if err != nil || t.off {
 		return nil //nolint:nilerr // other rules report values that cannot be written
@@ -175,15 +175,15 @@ func execute(t *template.Template, data map[string]any) (err error) {
 			err = nil
 		}
 	}()
-	if err = t.Execute(&limited{left: 1 << 20}, maps.Clone(data)); errors.Is(err, io.ErrShortWrite) {
+	if err = t.Execute(&limitedWriter{left: 1 << 20}, maps.Clone(data)); errors.Is(err, io.ErrShortWrite) {
 		err = nil
 	}
 	return err
 }
 
-type limited struct{ left int }
+type limitedWriter struct{ left int }
 
-func (w *limited) Write(p []byte) (int, error) {
+func (w *limitedWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
 		return 0, io.ErrShortWrite
 	}

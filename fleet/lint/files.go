@@ -35,7 +35,7 @@ type lintTree struct {
 // readTree reads a repository, without .git and without ignored files.
 func readTree(fsys fs.FS) (*lintTree, error) {
 	var ignored []gitignore.Pattern
-	kept := tracked(fsys)
+	kept := trackedFiles(fsys)
 	t := &lintTree{files: map[string]*lintFile{}, dirs: map[string][]string{".": nil}}
 	total := 0
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -80,9 +80,9 @@ func readTree(fsys fs.FS) (*lintTree, error) {
 	return t, nil
 }
 
-// tracked returns the files that Git tracks, and their folders, if the repository is a clone:
+// trackedFiles returns the files that Git tracks, and their folders, if the repository is a clone:
 // .gitignore does not apply to these.
-func tracked(fsys fs.FS) map[string]bool {
+func trackedFiles(fsys fs.FS) map[string]bool {
 	out := map[string]bool{".": true}
 	// A foreign clone may have anything there; opening a FIFO would block forever.
 	if info, err := fs.Stat(fsys, ".git/index"); err != nil || !info.Mode().IsRegular() || info.Size() > manifest.MaxTotal {

@@ -218,13 +218,13 @@ func (l overlayCheck) kustomize(b *lintBundle, files map[string][]byte, dir stri
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, l.kustomized(b, m, dir, &budget)...)
+		out = append(out, l.kustomizedObjects(b, m, dir, &budget)...)
 	}
 	return out, nil
 }
 
-// kustomized turns a result into an object, with the place of its source.
-func (l *linter) kustomized(b *lintBundle, m map[string]any, dir string, budget *int) []*lintObject {
+// kustomizedObjects turns a result into an object, with the place of its source.
+func (l *linter) kustomizedObjects(b *lintBundle, m map[string]any, dir string, budget *int) []*lintObject {
 	var origin struct {
 		Path         string `json:"path"`
 		ConfiguredIn string `json:"configuredIn"`

@@ -110,7 +110,7 @@ func TestLintKustomizeLeavesNoNotes(t *testing.T) {
 		}
 		meta := map[string]any{"name": "settings", "annotations": notes}
 		budget := manifest.MaxNodes
-		(&linter{tree: tree}).kustomized(&lintBundle{BundleSource: &BundleSource{Dir: "a"}}, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, ".", &budget)
+		(&linter{tree: tree}).kustomizedObjects(&lintBundle{BundleSource: &BundleSource{Dir: "a"}}, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}, ".", &budget)
 		left, there := meta["annotations"].(map[string]any)
 		require.Equal(t, own != "", there)
 		require.NotContains(t, left, lintOrigin)

@@ -114,7 +114,7 @@ func Run(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 		check()
 	}
 	r := &Report{Bundles: len(l.bundles), Files: len(tree.files)}
-	r.Findings, r.Suppressed = l.unsuppressed()
+	r.Findings, r.Suppressed = l.applySuppressions()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Rule, b.Rule), strings.Compare(a.Message, b.Message))
 	})

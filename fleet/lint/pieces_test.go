@@ -83,7 +83,7 @@ func TestLintStored(t *testing.T) {
 		}
 		return f
 	}
-	stored := func(files ...*lintFile) int { return (&linter{}).stored(&lintBundle{files: files}) }
+	stored := func(files ...*lintFile) int { return (&linter{}).storedSize(&lintBundle{files: files}) }
 	assert.Zero(t, stored())
 	assert.Equal(t, maxStored-1, stored(file(maxStored-2, true), file(1, false)))
 	zeros := stored(file(maxStored, true))

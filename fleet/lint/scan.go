@@ -17,7 +17,7 @@ type lintPlace struct {
 // scan lists the folders that become bundles, each with its options file.
 func (t *lintTree) scan(s BundleScan) ([]lintPlace, error) {
 	if len(s.Bundles) > 0 {
-		return t.driven(s.Bundles), nil
+		return t.drivenPlaces(s.Bundles), nil
 	}
 	paths := s.Paths
 	if len(paths) == 0 {
@@ -50,10 +50,10 @@ func (t *lintTree) scan(s BundleScan) ([]lintPlace, error) {
 	return out, nil
 }
 
-// driven: a leading slash is not removed here, and leads out of the repository
+// drivenPlaces: a leading slash is not removed here, and leads out of the repository
 // (internal/cmd/cli/apply/apply.go CreateBundlesDriven). A file that the GitRepo names is part
 // of the bundle's name, even fleet.yaml.
-func (t *lintTree) driven(bundles []BundlePath) (out []lintPlace) {
+func (t *lintTree) drivenPlaces(bundles []BundlePath) (out []lintPlace) {
 	for _, b := range bundles {
 		p := lintPlace{dir: path.Clean(b.Base), own: b.Options != ""}
 		if p.file = t.options(p.dir); p.own {

@@ -48,8 +48,8 @@ func (f *lintFile) ignores() (out []lintIgnore) {
 	return out
 }
 
-// unsuppressed removes the findings that comments suppress, and adds mistakes in the comments.
-func (l *linter) unsuppressed() (kept []Finding, suppressed int) {
+// applySuppressions removes the findings that comments suppress, and adds mistakes in the comments.
+func (l *linter) applySuppressions() (kept []Finding, suppressed int) {
 	byFile := map[string][]lintIgnore{}
 	for name, f := range l.tree.files {
 		if ignores := f.ignores(); ignores != nil {

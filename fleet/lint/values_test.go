@@ -25,7 +25,7 @@ func TestLintBundleSizeIsTheMost(t *testing.T) {
 	for more, findings := range map[int]int{0: 0, 4: 1} { // of a file that is not read a quarter is counted
 		b := &lintBundle{BundleSource: &BundleSource{File: "fleet.yaml"}, files: []*lintFile{{name: "model.bin", size: 4*maxStored + more}}}
 		l := &linter{rules: lintRuleIndex(), tree: &lintTree{}, bundles: []*lintBundle{b}}
-		require.Equal(t, maxStored+more/4, l.stored(b))
+		require.Equal(t, maxStored+more/4, l.storedSize(b))
 		fileCheck{l}.checkLayout()
 		require.Len(t, l.found, findings)
 	}

@@ -22,12 +22,12 @@ type Kind string
 
 // The kinds.
 const (
-	Burn       Kind = "burn"             // every GPU computes for a while
-	PyTorch    Kind = "pytorch"          // PyTorch computes on every GPU
-	TensorFlow Kind = "tensorflow"       // so does TensorFlow
-	Peers      Kind = "peer-to-peer"     // copies between every two GPUs of a node
-	AllReduce  Kind = "all-reduce"       // NCCL sums over the GPUs of a node
-	Across     Kind = "all-reduce-nodes" // NCCL sums over the GPUs of several nodes
+	Burn        Kind = "burn"             // every GPU computes for a while
+	PyTorch     Kind = "pytorch"          // PyTorch computes on every GPU
+	TensorFlow  Kind = "tensorflow"       // so does TensorFlow
+	Peers       Kind = "peer-to-peer"     // copies between every two GPUs of a node
+	AllReduce   Kind = "all-reduce"       // NCCL sums over the GPUs of a node
+	AcrossNodes Kind = "all-reduce-nodes" // NCCL sums over the GPUs of several nodes
 )
 
 // Image is PyTorch's own image that measures if no other is named: 3 to 4 GB to pull, CUDA 12.8, for
@@ -60,7 +60,7 @@ func (k Kind) MaxTime(burn time.Duration) time.Duration {
 	switch k {
 	case Burn:
 		return burn + 6*time.Minute
-	case Across:
+	case AcrossNodes:
 		return 20 * time.Minute // the first node waits for the images of the others
 	}
 	return 10 * time.Minute
@@ -68,7 +68,7 @@ func (k Kind) MaxTime(burn time.Duration) time.Duration {
 
 func (k Kind) program() string {
 	return map[Kind]string{Burn: "burn.py", PyTorch: "compute_pytorch.py", TensorFlow: "compute_tensorflow.py", Peers: "peers.py",
-		AllReduce: "allreduce.py", Across: "allreduce.py"}[k]
+		AllReduce: "allreduce.py", AcrossNodes: "allreduce.py"}[k]
 }
 
 // Options say where and how to measure.
@@ -76,7 +76,7 @@ type Options struct {
 	Verify check.VerifyOptions // its Timeout is the time limit of the Job
 	Image  string              // with PyTorch or TensorFlow; empty: [Image]
 	Burn   time.Duration       // of [Burn]
-	// First, World and Rank are for [Across]: the number of the node's first GPU among all, how
+	// First, World and Rank are for [AcrossNodes]: the number of the node's first GPU among all, how
 	// many there are, and the number of the node. The pod of node 0 is the meeting point.
 	First, World, Rank int
 }
@@ -102,7 +102,7 @@ func Job(node string, gpus int, k Kind, o Options) []runtime.Object {
 		c.Command = append(c.Command, strconv.Itoa(int(o.Burn.Seconds())))
 	case AllReduce:
 		c.Command = append(c.Command, "0", strconv.Itoa(gpus), "127.0.0.1")
-	case Across:
+	case AcrossNodes:
 		c.Command = append(c.Command, strconv.Itoa(o.First), strconv.Itoa(o.World), host(0)+"."+service(o.Verify.RunID))
 		pod.Hostname, pod.Subdomain = host(o.Rank), service(o.Verify.RunID)
 	}
@@ -114,7 +114,7 @@ func Job(node string, gpus int, k Kind, o Options) []runtime.Object {
 			Medium: corev1.StorageMediumMemory, SizeLimit: resource.NewQuantity(shared, resource.BinarySI)}}},
 	}
 	objects := []runtime.Object{configMap(j.Namespace), j}
-	if k == Across {
+	if k == AcrossNodes {
 		objects = append([]runtime.Object{rendezvousService(j.Namespace, o.Verify.RunID)}, objects...)
 	}
 	return objects

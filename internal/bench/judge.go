@@ -18,7 +18,7 @@ type Machine struct {
 	// kernel's log has of this time.
 	After  []nvidia.SMIGPU
 	Faults []nvidia.LogFinding
-	Mbit   int // speed of the slowest network card of the nodes of [Across]; 0: unknown
+	Mbit   int // speed of the slowest network card of the nodes of [AcrossNodes]; 0: unknown
 }
 
 // gpu finds a GPU by its UUID, with its number on the node; -1 if it is not there.
@@ -32,7 +32,7 @@ func gpu(all []nvidia.SMIGPU, uuid string) (nvidia.SMIGPU, int) {
 // What is worth a warning under load.
 const (
 	unsteady = 25.0 // percent between the fastest and the slowest second
-	behind   = 0.85 // of the fastest GPU of the same model
+	minShare = 0.85 // of the fastest GPU of the same model
 )
 
 // Judge makes checks of what a program said on a node.
@@ -40,13 +40,13 @@ func Judge(k Kind, node string, lines []Line, m Machine) []check.Check {
 	switch k {
 	case Peers:
 		return peers(node, lines, m)
-	case AllReduce, Across:
+	case AllReduce, AcrossNodes:
 		return allReduce(k, node, lines, m)
 	}
 	var out []check.Check
 	for _, l := range lines {
 		if l.UUID != "" && l.GPU != nil {
-			out = append(out, computed(k, node, l, fastest(lines, l.Model), m))
+			out = append(out, judgeGPU(k, node, l, fastest(lines, l.Model), m))
 		}
 	}
 	if k == Burn {
@@ -72,8 +72,8 @@ func fastest(lines []Line, model string) float64 {
 	return most
 }
 
-// computed judges one GPU that has computed.
-func computed(k Kind, node string, l Line, fastest float64, m Machine) check.Check {
+// judgeGPU judges one GPU that has computed.
+func judgeGPU(k Kind, node string, l Line, fastest float64, m Machine) check.Check {
 	c := check.Check{Node: node, GPU: *l.GPU, UUID: l.UUID, Name: string(k), Verdict: check.Passed}
 	v := l.Values
 	if speed, ok := v["speed"]; ok {
@@ -102,7 +102,7 @@ func computed(k Kind, node string, l Line, fastest float64, m Machine) check.Che
 	case v["slowed"] > 0:
 		c.Verdict, c.Detail = check.Warning, fmt.Sprintf("slowed by heat or power in %.0f %% of the time, at up to %.0f °C: "+
 			"look at air flow and power", math.Ceil(v["slowed"]), v["celsius"])
-	case v["speed"] < behind*fastest:
+	case v["speed"] < minShare*fastest:
 		c.Verdict, c.Detail = check.Warning,
 			fmt.Sprintf("%.4g TFLOP/s, and the fastest of its model %.4g: look at power limit, heat and clocks", v["speed"], fastest)
 	case v["spread"] > unsteady:
@@ -226,7 +226,7 @@ func allReduce(k Kind, node string, lines []Line, m Machine) []check.Check {
 	case speed < floor.GBps:
 		c.Verdict = check.Warning
 		c.Detail += fmt.Sprintf(", below %.3g: look at ", floor.GBps) +
-			map[Kind]string{AllReduce: "the links that peer-to-peer names", Across: "the network between the nodes"}[k]
+			map[Kind]string{AllReduce: "the links that peer-to-peer names", AcrossNodes: "the network between the nodes"}[k]
 	}
 	return []check.Check{c}
 }

@@ -128,7 +128,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(card(0) + `,"values":{"speed":1e308,"wrong":1,"slowed":3}}` + "\n" + `{"gpu":0,"peer":7,"values":{"speed":0}}` + "\n" + `{"values":{}}`)
 	f.Fuzz(func(t *testing.T, words string) {
 		lines, _ := Parse(words)
-		for _, k := range []Kind{Burn, PyTorch, Peers, AllReduce, Across} {
+		for _, k := range []Kind{Burn, PyTorch, Peers, AllReduce, AcrossNodes} {
 			for _, c := range Judge(k, "gpu1", lines, Machine{}) {
 				require.NotEmpty(t, c.Verdict)
 				require.Equal(t, string(k), c.Name)
@@ -153,7 +153,7 @@ func TestJob(t *testing.T) {
 	limit := c.Resources.Limits[nvidia.Resource]
 	assert.EqualValues(t, 2, limit.Value())
 	assert.Contains(t, objects[0].(*corev1.ConfigMap).Data, "report.py")
-	objects = Job("gpu1", 2, Across, o)
+	objects = Job("gpu1", 2, AcrossNodes, o)
 	s, j := objects[0].(*corev1.Service), objects[2].(*batchv1.Job)
 	assert.Equal(t, []string{"python3", "/bench/allreduce.py", "2", "2", "4", "rank0." + s.Name}, j.Spec.Template.Spec.Containers[0].Command)
 	assert.Equal(t, s.Name, j.Spec.Template.Spec.Subdomain)
@@ -162,7 +162,7 @@ func TestJob(t *testing.T) {
 		assert.Equal(t, value, j.Spec.Template.Labels[key])
 	}
 	names := map[string]bool{}
-	for _, k := range []Kind{Burn, PyTorch, TensorFlow, Peers, AllReduce, Across} {
+	for _, k := range []Kind{Burn, PyTorch, TensorFlow, Peers, AllReduce, AcrossNodes} {
 		names[Name("gpu1", k, "r1")] = true
 		assert.Contains(t, configMap("x").Data, k.program())
 	}

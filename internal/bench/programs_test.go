@@ -61,8 +61,8 @@ func TestPrograms(t *testing.T) {
 		"full, MPS":          {PyTorch, []string{"FAKE_BROKEN=CUDA error: out of memory", mps}, nil, map[int]string{0: "passed", 1: "failed: the GPU's memory is full: another program uses it, and nvidia-smi on the node names it"}},
 		"peers":              {Peers, nil, nil, map[int]string{0: "passed", 1: "passed"}},
 		"sum over GPUs":      {AllReduce, nil, []string{"2", "0", "2", "127.0.0.1"}, map[int]string{check.WholeNode: "passed"}},
-		"sum, second node":   {Across, nil, []string{"2", "2", "4", "127.0.0.1"}, map[int]string{check.WholeNode: "failed: the first GPU left no result"}},
-		"sum over all nodes": {Across, nil, []string{"2", "0", "4", "127.0.0.1"}, map[int]string{check.WholeNode: "passed"}},
+		"sum, second node":   {AcrossNodes, nil, []string{"2", "2", "4", "127.0.0.1"}, map[int]string{check.WholeNode: "failed: the first GPU left no result"}},
+		"sum over all nodes": {AcrossNodes, nil, []string{"2", "0", "4", "127.0.0.1"}, map[int]string{check.WholeNode: "passed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -204,11 +204,11 @@ func (b *Browser) Visit(url string) {
 	b.t.Helper()
 	b.forget()
 	b.Do("Page.navigate", map[string]any{"url": url}, nil)
-	b.Until(`location.href != "about:blank" && document.readyState == "complete"`)
+	b.WaitUntil(`location.href != "about:blank" && document.readyState == "complete"`)
 }
 
-// Until waits until an expression is true, whatever page the tab shows by then.
-func (b *Browser) Until(js string) {
+// WaitUntil waits until an expression is true, whatever page the tab shows by then.
+func (b *Browser) WaitUntil(js string) {
 	b.t.Helper()
 	end := time.After(time.Minute)
 	for {

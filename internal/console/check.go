@@ -38,10 +38,10 @@ func (c *Console) Findings(all []Finding) {
 
 // PrintUnchecked prints the checks that could not run, grouped by reason.
 func (c *Console) PrintUnchecked(all []Finding) {
-	var reasons []folded[string]
+	var reasons []group[string]
 	for _, f := range all {
 		name := f.ID
-		reasons = append(reasons, folded[string]{[]string{name}, f.Evidence})
+		reasons = append(reasons, group[string]{[]string{name}, f.Evidence})
 	}
 	for _, r := range fold(reasons, func(s string) string { return s }) {
 		lines := wrap(fmt.Sprintf("not checked: %s: %s", shortList(unique(r.names)), c.line(r.what)), 2, c.data.width())

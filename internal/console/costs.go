@@ -18,8 +18,8 @@ func (c *Console) Costs(costs []converge.Cost) {
 }
 
 func (c *Console) costs(to face, costs []converge.Cost) string {
-	var all []folded[converge.Cost]
-	each := merged(costs)
+	var all []group[converge.Cost]
+	each := mergeCosts(costs)
 	for _, cost := range each {
 		name := c.line(cost.Machine)
 		if slices.ContainsFunc(each, func(o converge.Cost) bool {
@@ -27,9 +27,9 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 		}) {
 			name = strings.TrimSpace(cost.Object + " " + name)
 		}
-		all = append(all, folded[converge.Cost]{[]string{name}, cost})
+		all = append(all, group[converge.Cost]{[]string{name}, cost})
 	}
-	slices.SortStableFunc(all, func(a, b folded[converge.Cost]) int { return strings.Compare(string(a.what.Kind), string(b.what.Kind)) })
+	slices.SortStableFunc(all, func(a, b group[converge.Cost]) int { return strings.Compare(string(a.what.Kind), string(b.what.Kind)) })
 	groups := fold(all, func(x converge.Cost) string {
 		return strings.Join([]string{string(x.Kind), x.Reason, x.Downtime, strings.Join(converge.LossTexts(x.Holds), "\n"),
 			strings.Join(converge.LossTexts(x.Users), "\n")}, "\x00")
@@ -49,9 +49,9 @@ func (c *Console) costs(to face, costs []converge.Cost) string {
 	return out.String()
 }
 
-// merged combines the costs of several steps into one for each machine or part: all reasons,
+// mergeCosts combines the costs of several steps into one for each machine or part: all reasons,
 // and the worst kind. A login is kept apart from what happens to the machine.
-func merged(costs []converge.Cost) []converge.Cost {
+func mergeCosts(costs []converge.Cost) []converge.Cost {
 	type matter struct {
 		of, sort string
 		enters   bool
@@ -96,7 +96,7 @@ func union(a, b []converge.Loss) []converge.Loss {
 }
 
 // costHead names what happens, and to which machines or parts.
-func costHead(g folded[converge.Cost]) string {
+func costHead(g group[converge.Cost]) string {
 	if len(g.names) == 1 || g.what.Kind == converge.CostLogin {
 		return converge.Cost{Machine: shortList(g.names), Kind: g.what.Kind, Downtime: g.what.Downtime}.String()
 	}

@@ -63,15 +63,15 @@ func shortList(names []string) string {
 	return fmt.Sprintf("%s … %s (%d)", strings.Join(names[:head], ", "), names[len(names)-1], len(names))
 }
 
-// folded is a value with all the names that share it.
-type folded[T any] struct {
+// group is a value with all the names that share it.
+type group[T any] struct {
 	names []string
 	what  T
 }
 
 // fold groups names by equal values, in the order of first appearance.
-func fold[T any](all []folded[T], words func(T) string) []folded[T] {
-	var out []folded[T]
+func fold[T any](all []group[T], words func(T) string) []group[T] {
+	var out []group[T]
 	at := map[string]int{}
 	for _, x := range all {
 		key := words(x.what)
@@ -80,7 +80,7 @@ func fold[T any](all []folded[T], words func(T) string) []folded[T] {
 			continue
 		}
 		at[key] = len(out)
-		out = append(out, folded[T]{slices.Clone(x.names), x.what})
+		out = append(out, group[T]{slices.Clone(x.names), x.what})
 	}
 	return out
 }

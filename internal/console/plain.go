@@ -171,7 +171,7 @@ func (c *Console) waitText(e converge.Event) string {
 	if e.Diff.Empty() {
 		return "waiting: " + c.line(e.Message)
 	}
-	return "waiting: " + c.line(awaited(e.Diff))
+	return "waiting: " + c.line(describeAwaited(e.Diff))
 }
 
 // lines splits foreign text into lines that are safe to print.
@@ -204,10 +204,10 @@ func (a advice) omitPrinted(lines []string) []string {
 
 // kinds turns vm/a, vm/b, guest/a into "vm ×2, guest".
 func kinds(steps []string) string {
-	var all []folded[string]
+	var all []group[string]
 	for _, s := range steps {
 		kind, _, _ := strings.Cut(s, "/")
-		all = append(all, folded[string]{[]string{s}, kind})
+		all = append(all, group[string]{[]string{s}, kind})
 	}
 	var out []string
 	for _, f := range fold(all, func(s string) string { return s }) {

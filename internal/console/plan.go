@@ -73,10 +73,10 @@ func (c *Console) Plan(p *converge.Plan) error {
 		name, _ := part(it.Step)
 		items[name] = append(items[name], it)
 	}
-	var all []folded[[]planLine]
+	var all []group[[]planLine]
 	for _, name := range partsOf(steps) {
 		if lines := c.planLines(items[name]); len(lines) > 0 {
-			all = append(all, folded[[]planLine]{[]string{name}, lines})
+			all = append(all, group[[]planLine]{[]string{name}, lines})
 		}
 	}
 	var out strings.Builder
@@ -103,7 +103,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 }
 
 // foldPlan groups nodes with the same changes.
-func foldPlan(all []folded[[]planLine]) []folded[[]planLine] {
+func foldPlan(all []group[[]planLine]) []group[[]planLine] {
 	of := map[string][]planLine{}
 	for _, f := range all {
 		of[f.names[0]] = f.what
@@ -181,7 +181,7 @@ func (c *Console) clean(d converge.Diff) converge.Diff {
 }
 
 // planSingle prints nodes and the one change that they share.
-func (c *Console) planSingle(out *strings.Builder, g folded[[]planLine], names int) {
+func (c *Console) planSingle(out *strings.Builder, g group[[]planLine], names int) {
 	l := g.what[0]
 	fmt.Fprintf(out, "%s %s  %s  ", c.data.paint.mark(l.mark), c.data.paint.bold(runewidth.FillRight(shortList(g.names), names)), l.what)
 	c.planText(out, l.text, 2+names+2+runewidth.StringWidth(l.what)+2)
@@ -201,7 +201,7 @@ func (c *Console) planText(out *strings.Builder, text string, at int) {
 const mostNotes = 12
 
 // planGroup prints the nodes that share their lines.
-func (c *Console) planGroup(out *strings.Builder, g folded[[]planLine]) {
+func (c *Console) planGroup(out *strings.Builder, g group[[]planLine]) {
 	paint, width := c.data.paint, c.data.width()
 	head, whats := g.what[0].mark, 0
 	if g.names[0] == everywhere && head != later {

@@ -255,8 +255,8 @@ func TestPlanJSON(t *testing.T) {
 func TestPlanOfDown(t *testing.T) {
 	c := capture(80)
 	require.NoError(t, c.Plan(&converge.Plan{Items: []converge.Item{
-		{Step: "vm/cp1", Verdict: converge.Change, Diff: converge.Unwanted("VM 105 on pve1")},
-		{Step: "vm/wk-gpu1", Verdict: converge.Change, Diff: converge.Unwanted("VM 108 on pve1")},
+		{Step: "vm/cp1", Verdict: converge.Change, Diff: converge.DiffUnwanted("VM 105 on pve1")},
+		{Step: "vm/wk-gpu1", Verdict: converge.Change, Diff: converge.DiffUnwanted("VM 108 on pve1")},
 		{Step: "leftovers", Verdict: converge.Change, Diff: converge.Diff{{Path: "mapping/eight-a100_wk-gpu1", Have: "unused", Effect: converge.Remove}}},
 		{Step: "files", Verdict: converge.Clean},
 	}}))

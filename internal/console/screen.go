@@ -82,7 +82,7 @@ type span struct {
 func newRow(width int, spans ...span) row {
 	var r row
 	for _, s := range spans {
-		text := cut(s.text, width-1-r.width)
+		text := truncate(s.text, width-1-r.width)
 		r.width += runewidth.StringWidth(text)
 		if s.paint != nil {
 			text = s.paint(text)

@@ -24,9 +24,9 @@ type Machine struct {
 	Holders                           string // who holds them
 }
 
-// narrowed leaves out what a narrow terminal has no room for, the more if something is wrong, which
+// narrow leaves out what a narrow terminal has no room for, the more if something is wrong, which
 // has columns of its own.
-func (m Machine) narrowed(width int, wrong bool) Machine {
+func (m Machine) narrow(width int, wrong bool) Machine {
 	switch {
 	case width == 0 || width >= 120:
 		return m
@@ -72,7 +72,7 @@ func (c *Console) Status(p *converge.Plan, machines map[string]Machine, platform
 	header := []string{"", "PART", "STATE", "ROLE", "ADDRESS", "VMID", "VERSION", "AGE", "GPUS", "HELD BY", "DIFFERS", "UNKNOWN"}
 	t := Table{Header: header, Most: statusWidth}
 	for _, name := range partsOf(steps) {
-		s, m := parts[name], machines[name].narrowed(c.data.width(), wrong)
+		s, m := parts[name], machines[name].narrow(c.data.width(), wrong)
 		mark, state := s.state()
 		wrong = wrong || mark != "✓"
 		t.Add(mark, name, state, m.Role, m.Address, m.VMID, m.Version, m.Age, m.GPUs, m.Holders, strings.Join(s.bad, ", "),
@@ -109,14 +109,14 @@ func (c *Console) platform(all []Part, states map[string]*partState) (wrong bool
 
 // problems prints each difference on a line, those of many nodes once.
 func (c *Console) problems(p *converge.Plan) (any bool) {
-	var all []folded[string]
+	var all []group[string]
 	for _, it := range p.Items {
 		name, what := part(c.line(it.Step))
 		switch it.Verdict {
 		case converge.Clean, converge.Deferred:
 			continue
 		case converge.Failed:
-			all = append(all, folded[string]{[]string{name}, what + ": " + c.line(fmt.Sprint(it.Err))})
+			all = append(all, group[string]{[]string{name}, what + ": " + c.line(fmt.Sprint(it.Err))})
 		default:
 			words := make([]string, len(it.Diff))
 			for i, f := range c.clean(it.Diff) {
@@ -125,7 +125,7 @@ func (c *Console) problems(p *converge.Plan) (any bool) {
 				}
 				words[i] = difference(f)
 			}
-			all = append(all, folded[string]{[]string{name}, what + ": " + strings.Join(words, "; ")})
+			all = append(all, group[string]{[]string{name}, what + ": " + strings.Join(words, "; ")})
 		}
 	}
 	for _, f := range fold(all, func(s string) string { return s }) {

@@ -151,7 +151,7 @@ func (c *Console) Progress(text string) {
 	case c.Live:
 		w, start := c.talk.width(), "\r\x1b[K"
 		if w > 0 {
-			text = cut(text, w-1)
+			text = truncate(text, w-1)
 		}
 		if up := c.linesAdded(c.progress, w); up > 0 {
 			start = fmt.Sprintf("\r\x1b[%dA\x1b[J", up)

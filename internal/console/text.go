@@ -87,8 +87,8 @@ func clock(d time.Duration) string {
 	}
 }
 
-// cut shortens a line to width columns.
-func cut(s string, width int) string {
+// truncate shortens a line to width columns.
+func truncate(s string, width int) string {
 	if width <= 0 {
 		return ""
 	}
@@ -96,7 +96,7 @@ func cut(s string, width int) string {
 }
 
 // pad fills a line up to width columns, or shortens it.
-func pad(s string, width int) string { return runewidth.FillRight(cut(s, width), width) }
+func pad(s string, width int) string { return runewidth.FillRight(truncate(s, width), width) }
 
 // noBreak joins words that wrap must not separate.
 func noBreak(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
@@ -162,8 +162,8 @@ func differences(d converge.Diff) string {
 	return strings.Join(s, "; ")
 }
 
-// awaited formats what a diff waits for, as in "a login over SSH (connection refused)".
-func awaited(d converge.Diff) string {
+// describeAwaited formats what a diff waits for, as in "a login over SSH (connection refused)".
+func describeAwaited(d converge.Diff) string {
 	s := make([]string, len(d))
 	for i, f := range d {
 		if s[i] = difference(converge.Field{Path: f.Path, Have: f.Have, Want: f.Want, Note: f.Note, Effect: converge.Update}); f.Path == "" && f.Have != "" && f.Want != "" {

@@ -45,11 +45,11 @@ func TestDurations(t *testing.T) {
 }
 
 func TestCutAndPad(t *testing.T) {
-	assert.Equal(t, "", cut("abc", 0))
-	assert.Equal(t, "", cut("abc", -3))
-	assert.Equal(t, "…", cut("abc", 1))
-	assert.Equal(t, "abc", cut("abc", 3))
-	assert.Equal(t, "日…", cut("日本語", 4))
+	assert.Equal(t, "", truncate("abc", 0))
+	assert.Equal(t, "", truncate("abc", -3))
+	assert.Equal(t, "…", truncate("abc", 1))
+	assert.Equal(t, "abc", truncate("abc", 3))
+	assert.Equal(t, "日…", truncate("日本語", 4))
 	assert.Equal(t, "日… ", pad("日本語", 4))
 	assert.Equal(t, "日本語  ", pad("日本語", 8))
 }
@@ -113,7 +113,7 @@ func FuzzOneLine(f *testing.F) {
 		line := oneLine(s)
 		assert.False(t, strings.ContainsFunc(line, unicode.IsControl), "%q", line)
 		assert.False(t, strings.ContainsFunc(line, func(r rune) bool { return unicode.Is(unicode.Cf, r) }), "%q", line)
-		assert.LessOrEqual(t, runewidth.StringWidth(cut(line, 20)), 20)
+		assert.LessOrEqual(t, runewidth.StringWidth(truncate(line, 20)), 20)
 	})
 }
 
@@ -127,9 +127,9 @@ func TestDifferences(t *testing.T) {
 	}
 	assert.Equal(t, `memory: 128GiB → 96GiB, needs a restart; label/a: "x" → (none); wk4: VM 107 (no longer in the file); `+
 		"connection refused → a login over SSH; size: 2 → 1, needs a replacement (disks do not shrink)", oneLine(differences(d)))
-	assert.Equal(t, `memory: 128GiB → 96GiB; label/a: "x" → (none)`, awaited(d[:2]))
-	assert.Equal(t, "a login over SSH (connection refused)", awaited(d[3:4]))
-	assert.Equal(t, "state: activating → active (its last run ended: no)", awaited(converge.Diff{{Path: "state", Have: "activating", Want: "active", Effect: converge.Create, Note: "its last run ended: no"}}))
+	assert.Equal(t, `memory: 128GiB → 96GiB; label/a: "x" → (none)`, describeAwaited(d[:2]))
+	assert.Equal(t, "a login over SSH (connection refused)", describeAwaited(d[3:4]))
+	assert.Equal(t, "state: activating → active (its last run ended: no)", describeAwaited(converge.Diff{{Path: "state", Have: "activating", Want: "active", Effect: converge.Create, Note: "its last run ended: no"}}))
 }
 
 func TestParts(t *testing.T) {

@@ -216,7 +216,7 @@ func (l *layout) sizeMachines(h Host) error {
 		if want > left {
 			p.memory = min(p.memory, max(left/proxmox.Size(workers), leastMemory))
 		}
-		p.memory = rounded(p.memory)
+		p.memory = roundSize(p.memory)
 		p.disk = max(min(workerDisk, disk), leastDisk)
 	}
 	return l.enough(h)
@@ -258,8 +258,8 @@ func share(of proxmox.Size, n int) proxmox.Size {
 	return of / proxmox.Size(max(n, 1)) / gib * gib
 }
 
-// rounded is a number that people would write: to 8 GiB from 32 on, else to 4 or 1.
-func rounded(s proxmox.Size) proxmox.Size {
+// roundSize is a number that people would write: to 8 GiB from 32 on, else to 4 or 1.
+func roundSize(s proxmox.Size) proxmox.Size {
 	step := gib
 	switch {
 	case s >= 32*gib:

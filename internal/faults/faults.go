@@ -66,7 +66,7 @@ func (f *Faults) requests() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.programs != nil {
-		return f.programs.seen()
+		return f.programs.calls()
 	}
 	return slices.Clone(f.seen)
 }
@@ -103,14 +103,14 @@ func Each(t *testing.T, kinds []Kind, world func(t *testing.T, f *Faults, use fu
 		if err := c.Do(); err != nil {
 			t.Fatalf("undisturbed: %v", err)
 		}
-		c.done(t, "undisturbed")
+		c.checkDone(t, "undisturbed")
 	})
 	n := len(all.requests())
 	if n == 0 {
 		t.Fatal("no request went through the faults")
 	}
 	for _, kind := range kinds {
-		mine := share.Of(t, "fault: "+string(kind))
+		mine := share.Start(t, "fault: "+string(kind))
 		for i := 1; i <= n && !t.Failed(); i++ { // one is enough to read
 			if !mine.Next() {
 				continue
@@ -141,7 +141,7 @@ func (c Case) judge(t *testing.T, f *Faults, i int) {
 		if !c.Patient && !harmless {
 			t.Errorf("%s: it is called a success", where)
 		}
-		c.done(t, where)
+		c.checkDone(t, where)
 		return
 	case kind != CutShort && !c.told(err):
 		t.Errorf("%s: the cause is lost: %v", where, err)
@@ -159,7 +159,7 @@ func (c Case) judge(t *testing.T, f *Faults, i int) {
 		t.Errorf("%s: doing it again: %v", where, err)
 		return
 	}
-	c.done(t, where+", and again")
+	c.checkDone(t, where+", and again")
 }
 
 func (c Case) told(err error) bool {
@@ -169,7 +169,7 @@ func (c Case) told(err error) bool {
 	return errors.Is(err, ErrInjected) || strings.Contains(err.Error(), ErrInjected.Error())
 }
 
-func (c Case) done(t *testing.T, where string) {
+func (c Case) checkDone(t *testing.T, where string) {
 	t.Helper()
 	if c.Done == nil {
 		return

@@ -61,8 +61,8 @@ func (p *programs) set(t testing.TB, kind Kind, at int) {
 	}
 }
 
-// seen returns the programs that were run.
-func (p *programs) seen() []string {
+// calls returns the programs that were run.
+func (p *programs) calls() []string {
 	calls, err := os.ReadFile(filepath.Join(p.dir, "calls"))
 	if err != nil {
 		return nil

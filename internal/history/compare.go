@@ -85,8 +85,8 @@ func predecessor(records []Record, now Record) (last Record, ok bool) {
 	return last, ok
 }
 
-// dated is a measure of a run.
-type dated struct {
+// datedValue is a measure of a run.
+type datedValue struct {
 	Measure
 	time time.Time
 }
@@ -95,16 +95,16 @@ type dated struct {
 // was not measured often then. Only passed results of the same level count, and those with the
 // same driver if there are any; other drivers since then are named.
 func slower(past []Record, now Record, m Measure) string {
-	was := measured(past, now, m, true)
+	was := pastValues(past, now, m, true)
 	if len(was) == 0 {
-		was = measured(past, now, m, false)
+		was = pastValues(past, now, m, false)
 	}
 	if len(was) == 0 {
 		return ""
 	}
-	first := slices.IndexFunc(was, func(d dated) bool { return now.Time.Sub(d.time) <= month })
+	first := slices.IndexFunc(was, func(d datedValue) bool { return now.Time.Sub(d.time) <= month })
 	if recent := was[max(first, 0):]; first >= 0 && len(recent) >= few {
-		sorted := slices.SortedFunc(slices.Values(recent), func(a, b dated) int { return cmp.Compare(a.Value, b.Value) })
+		sorted := slices.SortedFunc(slices.Values(recent), func(a, b datedValue) int { return cmp.Compare(a.Value, b.Value) })
 		median := sorted[len(sorted)/2].Measure
 		if loss(m, median) > noise(m) {
 			return fmt.Sprintf("%s %s is slower than last month: median %s of %d runs since %s (%+.0f %%)",
@@ -119,15 +119,15 @@ func slower(past []Record, now Record, m Measure) string {
 	return ""
 }
 
-// measured are the values of a measure so far, the oldest first.
-func measured(past []Record, now Record, m Measure, sameDriver bool) (out []dated) {
+// pastValues are the values of a measure so far, the oldest first.
+func pastValues(past []Record, now Record, m Measure, sameDriver bool) (out []datedValue) {
 	for _, r := range past {
 		if cmp.Or(r.Level, quick) != cmp.Or(now.Level, quick) || !r.Passed || sameDriver && r.Driver != now.Driver {
 			continue
 		}
 		for _, was := range r.Measures {
 			if was.Name == m.Name && was.Unit == m.Unit && was.Value > 0 {
-				out = append(out, dated{was, r.Time})
+				out = append(out, datedValue{was, r.Time})
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (spec Spec) options(s State) options {
 		o.want = append(o.want, "initcall_blacklist=sysfb_init")
 		o.why = append(o.why, "initcall_blacklist=sysfb_init keeps the console off the card: the host's screen stays dark after the boot menu.")
 	}
-	if off := o.unwanted(running); len(off) > 0 {
+	if off := o.unwantedOptions(running); len(off) > 0 {
 		o.why = append(o.why, strings.Join(off, ", ")+" switches the IOMMU off and has to go.")
 	}
 	return o

@@ -52,8 +52,8 @@ func (o options) missing(c cmdline) []string {
 	return slices.DeleteFunc(slices.Clone(o.want), c.has)
 }
 
-// unwanted returns the options of c that must be absent.
-func (o options) unwanted(c cmdline) []string {
+// unwantedOptions returns the options of c that must be absent.
+func (o options) unwantedOptions(c cmdline) []string {
 	var out []string
 	for _, x := range c {
 		if slices.Contains(o.refuse, x) {
@@ -63,7 +63,7 @@ func (o options) unwanted(c cmdline) []string {
 	return out
 }
 
-func (o options) areSet(c cmdline) bool { return len(o.missing(c))+len(o.unwanted(c)) == 0 }
+func (o options) areSet(c cmdline) bool { return len(o.missing(c))+len(o.unwantedOptions(c)) == 0 }
 
 // manualEdit says how to edit c by hand.
 func (o options) manualEdit(c cmdline) string {
@@ -71,7 +71,7 @@ func (o options) manualEdit(c cmdline) string {
 	if add := o.missing(c); len(add) > 0 {
 		out = append(out, "add "+strings.Join(add, " "))
 	}
-	if off := o.unwanted(c); len(off) > 0 {
+	if off := o.unwantedOptions(c); len(off) > 0 {
 		out = append(out, "take out "+strings.Join(off, " "))
 	}
 	return strings.Join(out, ", ")
@@ -81,8 +81,8 @@ func (o options) manualEdit(c cmdline) string {
 // added at its end. The rest stays as written.
 func (o options) edit(text string) string {
 	c := parseCmdline(text)
-	for _, bad := range o.unwanted(c) {
-		text = cut(text, bad)
+	for _, bad := range o.unwantedOptions(c) {
+		text = removeWord(text, bad)
 	}
 	for _, option := range o.missing(c) {
 		if text != "" && !strings.HasSuffix(text, " ") {
@@ -93,8 +93,8 @@ func (o options) edit(text string) string {
 	return text
 }
 
-// cut removes a word from a text, with the spaces before it.
-func cut(text, word string) string {
+// removeWord removes a word from a text, with the spaces before it.
+func removeWord(text, word string) string {
 	for from := 0; from <= len(text); {
 		i := strings.Index(text[from:], word)
 		if i < 0 {

@@ -95,8 +95,8 @@ func closing(s string, quote byte) int {
 
 func (f grubFile) value(a assignment) string { return f.text[a.from:a.to] }
 
-// itself matches a reference to the variable in its own value.
-func (a assignment) itself(value string) (string, bool) {
+// selfReference matches a reference to the variable in its own value.
+func (a assignment) selfReference(value string) (string, bool) {
 	if a.quote == "'" {
 		return "", false
 	}
@@ -124,7 +124,7 @@ func (g grubConfig) effective() cmdline {
 	for _, f := range g {
 		for _, a := range f.sets {
 			v := f.value(a)
-			if ref, ok := a.itself(v); ok {
+			if ref, ok := a.selfReference(v); ok {
 				v = strings.ReplaceAll(v, ref, values[a.name])
 			}
 			values[a.name] = v
@@ -171,7 +171,7 @@ func (g grubConfig) edit(o options) []FileChange {
 func (g grubConfig) target() (file, set int) {
 	for i, f := range slices.Backward(g) {
 		for j, a := range slices.Backward(f.sets) {
-			if _, adds := a.itself(f.value(a)); a.name == grubDefault && !adds {
+			if _, adds := a.selfReference(f.value(a)); a.name == grubDefault && !adds {
 				return i, j
 			}
 		}

@@ -173,7 +173,7 @@ func TestWhatTheAdminHasStays(t *testing.T) {
 // and what the boot loader and the initramfs were not told is told.
 func TestACrashAnywhere(t *testing.T) {
 	for _, loader := range []string{"grub", "systemd-boot"} {
-		mine := share.Of(t, "crashes while a host of "+loader+" is prepared")
+		mine := share.Start(t, "crashes while a host of "+loader+" is prepared")
 		for after := 1; ; after++ {
 			if !mine.Next() {
 				continue

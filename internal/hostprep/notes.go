@@ -57,7 +57,7 @@ type noter func(fatal bool, do, format string, args ...any)
 func (spec Spec) noteIOMMU(s State, note noter) {
 	running := parseCmdline(s.Cmdline)
 	asked := !s.Intel || s.kernelAtLeast(6, 8) || running.has("intel_iommu=on")
-	if !s.IOMMU && asked && len(spec.options(s).unwanted(running)) == 0 {
+	if !s.IOMMU && asked && len(spec.options(s).unwantedOptions(running)) == 0 {
 		what := map[bool]string{true: "Intel VT-d", false: "AMD-Vi, also called IOMMU"}[s.Intel]
 		note(true, "switch on "+what+" in the firmware's setup at the next reboot", "the kernel finds no IOMMU: it is off in the firmware")
 	}

@@ -35,7 +35,7 @@ func (spec Spec) bootDiffers(s State) []string {
 	if missing := o.missing(running); len(missing) > 0 {
 		out = append(out, "the kernel runs without "+strings.Join(missing, " "))
 	}
-	if off := o.unwanted(running); len(off) > 0 {
+	if off := o.unwantedOptions(running); len(off) > 0 {
 		out = append(out, "the kernel runs with "+strings.Join(off, " "))
 	}
 	return out

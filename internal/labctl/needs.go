@@ -36,11 +36,11 @@ type HostNeeds struct {
 	Mappings []string            `json:"mappings,omitempty"` // existing ones, once for each card
 	Devices  []string            `json:"devices,omitempty"`  // other devices: addresses, vendors and devices, and mappings
 
-	Declared Declared `json:"declared,omitzero"`
+	Declared Declaration `json:"declared,omitzero"`
 }
 
-// Declared is what a file says of a host, whatever its nodes need; zero: nothing.
-type Declared struct {
+// Declaration is what a file says of a host, whatever its nodes need; zero: nothing.
+type Declaration struct {
 	Cores   int              `json:"cores,omitempty"`
 	Memory  int64            `json:"memory,omitempty"` // in bytes
 	GPUs    int              `json:"gpus,omitempty"`

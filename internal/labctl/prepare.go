@@ -11,9 +11,9 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 )
 
-// Prepared is what a lab starts with; the answer of `labd prepare` to [Needs]. What it does
+// Preparation is what a lab starts with; the answer of `labd prepare` to [Needs]. What it does
 // meanwhile is on its standard error, a line each.
-type Prepared struct {
+type Preparation struct {
 	Model   string `json:"model"` // a preset's name, or the file of a generated model
 	Guests  Guests `json:"guests,omitzero"`
 	Refusal string `json:"refusal,omitempty"` // why this machine cannot give what is needed; empty: it can
@@ -46,7 +46,7 @@ func (o *Options) prepare(ctx context.Context) error {
 		}
 		return fmt.Errorf("the lab cannot choose its hardware: %w", err)
 	}
-	var p Prepared
+	var p Preparation
 	if err := json.Unmarshal(answer.Bytes(), &p); err != nil {
 		return fmt.Errorf("the lab's choice of hardware: %w", err)
 	}

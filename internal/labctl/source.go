@@ -38,7 +38,7 @@ func (o Options) find(ctx context.Context) (source, error) {
 			return source{dir: filepath.Join(at, "sim", "lab", o.program().module)}, nil
 		}
 		if at == filepath.Dir(at) {
-			return o.required(ctx, dir)
+			return o.requiredSource(ctx, dir)
 		}
 	}
 }
@@ -51,9 +51,9 @@ type goModule struct {
 	Error   any
 }
 
-// required is the source of the version that the module in dir requires. Go's downloads
+// requiredSource is the source of the version that the module in dir requires. Go's downloads
 // exclude nested modules, so the simulators and the lab are fetched separately.
-func (o Options) required(ctx context.Context, dir string) (source, error) {
+func (o Options) requiredSource(ctx context.Context, dir string) (source, error) {
 	var lib goModule
 	if err := goJSON(ctx, &lib, dir, "list", "-m", "-mod=readonly", "-json", module); err != nil {
 		return source{}, fmt.Errorf("no clone of %s at or above %s, and no module there that requires it: the lab is built from source: run this in a clone, or in a folder that homelab new FOLDER makes: %w", module, dir, err)

@@ -10,11 +10,11 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// Of returns what the hosts of a model have.
-func Of(m pvesim.Model) labctl.Hardware {
+// HardwareOf returns what the hosts of a model have.
+func HardwareOf(m pvesim.Model) labctl.Hardware {
 	var out labctl.Hardware
 	for _, h := range m.Hosts {
-		spared := spared(m, h.Name)
+		spared := unavailableMemory(m, h.Name)
 		has := labctl.HostHardware{Name: h.Name, Cores: h.CPUs, Memory: int64(h.Memory - h.Used - spared), Spared: int64(spared),
 			Bridges: h.Bridges, MTUs: h.MTUs, Storages: map[string][]string{}, Mappings: mappings(m, h.Name)}
 		for _, st := range h.Storages {
@@ -56,9 +56,9 @@ func mappings(m pvesim.Model, host string) map[string]int {
 	return out
 }
 
-// spared is the memory of a host that is not available to the cluster: the host's own, and
+// unavailableMemory is the memory of a host that is not available to the cluster: the host's own, and
 // that of its running machines.
-func spared(m pvesim.Model, host string) pvesim.Size {
+func unavailableMemory(m pvesim.Model, host string) pvesim.Size {
 	n := 4 * pvesim.GiB
 	for _, v := range m.VMs {
 		if v.Node == host && v.Running {

@@ -13,20 +13,20 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// For returns the hardware for what a cluster needs: the smallest preset that fits, with its
+// ModelFor returns the hardware for what a cluster needs: the smallest preset that fits, with its
 // name, or a generated one, without a name.
-func For(needs labctl.Needs) (preset string, m pvesim.Model) {
+func ModelFor(needs labctl.Needs) (preset string, m pvesim.Model) {
 	for _, name := range pvesim.Presets() {
-		if m, err := pvesim.LoadModel(name); err == nil && len(needs.Missing(Of(m))) == 0 {
+		if m, err := pvesim.LoadModel(name); err == nil && len(needs.Missing(HardwareOf(m))) == 0 {
 			return name, m
 		}
 	}
-	return "", made(needs)
+	return "", generate(needs)
 }
 
-// made generates hardware: each host of the file, with its declared resources and what its
+// generate generates hardware: each host of the file, with its declared resources and what its
 // nodes need.
-func made(needs labctl.Needs) pvesim.Model {
+func generate(needs labctl.Needs) pvesim.Model {
 	var hosts []pvesim.Host
 	var mappings []pvesim.PCIMapping
 	for _, want := range needs.Hosts {
@@ -35,7 +35,7 @@ func made(needs labctl.Needs) pvesim.Model {
 			h.CIDRs, h.Gateway = own(needs, len(hosts))
 		}
 		hosts = append(hosts, h)
-		mappings = append(mappings, mapped(want, h)...)
+		mappings = append(mappings, namedMappings(want, h)...)
 		mappings = append(mappings, addDevices(want, &hosts[len(hosts)-1])...)
 	}
 	m := pvesim.Operated(hosts...)
@@ -58,7 +58,7 @@ const (
 func host(w labctl.HostNeeds) pvesim.Host {
 	h := pvesim.Host{Name: w.Name, NUMANodes: 1, CPUModel: "AMD EPYC 7543 32-Core Processor",
 		CPUs:   max(leastCPUs, w.Declared.Cores, roundUp(w.Cores)),
-		Memory: max(pvesim.Size(w.Declared.Memory), pvesim.Size(roundUp(int((pvesim.Size(w.Memory)+spared(pvesim.Model{}, w.Name))/pvesim.GiB)))*pvesim.GiB)}
+		Memory: max(pvesim.Size(w.Declared.Memory), pvesim.Size(roundUp(int((pvesim.Size(w.Memory)+unavailableMemory(pvesim.Model{}, w.Name))/pvesim.GiB)))*pvesim.GiB)}
 	if w.Cards > sockets {
 		h.NUMANodes = sockets
 	}
@@ -151,9 +151,9 @@ func card(m labctl.Model) pvesim.PCIDevice {
 	return d
 }
 
-// mapped returns the existing resource mappings that the file names, with a card for each time
+// namedMappings returns the existing resource mappings that the file names, with a card for each time
 // that one is named.
-func mapped(w labctl.HostNeeds, h pvesim.Host) []pvesim.PCIMapping {
+func namedMappings(w labctl.HostNeeds, h pvesim.Host) []pvesim.PCIMapping {
 	var out []pvesim.PCIMapping
 	for i, id := range w.Mappings {
 		d := h.PCI[len(h.PCI)-1-i%len(h.PCI)]

@@ -39,7 +39,9 @@ func inLab(t *testing.T, example string, changes ...string) *spec.Spec {
 	return s
 }
 
-func lacks(m pvesim.Model, s *spec.Spec) []string { return labneeds.Of(s).Missing(labmodel.Of(m)) }
+func lacks(m pvesim.Model, s *spec.Spec) []string {
+	return labneeds.NeedsOf(s).Missing(labmodel.HardwareOf(m))
+}
 
 // TestEveryExampleGetsHostsThatFit: what is chosen is sound, can be written and
 // read, and lacks nothing.
@@ -47,7 +49,7 @@ func TestEveryExampleGetsHostsThatFit(t *testing.T) {
 	for example, want := range map[string]string{"one-gpu": "one-gpu", "eight-a100": "eight-a100", "mixed-hosts": ""} {
 		t.Run(example, func(t *testing.T) {
 			s := inLab(t, example)
-			preset, m := labmodel.For(labneeds.Of(s))
+			preset, m := labmodel.ModelFor(labneeds.NeedsOf(s))
 			assert.Equal(t, want, preset)
 			assert.Empty(t, lacks(m, s))
 			text, err := m.YAML()
@@ -61,7 +63,7 @@ func TestEveryExampleGetsHostsThatFit(t *testing.T) {
 
 // TestMadeToMeasure looks at what the example with unlike hosts gets.
 func TestMadeToMeasure(t *testing.T) {
-	_, m := labmodel.For(labneeds.Of(inLab(t, "mixed-hosts")))
+	_, m := labmodel.ModelFor(labneeds.NeedsOf(inLab(t, "mixed-hosts")))
 	require.Len(t, m.Hosts, 2)
 	atlas, boreas := m.Hosts[0], m.Hosts[1]
 	assert.Equal(t, "atlas boreas", atlas.Name+" "+boreas.Name)
@@ -86,9 +88,9 @@ func TestMadeToMeasure(t *testing.T) {
 func TestMTUsOfBridges(t *testing.T) {
 	for mtu, bridge := range map[string]int{"1400": 0, "1500": 0, "9000": 9000} {
 		s := inLab(t, "one-gpu", "network: {", "network: {mtu: "+mtu+", ")
-		needs := labneeds.Of(s)
+		needs := labneeds.NeedsOf(s)
 		needs.Hosts[0].Cores = 1000 // more than any preset has
-		_, m := labmodel.For(needs)
+		_, m := labmodel.ModelFor(needs)
 		assert.Equal(t, bridge, m.Hosts[0].MTUs["vmbr0"], mtu)
 		assert.NotContains(t, strings.Join(lacks(m, s), "\n"), "MTU")
 		assert.Equal(t, bridge > 0, strings.Contains(strings.Join(lacks(pvesim.OneGPU(), s), "\n"), "pve1 has a bridge vmbr0 with an MTU of 1500, and not 9000"), mtu)
@@ -110,7 +112,7 @@ func TestWhatAModelLacksIsNamed(t *testing.T) {
 // TestCardsAndTemplatesThatAreNamed are made as the file has them.
 func TestCardsAndTemplatesThatAreNamed(t *testing.T) {
 	s := inLab(t, "eight-a100", "model: A100", "model: L40S", "\nk3s:\n", "\nimage: {template: golden}\nk3s:\n")
-	preset, m := labmodel.For(labneeds.Of(s))
+	preset, m := labmodel.ModelFor(labneeds.NeedsOf(s))
 	assert.Empty(t, preset)
 	assert.Empty(t, lacks(m, s))
 	assert.Contains(t, m.Hosts[0].PCI[0].Name, "L40S")
@@ -119,13 +121,13 @@ func TestCardsAndTemplatesThatAreNamed(t *testing.T) {
 	assert.Equal(t, "golden", m.VMs[0].Name)
 
 	s = inLab(t, "eight-a100", "gpus: {count: 2, model: A100}", "gpus: {mapping: [left]}", "count: 4", "count: 1", "[10.0.0.21-10.0.0.24]", "[10.0.0.21]")
-	_, m = labmodel.For(labneeds.Of(s))
+	_, m = labmodel.ModelFor(labneeds.NeedsOf(s))
 	assert.Empty(t, lacks(m, s))
 	assert.Equal(t, "left", m.Mappings[0].ID)
 
 	// One mapping of many cards, as docs/gpus.md has it.
 	s = inLab(t, "eight-a100", "gpus: {count: 2, model: A100}", "gpus: {mapping: [cards, cards]}")
-	_, m = labmodel.For(labneeds.Of(s))
+	_, m = labmodel.ModelFor(labneeds.NeedsOf(s))
 	assert.Empty(t, lacks(m, s))
 	require.Len(t, m.Mappings, 1)
 	assert.Len(t, m.Mappings[0].Map, 8)
@@ -137,7 +139,7 @@ func TestCardsAndTemplatesThatAreNamed(t *testing.T) {
 // choice open.
 func TestNodesThatMayBeAnywhereAreSpread(t *testing.T) {
 	s := inLab(t, "eight-a100", "  host: pve1\n", "  host: auto\n", "    pve1: {memory: 1TiB, gpus: 8, storage: {vmdata: 2TiB}}", "    left: {gpus: 4}\n    right: {gpus: 4}")
-	preset, m := labmodel.For(labneeds.Of(s))
+	preset, m := labmodel.ModelFor(labneeds.NeedsOf(s))
 	assert.Empty(t, preset)
 	assert.Empty(t, lacks(m, s))
 	require.Len(t, m.Hosts, 2)

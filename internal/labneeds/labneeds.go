@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// Of returns what a cluster needs of the lab. External machines are not part of it.
-func Of(s *spec.Spec) labctl.Needs {
+// NeedsOf returns what a cluster needs of the lab. External machines are not part of it.
+func NeedsOf(s *spec.Spec) labctl.Needs {
 	n := labctl.Needs{Name: s.Name, Hosts: hostNeeds(s), Template: s.Image.Template, Pools: s.ResourcePools(),
 		Network: s.Network.Prefix, Gateway: s.Network.Gateway, Bridge: s.Network.Bridge,
 		Taken:  append([]netip.Addr{s.Network.Gateway, s.K3s.VIP}, s.Network.DNS...),
@@ -70,7 +70,7 @@ func hostNeeds(s *spec.Spec) []labctl.HostNeeds {
 		if h.Name != spec.AnyHost {
 			w := host(h.Name)
 			w.templates = h.TemplateStorage
-			w.Declared = labctl.Declared{Cores: h.Cores, Memory: int64(h.Memory), GPUs: h.GPUs, Storage: map[string]int64{}}
+			w.Declared = labctl.Declaration{Cores: h.Cores, Memory: int64(h.Memory), GPUs: h.GPUs, Storage: map[string]int64{}}
 			for name, size := range h.Storage {
 				w.Declared.Storage[name] = int64(size)
 			}

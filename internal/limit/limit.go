@@ -64,7 +64,7 @@ func (r *reader) Read(b []byte) (int, error) {
 // byte.
 func Body(of io.ReadCloser, length, most int64) io.ReadCloser {
 	if length > most {
-		return body{failed{&Error{Most: most, Size: length}}, of}
+		return body{failedReader{&Error{Most: most, Size: length}}, of}
 	}
 	return body{Reader(of, most), of}
 }
@@ -74,9 +74,9 @@ type body struct {
 	io.Closer
 }
 
-type failed struct{ err error }
+type failedReader struct{ err error }
 
-func (f failed) Read([]byte) (int, error) { return 0, f.err }
+func (f failedReader) Read([]byte) (int, error) { return 0, f.err }
 
 // Buffer is a buffer of at most Most bytes. Writing more fails with [*Error].
 type Buffer struct {

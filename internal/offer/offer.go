@@ -168,8 +168,8 @@ func (g GPUs) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Divided are the resources of instances that have names of their own.
-func (g GPUs) Divided() map[string]int {
+// InstanceResources are the resources of instances that have names of their own.
+func (g GPUs) InstanceResources() map[string]int {
 	out := maps.Clone(g.Resources)
 	delete(out, nvidia.Resource)
 	return out

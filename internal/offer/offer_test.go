@@ -36,5 +36,5 @@ func TestOf(t *testing.T) {
 	assert.Equal(t, "mixed", string(offer.GPUsOf(divided(spec.MIGLayout{GPUs: []int{0}, Profiles: map[string]int{"1g.5gb": 7}})).MIG))
 	assert.Empty(t, offer.GPUsOf(two(spec.Sharing{})).MIG)
 	assert.Len(t, offer.UndividedLayouts(two(spec.Sharing{})), 2)
-	assert.Equal(t, map[string]int{"nvidia.com/mig-3g.20gb": 2}, offer.GPUsOf(divided(spec.MIGLayout{GPUs: []int{1}, Profiles: map[string]int{"3g.20gb": 2}})).Divided())
+	assert.Equal(t, map[string]int{"nvidia.com/mig-3g.20gb": 2}, offer.GPUsOf(divided(spec.MIGLayout{GPUs: []int{1}, Profiles: map[string]int{"3g.20gb": 2}})).InstanceResources())
 }

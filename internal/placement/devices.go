@@ -35,7 +35,7 @@ func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use) map[
 	}
 	// First what the file names, then what nodes have, then what is free.
 	failed := map[string]error{}
-	for _, choose := range []func(spec.Node, spec.Device) (pci.Device, error){b.atAddress, b.kept, b.free} {
+	for _, choose := range []func(spec.Node, spec.Device) (pci.Device, error){b.atAddress, b.keptDevice, b.free} {
 		for _, n := range nodes {
 			for _, d := range n.Devices {
 				id := names.DeviceMapping(s, n.Name, d.Name)
@@ -59,10 +59,10 @@ func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use) map[
 			switch {
 			case err != nil:
 			case !has:
-				err = b.named(n, d)
+				err = b.checkNamed(n, d)
 			default:
 				err = b.problem(n, d, given)
-				share.Mappings = append(share.Mappings, pci.Mapping{ID: id, Description: names.MappingNote(s), Devices: []pci.MappedDevice{given.Mapped()}})
+				share.Mappings = append(share.Mappings, pci.Mapping{ID: id, Description: names.MappingNote(s), Devices: []pci.MappedDevice{given.MappedDevice()}})
 				share.Why = append(share.Why, given.String())
 			}
 			if err != nil {
@@ -101,8 +101,8 @@ func (b *deviceBook) atAddress(n spec.Node, d spec.Device) (pci.Device, error) {
 	return found, nil
 }
 
-// kept is the device that a node's mapping has, if it is of the kind that the file names.
-func (b *deviceBook) kept(n spec.Node, d spec.Device) (pci.Device, error) {
+// keptDevice is the device that a node's mapping has, if it is of the kind that the file names.
+func (b *deviceBook) keptDevice(n spec.Node, d spec.Device) (pci.Device, error) {
 	for _, found := range b.ofKind(d) {
 		if b.isKept(n, d, found) && b.problem(n, d, found) == nil {
 			return found, nil
@@ -144,7 +144,7 @@ func (b *deviceBook) ofKind(d spec.Device) []pci.Device {
 // isKept reports whether a node's own mapping has the device, and still fits it.
 func (b *deviceBook) isKept(n spec.Node, d spec.Device, found pci.Device) bool {
 	m := Mapping(b.ledger.Mappings, names.DeviceMapping(b.spec, n.Name, d.Name))
-	return m != nil && m.Description == names.MappingNote(b.spec) && len(m.Problems) == 0 && len(m.Devices) == 1 && m.Devices[0] == found.Mapped()
+	return m != nil && m.Description == names.MappingNote(b.spec) && len(m.Problems) == 0 && len(m.Devices) == 1 && m.Devices[0] == found.MappedDevice()
 }
 
 func overlap(a, b pci.Device) bool {
@@ -204,7 +204,7 @@ func (b *deviceBook) hostsOwn(n spec.Node, d spec.Device, found pci.Device, mapp
 		case sure:
 			return fail(n, d, "name another device", "%s is %s, which %s uses itself", found, u.What, b.host)
 		case may && !mapped:
-			f := found.Mapped()
+			f := found.MappedDevice()
 			return fail(n, d, fmt.Sprintf("look on %s: ls -l /sys/class/block /sys/class/net | grep %s; if it is nothing that the host uses, make a mapping there and write its name, pci: NAME:\n"+
 				"  pvesh create /cluster/mapping/pci --id NAME --map %s", b.host, found.Address, printable.Word(f.Line())),
 				"%s may be %s, which %s uses itself: Proxmox does not show on which device that is", found, u.What, b.host)
@@ -213,8 +213,8 @@ func (b *deviceBook) hostsOwn(n spec.Node, d spec.Device, found pci.Device, mapp
 	return nil
 }
 
-// named checks a device that the file names by an existing mapping.
-func (b *deviceBook) named(n spec.Node, d spec.Device) error {
+// checkNamed checks a device that the file names by an existing mapping.
+func (b *deviceBook) checkNamed(n spec.Node, d spec.Device) error {
 	m := Mapping(b.ledger.Mappings, d.PCI)
 	if m == nil {
 		var all []string

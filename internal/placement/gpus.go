@@ -206,7 +206,7 @@ func (b *book) share(n spec.Node, kept []pci.GPU, enough bool) Share {
 	}
 	switch {
 	case len(n.GPUs.Mapping) > 0:
-		return Share{Err: b.drawn(n)}
+		return Share{Err: b.checkForeignMappings(n)}
 	case enough:
 		return Share{Cards: kept, Why: b.describe(n, kept), Err: b.keptClaimError(n, kept)}
 	}
@@ -249,9 +249,9 @@ func (b *book) keptClaimError(n spec.Node, cards []pci.GPU) error {
 		slices.DeleteFunc(slices.Clone(cards), func(g pci.GPU) bool { return b.strangers[g.Address.Whole()].container }))
 }
 
-// drawn checks a node that uses another owner's mappings: all VMs that use these mappings, or their
+// checkForeignMappings checks a node that uses another owner's mappings: all VMs that use these mappings, or their
 // cards in another way, must be able to run at the same time.
-func (b *book) drawn(n spec.Node) error {
+func (b *book) checkForeignMappings(n spec.Node) error {
 	for _, id := range n.GPUs.Mapping {
 		if why := b.ledger.MappingProblem(b.host, id); why != "" {
 			return converge.Permanent(fmt.Errorf("gpus.mapping of %s: %s: %s\n  name mappings of NVIDIA cards, or write gpus: %d to have homelab choose them", n.Name, id, why, n.GPUs.Count))

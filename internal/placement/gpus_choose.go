@@ -25,7 +25,7 @@ func Candidate(n spec.Node, g pci.GPU) bool {
 func mismatch(g pci.GPU) string {
 	out := fmt.Sprintf("%s is %s", g.Address, withArticle(g.Name))
 	id, _ := nvidia.ParsePCIID(g.ID()) // zero, which is in no table, if it is none
-	if why := nvidia.Unsupported(id); why != "" {
+	if why := nvidia.UnsupportedReason(id); why != "" {
 		out += ", and " + why
 	}
 	return out

@@ -108,7 +108,7 @@ func (p *placing) observe(ctx context.Context, pve *proxmox.Client) error {
 		if err != nil {
 			return err
 		}
-		p.mapped(ledger)
+		p.placeByMapping(ledger)
 		r.ledger, r.cards = ledger, Allot(p.spec, r.host, ledger)
 	}
 	for _, n := range p.spec.Machines() {
@@ -174,8 +174,8 @@ func nodeNames(hosts []proxmox.Host) string {
 	return strings.Join(out, ", ")
 }
 
-// mapped assigns nodes to the host on which a mapping of ours has cards for them.
-func (p *placing) mapped(l *pci.Ledger) {
+// placeByMapping assigns nodes to the host on which a mapping of ours has cards for them.
+func (p *placing) placeByMapping(l *pci.Ledger) {
 	for i := range p.spec.Nodes {
 		n := &p.spec.Nodes[i]
 		m := Mapping(l.Mappings, names.Mapping(p.spec, n.Name))

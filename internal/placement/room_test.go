@@ -140,7 +140,7 @@ func TestMappingsThatAreThereChooseTheHost(t *testing.T) {
 		m := pci.MappingState{Mapping: pci.Mapping{ID: "lab_wk1", Description: names.MappingNote(s), Devices: []pci.MappedDevice{{Host: "pve2"}}}}
 		change(&s.Nodes[1], &m)
 		p := &placing{spec: s, rooms: []*room{{host: "pve1"}, {host: "pve2"}}}
-		p.mapped(&pci.Ledger{Mappings: []pci.MappingState{m}})
+		p.placeByMapping(&pci.Ledger{Mappings: []pci.MappingState{m}})
 		assert.Equal(t, strings.TrimRight(want, "+-=*"), s.Nodes[1].Host, want)
 		assert.Equal(t, "pve1", s.Nodes[0].Host)
 	}

@@ -241,7 +241,7 @@ func namespaces(s *spec.Spec) []string {
 // replacedValues warns of values that replace ours; those of the hub are checked by their
 // meaning (chartValues).
 func (c checker) replacedValues() {
-	all := replaced(c.spec)
+	all := replacedValues(c.spec)
 	for _, part := range slices.Sorted(maps.Keys(all)) {
 		c.Warn(c.Entry(&c.spec.Platform.Charts.Values, part),
 			fmt.Sprintf("charts.values.%s replaces what the other keys of this file set: %s", part, suggest.FirstOf(all[part])),

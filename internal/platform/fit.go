@@ -75,7 +75,7 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 	}
 	return jupyterhub.Node{
 		Name: n.Name, CPU: max(0, cpu), Memory: jupyterhub.Bytes(max(0, memory)), Pods: max(1, kept.Pods-daemonPods),
-		GPUs: offers.Resources[nvidia.Resource], Resources: offers.Divided(),
+		GPUs: offers.Resources[nvidia.Resource], Resources: offers.InstanceResources(),
 	}
 }
 

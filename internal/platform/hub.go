@@ -122,7 +122,7 @@ func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(con
 			if err != nil {
 				return chart.Part{}, err
 			}
-			h.Endpoints = merged(endpointsOfFile(p.Hub.Auth.OIDC), endpoints)
+			h.Endpoints = mergeEndpoints(endpointsOfFile(p.Hub.Auth.OIDC), endpoints)
 		}
 		if ownCA {
 			ca, err := addon.IssuerCA(ctx, client, p.TLS.Issuer)
@@ -149,8 +149,8 @@ func endpointsOfFile(o *spec.OIDCAuth) jupyterhub.Endpoints {
 	return jupyterhub.Endpoints{Authorize: o.AuthorizeURL, Token: o.TokenURL, Userinfo: o.UserdataURL}
 }
 
-// merged returns a, with empty fields filled from b.
-func merged(a, b jupyterhub.Endpoints) jupyterhub.Endpoints {
+// mergeEndpoints returns a, with empty fields filled from b.
+func mergeEndpoints(a, b jupyterhub.Endpoints) jupyterhub.Endpoints {
 	if a.Authorize != "" {
 		b.Authorize = a.Authorize
 	}
@@ -247,7 +247,7 @@ func hubSecrets(h *jupyterhub.Hub, s *addon.Site) error {
 	case a.Kind == spec.AuthOIDC && a.OIDC != nil:
 		h.AuthCA, its.Client = ca(a.OIDC.CA), secretOf("auth.oidc.clientSecret", a.OIDC.ClientSecret)
 		// The issuer is asked for its addresses when they are needed.
-		h.Endpoints = merged(endpointsOfFile(a.OIDC),
+		h.Endpoints = mergeEndpoints(endpointsOfFile(a.OIDC),
 			jupyterhub.Endpoints{Authorize: a.OIDC.Issuer + "/authorize", Token: a.OIDC.Issuer + "/token", Userinfo: a.OIDC.Issuer + "/userinfo"})
 	}
 	its.Database = secretOf("database.url", h.Database.URL)

@@ -36,14 +36,14 @@ func newAsker(c *console.Console, yes bool) *asker {
 
 // read waits for a line.
 func (a *asker) read(ctx context.Context, line func() (string, error)) (string, error) {
-	text, err := typed(ctx, line)
+	text, err := readLine(ctx, line)
 	text = strings.TrimSpace(text)
 	ended := errors.Is(err, io.EOF)
 	switch {
 	case ctx.Err() != nil:
-		return "", failedf(130, "interrupted; nothing was written")
+		return "", exitErrorf(130, "interrupted; nothing was written")
 	case ended && text == "":
-		return "", failedf(refused, "the answers ended; nothing was written")
+		return "", exitErrorf(refused, "the answers ended; nothing was written")
 	case err != nil && !ended:
 		return "", err
 	}
@@ -62,7 +62,7 @@ func (a *asker) text(ctx context.Context, what, given, proposed string, check fu
 		}
 		if check != nil && answer != "" {
 			if err := check(answer); err != nil {
-				return "", failed(invalid, fmt.Errorf("%s: %w", what, err))
+				return "", exitError(invalid, fmt.Errorf("%s: %w", what, err))
 			}
 		}
 		return answer, nil
@@ -114,7 +114,7 @@ func (a *asker) confirm(ctx context.Context, question string) error {
 		return err
 	}
 	if answer != "yes" {
-		return failedf(refused, "nothing was written")
+		return exitErrorf(refused, "nothing was written")
 	}
 	return nil
 }

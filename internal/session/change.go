@@ -22,23 +22,23 @@ type Change struct {
 // once nobody else changes the cluster.
 func (s *Session) Change(ctx context.Context, build func(context.Context) (*converge.Graph, error), c Change) error {
 	defer s.saveHostKeys()
-	return verbError(s.confirmed(ctx, build, c))
+	return verbError(s.runConfirmed(ctx, build, c))
 }
 
 // Pending says that something has to be done.
-func Pending(err error) error { return failed(pending, err) }
+func Pending(err error) error { return exitError(pending, err) }
 
 // Confirm asks a question of yes or no, for a package that has a command of its own. It returns
 // nil for yes.
 func (s *Session) Confirm(ctx context.Context, question string) error {
 	if !s.isInteractive() {
-		return failedf(refused, "nothing was changed: there is no terminal to ask on: add -yes")
+		return exitErrorf(refused, "nothing was changed: there is no terminal to ask on: add -yes")
 	}
 	return s.ask(ctx, question, "y", "yes")
 }
 
 // Invalid is an error in a file or a flag, after which nothing was tried.
-func Invalid(format string, args ...any) error { return failedf(invalid, format, args...) }
+func Invalid(format string, args ...any) error { return exitErrorf(invalid, format, args...) }
 
 // RefusedError says that nothing was done, because nobody has agreed to it.
-func RefusedError(format string, args ...any) error { return failedf(refused, format, args...) }
+func RefusedError(format string, args ...any) error { return exitErrorf(refused, format, args...) }

@@ -46,13 +46,13 @@ func Plan(s *Session, ctx context.Context) error {
 	}
 	warnOfHosts(s)
 	if err := plan.Err(); err != nil {
-		return failedf(1, "not everything could be checked")
+		return exitErrorf(1, "not everything could be checked")
 	}
-	if err := released(s, ctx, plan); err != nil {
+	if err := checkRelease(s, ctx, plan); err != nil {
 		return err
 	}
 	if plan.Changes() {
-		return failedf(pending, "there is something to change: homelab cluster:up does it")
+		return exitErrorf(pending, "there is something to change: homelab cluster:up does it")
 	}
 	return nil
 }
@@ -82,10 +82,10 @@ func Up(s *Session, ctx context.Context, f UpFlags) error {
 		return err
 	}
 	if looked > 0 {
-		s.Printf("Nothing to change: all %d steps are up to date (%s).", looked, since(start))
+		s.Printf("Nothing to change: all %d steps are up to date (%s).", looked, timeSince(start))
 		return nil
 	}
-	s.Printf("Done in %s: %s changed something, %d found nothing to do.", since(start),
+	s.Printf("Done in %s: %s changed something, %d found nothing to do.", timeSince(start),
 		printable.Count(report.Count(converge.Changed), "step"), report.Count(converge.Unchanged))
 	printNext(s)
 	return nil
@@ -185,7 +185,7 @@ func run(ctx context.Context, c *console.Console, g *converge.Graph, w Change) (
 	case report == nil:
 		return nil, err
 	case errors.Is(context.Cause(ctx), converge.ErrLeaseLost):
-		return report, failedf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), failuresText(report, nil))
+		return report, exitErrorf(1, "stopped: %w; look at cluster:plan before you run it again%s", context.Cause(ctx), failuresText(report, nil))
 	case ctx.Err() != nil:
 		return report, interruptionError(ctx, err, failuresText(report, err))
 	case no != nil: // steps that were still retrying failed with it
@@ -241,10 +241,10 @@ func failures(c *console.Console, report *converge.Report, w Change) error {
 		if !w.narrow || unstarted != "" {
 			rest = unstarted + "; what is done stays done: run it again, and it asks"
 		}
-		return failedf(refused, "%s not done: its costs appeared only now, and nobody has agreed to them%s (%s agrees to them)",
+		return exitErrorf(refused, "%s not done: its costs appeared only now, and nobody has agreed to them%s (%s agrees to them)",
 			strings.Join(names, ", "), rest, w.flags(&converge.Agreement{}, costs...))
 	}
-	return failedf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), unstarted)
+	return exitErrorf(1, "%s failed%s; what is done stays done: fix it and run it again", strings.Join(names, ", "), unstarted)
 }
 
 // notStartedError is the error of a run that was refused before its first change; wrong has further
@@ -254,7 +254,7 @@ func notStartedError(err error, wrong string) error {
 	if errors.As(err, new(*converge.LeaseHeldError)) {
 		code = refused
 	}
-	return failedf(code, "nothing was changed: %w%s", err, wrong)
+	return exitErrorf(code, "nothing was changed: %w%s", err, wrong)
 }
 
 // interruptionError is the error of a command that was interrupted or timed out, and err otherwise; wrong
@@ -262,9 +262,9 @@ func notStartedError(err error, wrong string) error {
 func interruptionError(ctx context.Context, err error, wrong string) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return failedf(1, "timed out (-timeout); run it again and it continues from here%s", wrong)
+		return exitErrorf(1, "timed out (-timeout); run it again and it continues from here%s", wrong)
 	case ctx.Err() != nil:
-		return failedf(130, "interrupted; run it again and it continues from here%s", wrong)
+		return exitErrorf(130, "interrupted; run it again and it continues from here%s", wrong)
 	}
 	return err
 }
@@ -301,7 +301,7 @@ func Status(s *Session, ctx context.Context) error {
 	}
 	warnOfHosts(s)
 	if wrong {
-		return failedf(pending, "not everything is up to date: homelab cluster:plan shows what differs")
+		return exitErrorf(pending, "not everything is up to date: homelab cluster:plan shows what differs")
 	}
 	return nil
 }
@@ -349,7 +349,7 @@ func Down(s *Session, ctx context.Context, f DownFlags) error {
 		}
 	}
 	build := func(ctx context.Context) (*converge.Graph, error) { return s.Cluster.Down(ctx, also...) }
-	return s.confirmed(ctx, build, Change{
+	return s.runConfirmed(ctx, build, Change{
 		ChangeFlags: f.ChangeFlags, Question: "Destroy all this?", Name: s.Spec.Name,
 		Nothing: fmt.Sprintf("%s has nothing left to destroy.", s.Spec.Name),
 		Done:    "Gone." + dataStays(s, f.Also),
@@ -387,4 +387,4 @@ func Kubeconfig(s *Session, ctx context.Context) error {
 	return err
 }
 
-func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
+func timeSince(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }

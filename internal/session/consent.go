@@ -77,7 +77,7 @@ func (s *Session) askAboutCosts(ctx context.Context, plan *converge.Plan, agreed
 			costFlags(agreed, lacking))
 	}
 	if !s.isInteractive() {
-		return failedf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(agreed, lacking...), ","))
+		return exitErrorf(refused, "nothing was changed: there is no terminal to ask on: add %s", strings.TrimSuffix(w.flags(agreed, lacking...), ","))
 	}
 	question, answers := s.questionFor(lacking, w)
 	if err := s.ask(ctx, question, answers...); err != nil {
@@ -173,33 +173,33 @@ func (s *Session) ask(ctx context.Context, question string, answers ...string) e
 // ask asks on the terminal.
 func ask(ctx context.Context, c *console.Console, question string, answers ...string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return failedf(refused, "there is no terminal to ask on: add -yes")
+		return exitErrorf(refused, "there is no terminal to ask on: add -yes")
 	}
 	return askWithKeys(ctx, c, os.Stdin, question, answers...)
 }
 
 func askWithKeys(ctx context.Context, c *console.Console, keys io.Reader, question string, answers ...string) error {
 	c.Prompt(question)
-	got, err := typed(ctx, func() (string, error) { return bufio.NewReader(keys).ReadString('\n') })
+	got, err := readLine(ctx, func() (string, error) { return bufio.NewReader(keys).ReadString('\n') })
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return failedf(1, "timed out (-timeout) waiting for an answer; nothing was changed")
+		return exitErrorf(1, "timed out (-timeout) waiting for an answer; nothing was changed")
 	case ctx.Err() != nil:
-		return failedf(130, "interrupted; nothing was changed")
+		return exitErrorf(130, "interrupted; nothing was changed")
 	case err != nil:
 		got = ""
 	case len(answers) > 1: // letters, and not a name
 		got = strings.ToLower(got)
 	}
 	if !slices.Contains(answers, strings.TrimSpace(got)) {
-		return failed(refused, errors.New("nothing was changed"))
+		return exitError(refused, errors.New("nothing was changed"))
 	}
 	return nil
 }
 
-// typed waits for a line, or for the end of ctx: the read on the terminal then continues until
+// readLine waits for a line, or for the end of ctx: the read on the terminal then continues until
 // the process ends.
-func typed(ctx context.Context, read func() (string, error)) (string, error) {
+func readLine(ctx context.Context, read func() (string, error)) (string, error) {
 	type line struct {
 		text string
 		err  error

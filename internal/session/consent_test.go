@@ -158,7 +158,7 @@ func TestACostThatShowsLate(t *testing.T) {
 			return err
 		},
 		late + "; what is done stays done: run it again, and it asks (-yes agrees to them)": func(s *Session, ctx context.Context, g *converge.Graph) error {
-			return s.confirmed(ctx, func(context.Context) (*converge.Graph, error) { return g, nil }, Change{Question: "Go on?"})
+			return s.runConfirmed(ctx, func(context.Context) (*converge.Graph, error) { return g, nil }, Change{Question: "Go on?"})
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 func (s *Session) token() (secret.Value, error) {
 	token, err := s.Spec.Proxmox.TokenSecret.Resolve()
 	if err != nil {
-		return token, failed(invalid, s.errorAt("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
+		return token, exitError(invalid, s.errorAt("proxmox.secret", fmt.Errorf("proxmox.secret: %w", err)))
 	}
 	s.Redact.Add(token)
 	return token, nil

@@ -34,10 +34,10 @@ func (e *Error) Unwrap() error { return e.Err }
 // ExitStatus returns the exit code to Mage.
 func (e *Error) ExitStatus() int { return e.Code }
 
-func failed(code int, err error) error { return &Error{Code: code, Err: err} }
+func exitError(code int, err error) error { return &Error{Code: code, Err: err} }
 
-func failedf(code int, format string, args ...any) error {
-	return failed(code, fmt.Errorf(format, args...))
+func exitErrorf(code int, format string, args ...any) error {
+	return exitError(code, fmt.Errorf(format, args...))
 }
 
 // InterruptionError says of a command that ended with nothing but its context why that ended.

@@ -21,10 +21,10 @@ const defaultFolder = "fleet"
 func fleetTree(s *Session, ctx context.Context) (fleet.Tree, error) {
 	tree, assumed, err := platform.FleetTree(s.Spec)
 	if err != nil {
-		return nil, failed(invalid, err)
+		return nil, exitError(invalid, err)
 	}
 	if tree == nil {
-		return nil, failedf(invalid, "no part is deployed through Git: name parts in charts.via, or write fleet.default: fleet for all")
+		return nil, exitErrorf(invalid, "no part is deployed through Git: name parts in charts.via, or write fleet.default: fleet for all")
 	}
 	if s.Cluster != nil {
 		if tree, err = s.Cluster.FleetTree(ctx); err != nil {
@@ -90,14 +90,14 @@ func FleetPush(s *Session, ctx context.Context, f FleetPushFlags) error {
 	}
 	remote, err := s.Cluster.FleetRemote()
 	if err != nil {
-		return failed(invalid, err)
+		return exitError(invalid, err)
 	}
-	var done *fleet.Pushed
+	var done *fleet.PushResult
 	build := func(context.Context) (graph *converge.Graph, err error) {
 		graph, done = s.Cluster.FleetPush(remote, tree, f.Force)
 		return graph, nil
 	}
-	if err := s.confirmed(ctx, build, Change{
+	if err := s.runConfirmed(ctx, build, Change{
 		ChangeFlags: f.ChangeFlags, Question: "Push it?",
 		Nothing: fmt.Sprintf("Nothing to push: the repository matches %s.", filepath.Base(s.Spec.File)),
 	}); err != nil || done.Commit == "" {

@@ -101,7 +101,7 @@ func wholeFiles(t *testing.T, patterns ...string) (out []wholeFile) {
 // frozenSite has hosts that fit a file, and the same key each time.
 func frozenSite(t *testing.T, s *spec.Spec) *site {
 	t.Helper()
-	_, model := labmodel.For(labneeds.Of(s))
+	_, model := labmodel.ModelFor(labneeds.NeedsOf(s))
 	w := &site{t: t, kube: &kubesim.Sim{}, dir: t.TempDir()}
 	w.sim = pvesim.New(model, pvesim.Options{Kubernetes: w.kube})
 	block, err := xssh.MarshalPrivateKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), "")

@@ -97,7 +97,7 @@ func observeOverSSH(s *Session, ctx context.Context, f HostFlags, gpus []cluster
 		return err
 	}
 	if len(hosts) > 1 {
-		return failedf(invalid, "-ssh reaches one host only: add -host=%s, or another of them", hosts[0].Name)
+		return exitErrorf(invalid, "-ssh reaches one host only: add -host=%s, or another of them", hosts[0].Name)
 	}
 	runner, done, err := s.HostRunner(ctx, f, hosts[0].Name)
 	if err != nil {
@@ -166,9 +166,9 @@ func GPUVerify(s *Session, ctx context.Context, f GPUVerifyFlags) error {
 		}
 	}
 	if held := found.UntestedNodes(); len(held) > 0 {
-		return failedf(pending, "%d of %d %s computed (%s); others are in use on %s", len(gpus), all, what, since(start), strings.Join(held, ", "))
+		return exitErrorf(pending, "%d of %d %s computed (%s); others are in use on %s", len(gpus), all, what, timeSince(start), strings.Join(held, ", "))
 	}
-	s.Printf("%d of %d %s computed (%s).", len(gpus), all, what, since(start))
+	s.Printf("%d of %d %s computed (%s).", len(gpus), all, what, timeSince(start))
 	return nil
 }
 
@@ -183,9 +183,9 @@ func dash(list []string) string {
 func (f GPUVerifyFlags) level() (cluster.VerifyLevel, error) {
 	switch l := cmp.Or(cluster.VerifyLevel(f.Level), cluster.VerifyQuick); {
 	case f.Burn != 0 && (l != cluster.VerifyBurn || f.Burn < time.Second):
-		return "", failedf(invalid, "-burn=%s is the time of -level=burn: write both, and a second or more", f.Burn)
+		return "", exitErrorf(invalid, "-burn=%s is the time of -level=burn: write both, and a second or more", f.Burn)
 	case slices.Contains([]cluster.VerifyLevel{cluster.VerifyQuick, cluster.VerifyFull, cluster.VerifyBurn}, l):
 		return l, nil
 	}
-	return "", failedf(invalid, "-level=%s: write quick, full or burn", f.Level)
+	return "", exitErrorf(invalid, "-level=%s: write quick, full or burn", f.Level)
 }

@@ -17,7 +17,7 @@ func guestsCanRun(want *spec.Spec) error {
 		return nil
 	}
 	if runtime.GOOS != "linux" {
-		return failedf(invalid, "%s: guests: qemu needs Linux, and this is %s", l.Place, runtime.GOOS)
+		return exitErrorf(invalid, "%s: guests: qemu needs Linux, and this is %s", l.Place, runtime.GOOS)
 	}
 	var lacks []string
 	for _, p := range [][2]string{{"qemu-system-x86_64", "qemu-system-x86"}, {"qemu-img", "qemu-utils"}} { // as Debian calls them
@@ -26,26 +26,26 @@ func guestsCanRun(want *spec.Spec) error {
 		}
 	}
 	if len(lacks) > 0 {
-		return failedf(invalid, "%s: guests: qemu needs programs that are not on this machine: apt-get install %s", l.Place, strings.Join(lacks, " "))
+		return exitErrorf(invalid, "%s: guests: qemu needs programs that are not on this machine: apt-get install %s", l.Place, strings.Join(lacks, " "))
 	}
 	return hasMemory(want)
 }
 
-// beside is the memory that QEMU itself needs for each VM.
-const beside = 200 * spec.MiB
+// qemuMemory is the memory that QEMU itself needs for each VM.
+const qemuMemory = 200 * spec.MiB
 
 // hasMemory refuses VMs that have more memory together than this machine has free.
 func hasMemory(want *spec.Spec) error {
 	var sum spec.Size
 	for _, n := range want.Machines() {
-		sum += n.Memory + beside
+		sum += n.Memory + qemuMemory
 	}
 	free, err := available("/proc/meminfo")
 	if err != nil {
 		return fmt.Errorf("free memory of this machine: %w", err)
 	}
 	if sum > free {
-		return failedf(invalid, "%s: guests: qemu: the VMs and QEMU need %s of memory, and this machine has %s free: give them less memory, or have fewer",
+		return exitErrorf(invalid, "%s: guests: qemu: the VMs and QEMU need %s of memory, and this machine has %s free: give them less memory, or have fewer",
 			want.LabGuests.Place, (sum+spec.MiB-1)/spec.MiB*spec.MiB, free/spec.MiB*spec.MiB)
 	}
 	return nil

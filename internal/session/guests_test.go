@@ -52,7 +52,7 @@ func TestWhatRealGuestsNeed(t *testing.T) {
 // A lab is used by files alone that ask for what lives in its VMs.
 func TestALabWithOtherGuests(t *testing.T) {
 	s := guestsFile(t, "2GiB")
-	fits := labmodel.Of(preset(t, "one-gpu"))
+	fits := labmodel.HardwareOf(preset(t, "one-gpu"))
 	err := s.labFits(labctl.State{Hardware: fits})
 	assert.Equal(t, invalid, code(err))
 	require.ErrorContains(t, err, "the lab runs with simulated VMs and Kubernetes, and real asks for real VMs in 10.0.0.0/24 behind 10.0.0.1 with internet\nend it with homelab lab:stop")

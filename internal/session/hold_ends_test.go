@@ -72,7 +72,7 @@ func TestWhoIsInterruptedInAVerb(t *testing.T) {
 					ctx, end := limit(ctx)
 					defer end()
 					builds := 0
-					return s.confirmed(ctx, func(ctx context.Context) (*converge.Graph, error) {
+					return s.runConfirmed(ctx, func(ctx context.Context) (*converge.Graph, error) {
 						if builds++; builds == hangs {
 							<-ctx.Done()
 							return nil, ctx.Err()

@@ -46,7 +46,7 @@ func applyPrep(s *Session, ctx context.Context, f ChangeFlags, prep *hostprep.Pr
 func askAboutNew(s *Session, ctx context.Context, f ChangeFlags, more []string) error {
 	list := "the hosts have changed since they were checked, and this would be done too:\n  " + strings.Join(more, "\n  ")
 	if !f.Yes && (s.JSON || !s.isInteractive()) {
-		return failedf(refused, "nothing was changed: %s\nrun it again", list)
+		return exitErrorf(refused, "nothing was changed: %s\nrun it again", list)
 	}
 	s.Printf("%s", capital(list))
 	if f.Yes {

@@ -25,7 +25,7 @@ func HostCheck(ctx context.Context, o Options, f HostFlags) error {
 	err := Do(ctx, o, func(s *Session, ctx context.Context) error { return hostCheck(s, ctx, f) })
 	var known *Error
 	if err != nil && !errors.As(err, &known) {
-		return failed(hopeless, err)
+		return exitError(hopeless, err)
 	}
 	return err
 }
@@ -33,14 +33,14 @@ func HostCheck(ctx context.Context, o Options, f HostFlags) error {
 // HostCheck checks whether the hosts can run what the file describes, and changes nothing.
 func hostCheck(s *Session, ctx context.Context, f HostFlags) error {
 	if !s.Spec.HasProxmox() {
-		return failed(invalid, cluster.ErrNoProxmox)
+		return exitError(invalid, cluster.ErrNoProxmox)
 	}
 	hosts, err := s.hostsOf(f)
 	if err != nil {
 		return err
 	}
 	if f.SSH != "" && len(hosts) > 1 {
-		return failedf(invalid, "-ssh=%s reaches one host, and the file has %d: add -host=NAME, or write ssh: for each in the file", f.SSH, len(hosts))
+		return exitErrorf(invalid, "-ssh=%s reaches one host, and the file has %d: add -host=NAME, or write ssh: for each in the file", f.SSH, len(hosts))
 	}
 	var names []string
 	if f.Host != "" {
@@ -50,20 +50,20 @@ func hostCheck(s *Session, ctx context.Context, f HostFlags) error {
 	defer shells.close()
 	report, err := s.Cluster.HostCheck(ctx, shells.dialer(), names...)
 	if err != nil {
-		return failed(hopeless, err)
+		return exitError(hopeless, err)
 	}
 	if s.outside {
 		report.Checks++
-		report.Findings = append(report.Findings, checkRelease(s, ctx, cluster.K3sURL(s.Spec))...)
+		report.Findings = append(report.Findings, releaseFindings(s, ctx, cluster.K3sURL(s.Spec))...)
 	}
 	if err := printCheck(s, report); err != nil {
 		return err
 	}
 	switch report.Worst() {
 	case preflight.Error:
-		return failedf(hopeless, "%s: homelab cluster:up would refuse", printable.Count(len(report.WithVerdict(preflight.Error)), "error"))
+		return exitErrorf(hopeless, "%s: homelab cluster:up would refuse", printable.Count(len(report.WithVerdict(preflight.Error)), "error"))
 	case preflight.Warning:
-		return failedf(warned, "%s", printable.Count(len(report.WithVerdict(preflight.Warning)), "warning"))
+		return exitErrorf(warned, "%s", printable.Count(len(report.WithVerdict(preflight.Warning)), "warning"))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func draftSpec(s *Session, ctx context.Context, f HostPrepFlags, r remote.Runner
 		return nil, fmt.Errorf("%s: %w", f.SSH, err)
 	}
 	if f.Host != "" && f.Host != state.Host {
-		return nil, failedf(invalid, "-host=%s: the machine at %s has the host name %s", f.Host, f.SSH, state.Host)
+		return nil, exitErrorf(invalid, "-host=%s: the machine at %s has the host name %s", f.Host, f.SSH, state.Host)
 	}
 	seen, err := hostprep.Access{}.ObserveAccess(ctx, r)
 	if err != nil {
@@ -76,7 +76,7 @@ func draftSpec(s *Session, ctx context.Context, f HostPrepFlags, r remote.Runner
 	).Replace(hostDraft)
 	spec, err := cluster.Parse("what host:prep assumes", []byte(text))
 	if err != nil {
-		return nil, failed(invalid, err)
+		return nil, exitError(invalid, err)
 	}
 	spec.Dir = "."
 	return spec, nil

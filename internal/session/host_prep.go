@@ -109,7 +109,7 @@ func openPrep(s *Session, ctx context.Context, f HostPrepFlags) (*hostprep.Prep,
 		}
 	}
 	if f.SSH != "" && len(hosts) > 1 {
-		return nil, nil, failedf(invalid, "-ssh reaches one host only: name it with -host (the file has %s)", hostNames(hosts))
+		return nil, nil, exitErrorf(invalid, "-ssh reaches one host only: name it with -host (the file has %s)", hostNames(hosts))
 	}
 	for _, h := range hosts {
 		r, end, err := s.HostRunner(ctx, f.HostFlags, h.Name)
@@ -121,7 +121,7 @@ func openPrep(s *Session, ctx context.Context, f HostPrepFlags) (*hostprep.Prep,
 		open = append(open, end)
 	}
 	if len(prep.Hosts) == 0 {
-		return nil, nil, failedf(invalid, "the file names no Proxmox host: there is nothing to prepare")
+		return nil, nil, exitErrorf(invalid, "the file names no Proxmox host: there is nothing to prepare")
 	}
 	return prep, done, nil
 }
@@ -200,7 +200,7 @@ func finishPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep
 	waiting := all.waitingForReboot()
 	if len(waiting) == 0 {
 		if wrong := all.fatal(); len(wrong) > 0 {
-			return failedf(1, "The rest is prepared. Only you can fix this:\n  %s", strings.Join(wrong, "\n  "))
+			return exitErrorf(1, "The rest is prepared. Only you can fix this:\n  %s", strings.Join(wrong, "\n  "))
 		}
 		s.Printf("Prepared: %s. Nothing waits for a reboot.\n\nNext:", strings.Join(prep.Hosts, ", "))
 		_, err := fmt.Fprintf(s.Talk, "  %s\n", s.Commands(cmp.Or(s.prepNext, "homelab cluster:plan"))) // in one line, to be pasted
@@ -218,7 +218,7 @@ func finishPrep(s *Session, ctx context.Context, f HostPrepFlags, prep *hostprep
 		names[i] = h.Name
 	}
 	if !f.Reboot {
-		later := failedf(pending, "reboot %s, then run host:prep again (-reboot lets it do that)", strings.Join(names, ", "))
+		later := exitErrorf(pending, "reboot %s, then run host:prep again (-reboot lets it do that)", strings.Join(names, ", "))
 		if f.Yes || s.JSON || !s.isInteractive() {
 			return later
 		}

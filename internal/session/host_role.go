@@ -28,7 +28,7 @@ var pveVersion = regexp.MustCompile(`^(8|9)(\.\d+){0,2}$`)
 // available, it says what the token still lacks.
 func HostRole(ctx context.Context, o Options, f HostRoleFlags) error {
 	if f.PVE != "" && !pveVersion.MatchString(f.PVE) {
-		return failedf(invalid, "-pve=%s: write the version of Proxmox VE, 8.4 or 9", f.PVE)
+		return exitErrorf(invalid, "-pve=%s: write the version of Proxmox VE, 8.4 or 9", f.PVE)
 	}
 	s, err := Load(o)
 	if err != nil {
@@ -41,7 +41,7 @@ func HostRole(ctx context.Context, o Options, f HostRoleFlags) error {
 // HostRole is the command in a session.
 func hostRole(s *Session, ctx context.Context, f HostRoleFlags) error {
 	if !s.Spec.HasProxmox() {
-		return failed(invalid, cluster.ErrNoProxmox)
+		return exitError(invalid, cluster.ErrNoProxmox)
 	}
 	id := cmp.Or(s.Spec.Proxmox.TokenID, "homelab@pve!"+s.Spec.Name)
 	v := proxmox.Version{Version: f.PVE}

@@ -49,7 +49,7 @@ func tokenPlaceOf(s *Session, out string) (*tokenPlace, error) {
 		return p, nil
 	}
 	if _, err := os.Stat(p.file); !errors.Is(err, fs.ErrNotExist) {
-		return nil, failedf(invalid, "-out=%s: a file of that name exists already: move it, or name another file", p.file)
+		return nil, exitErrorf(invalid, "-out=%s: a file of that name exists already: move it, or name another file", p.file)
 	}
 	return p, nil
 }
@@ -58,13 +58,13 @@ func tokenPlaceOf(s *Session, out string) (*tokenPlace, error) {
 func (p *tokenPlace) checkWritable() error {
 	if p.file == "" {
 		if !term.IsTerminal(int(os.Stderr.Fd())) {
-			return failedf(invalid, "there is no terminal to show the token's secret on: add -out=FILE, or write secret: file:PATH instead of %s; nothing was changed", p.ref)
+			return exitErrorf(invalid, "there is no terminal to show the token's secret on: add -out=FILE, or write secret: file:PATH instead of %s; nothing was changed", p.ref)
 		}
 		return nil
 	}
 	place, err := keep.Reserve(p.file, 0o600)
 	if err != nil {
-		return failed(invalid, fmt.Errorf("the token's secret: %w", err))
+		return exitError(invalid, fmt.Errorf("the token's secret: %w", err))
 	}
 	p.place = place
 	return nil

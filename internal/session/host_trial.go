@@ -25,7 +25,7 @@ func HostTrial(ctx context.Context, o Options, f HostTrialFlags) error {
 	if err != nil {
 		return err
 	}
-	return hostTrial(s, ctx, f, s.reopened)
+	return hostTrial(s, ctx, f, s.reopen)
 }
 
 // wrapper wraps requests.
@@ -34,8 +34,8 @@ type wrapper = func(http.RoundTripper) http.RoundTripper
 // opener binds a file to the world, like a separate command.
 type opener func(ctx context.Context, spec *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error)
 
-// reopened is the opener of real commands.
-func (s *Session) reopened(ctx context.Context, spec *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
+// reopen is the opener of real commands.
+func (s *Session) reopen(ctx context.Context, spec *spec.Spec, wrap wrapper) (*cluster.Cluster, func(), error) {
 	fresh := &Session{Console: s.Console, opt: s.opt, Spec: spec, wrap: wrap}
 	if err := fresh.bind(ctx); err != nil {
 		fresh.Close()
@@ -47,11 +47,11 @@ func (s *Session) reopened(ctx context.Context, spec *spec.Spec, wrap wrapper) (
 
 func hostTrial(s *Session, ctx context.Context, f HostTrialFlags, open opener) error {
 	if ext := filepath.Ext(f.Out); f.Out != "" && ext != ".md" && ext != ".json" {
-		return failedf(invalid, "-out=%s: write the name of a file that ends in .md or .json", f.Out)
+		return exitErrorf(invalid, "-out=%s: write the name of a file that ends in .md or .json", f.Out)
 	}
 	way, err := trial.New(s.Spec, f.From)
 	if err != nil {
-		return failed(invalid, err)
+		return exitError(invalid, err)
 	}
 	s.Warn()
 	s.Printf("A trial with cluster %s at %s. It creates machines, changes them, and at its end destroys everything of this cluster:",
@@ -80,7 +80,7 @@ func hostTrial(s *Session, ctx context.Context, f HostTrialFlags, open opener) e
 	case ctx.Err() == nil && errors.As(err, new(*converge.LeaseHeldError)):
 		code = refused
 	}
-	return failedf(code, "the trial stopped at %w\n"+
+	return exitErrorf(code, "the trial stopped at %w\n"+
 		"What exists stays. To continue:   homelab host:trial -spec=%s -from=%s\n"+
 		"or to remove it:                          homelab cluster:down -spec=%s", err, printable.Word(s.Spec.File), printable.Word(last), printable.Word(s.Spec.File))
 }

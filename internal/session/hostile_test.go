@@ -147,7 +147,7 @@ func bases(t *testing.T) map[string]map[string]any {
 // the key, or else the fullest one.
 func mutants(t *testing.T, name string, want func(leaf) []any, do func(what, file string, text []byte)) {
 	t.Helper()
-	all, cases := bases(t), share.Of(t, name)
+	all, cases := bases(t), share.Start(t, name)
 	for _, l := range leaves(t) {
 		file := goodFiles + "/full.yaml"
 		for _, f := range slices.Sorted(maps.Keys(all)) {

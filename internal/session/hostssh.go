@@ -53,7 +53,7 @@ func (s *Session) siteHost(ctx context.Context, f HostFlags, host string) (ssh.C
 	}
 	cfg.Signers, cfg.Agent, err = operatorKeys(filepath.Join(home, ".ssh"))
 	if err != nil {
-		return cfg, failed(invalid, fmt.Errorf("host %s: %w", host, err))
+		return cfg, exitError(invalid, fmt.Errorf("host %s: %w", host, err))
 	}
 	known := ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
 	cfg.HostKeys = known.HostKeys
@@ -125,9 +125,9 @@ func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.K
 	switch want := strings.TrimSpace(fingerprint); {
 	case want == got, want != "" && "SHA256:"+want == got:
 	case want != "":
-		return failedf(refused, "%s shows the key %s (%s) and -fingerprint says %s: nothing was sent to it", cfg.Addr, got, key.Type(), want)
+		return exitErrorf(refused, "%s shows the key %s (%s) and -fingerprint says %s: nothing was sent to it", cfg.Addr, got, key.Type(), want)
 	case s.JSON || !term.IsTerminal(int(os.Stdin.Fd())):
-		return failedf(refused, "the key of %s is not known, and there is no terminal to ask on: it shows %s (%s). Compare that (%s) and add -fingerprint=%s", cfg.Addr, got, key.Type(), compare, got)
+		return exitErrorf(refused, "the key of %s is not known, and there is no terminal to ask on: it shows %s (%s). Compare that (%s) and add -fingerprint=%s", cfg.Addr, got, key.Type(), compare, got)
 	default:
 		s.Printf("The key of %s is not in %s. It shows %s (%s).\nCompare it (%s).", cfg.Addr, known.Path(), got, key.Type(), compare)
 		if err := ask(ctx, s.Console, "Is it the same? Type yes: ", "yes"); err != nil {
@@ -142,7 +142,7 @@ func (s *Session) labHost(lab labctl.State, signer ssh.Signer) func(context.Cont
 	return func(_ context.Context, host string) (ssh.Config, error) {
 		h, ok := lab.Hosts[host]
 		if !ok {
-			return ssh.Config{}, failedf(invalid, "the lab has no host %s that accepts logins", host)
+			return ssh.Config{}, exitErrorf(invalid, "the lab has no host %s that accepts logins", host)
 		}
 		key, err := ssh.ParseAuthorizedKey(h.HostKey)
 		if err != nil {
@@ -168,5 +168,5 @@ func (s *Session) hostsOf(f HostFlags) ([]spec.Host, error) {
 		}
 		names = append(names, h.Name)
 	}
-	return nil, failedf(invalid, "-host=%s: the file has no such host; it has %s", f.Host, strings.Join(names, ", "))
+	return nil, exitErrorf(invalid, "-host=%s: the file has no such host; it has %s", f.Host, strings.Join(names, ", "))
 }

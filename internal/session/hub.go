@@ -20,7 +20,7 @@ import (
 func HubProfiles(s *Session) error {
 	report := platform.Fit(s.Spec)
 	if len(report.Rows) == 0 {
-		return failedf(invalid, "%s has no hub", s.Spec.Name)
+		return exitErrorf(invalid, "%s has no hub", s.Spec.Name)
 	}
 	if s.JSON {
 		return console.Objects(s.Console, report.Rows)
@@ -49,7 +49,7 @@ func HubProfiles(s *Session) error {
 func hubOf(s *Session, ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, error) {
 	h, ok := s.Cluster.Hub()
 	if !ok {
-		return h, jupyterhub.Client{}, failedf(invalid, "%s has no hub: write hub: hub.lab.example and the other settings from docs/hub.md", s.Spec.Name)
+		return h, jupyterhub.Client{}, exitErrorf(invalid, "%s has no hub: write hub: hub.lab.example and the other settings from docs/hub.md", s.Spec.Name)
 	}
 	k, err := s.Cluster.Kube(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 			for _, c := range h.Checks() {
 				names = append(names, c.Profile)
 			}
-			return failedf(invalid, "-profile=%s: the hub has no such profile; it has %s", f.Profile, strings.Join(names, ", "))
+			return exitErrorf(invalid, "-profile=%s: the hub has no such profile; it has %s", f.Profile, strings.Join(names, ", "))
 		}
 	}
 	h, client, err := hubOf(s, ctx)
@@ -164,7 +164,7 @@ func HubOpen(s *Session, ctx context.Context, f HubOpenFlags) error {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", f.Port))
 	if err != nil {
-		return failedf(invalid, "-port=%d: %w", f.Port, err)
+		return exitErrorf(invalid, "-port=%d: %w", f.Port, err)
 	}
 	if s.Spec.IsLab() {
 		s.Printf("%s", labLogin(h.Auth))

@@ -51,14 +51,14 @@ func writeFirst(s *Session, ctx context.Context, o InitFlags, ask *asker) error 
 		return err
 	}
 	if err := answers.Check(found); err != nil {
-		return failed(invalid, err)
+		return exitError(invalid, err)
 	}
 	if err := login.saveSecret(&answers, filepath.Dir(o.Out)); err != nil {
 		return err
 	}
 	text, err := draft.Render(found, answers)
 	if err != nil {
-		return failed(invalid, err)
+		return exitError(invalid, err)
 	}
 	if err := keep.WriteFile(o.Out, []byte(s.Commands(text)), 0o644); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (o InitFlags) checkMayWrite(ctx context.Context, ask *asker) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if info, err := os.Stat(filepath.Dir(o.Out)); err != nil || !info.IsDir() {
-			return failedf(invalid, "-out=%s: there is no folder %s", o.Out, filepath.Dir(o.Out))
+			return exitErrorf(invalid, "-out=%s: there is no folder %s", o.Out, filepath.Dir(o.Out))
 		}
 		return nil
 	case err != nil:
@@ -80,7 +80,7 @@ func (o InitFlags) checkMayWrite(ctx context.Context, ask *asker) error {
 	case o.Force:
 		return nil
 	case !ask.person:
-		return failedf(refused, "%s exists already: write another with -out=FILE, or replace it with -force; nothing was done", o.Out)
+		return exitErrorf(refused, "%s exists already: write another with -out=FILE, or replace it with -force; nothing was done", o.Out)
 	}
 	return ask.confirm(ctx, fmt.Sprintf("%s exists already. Replace it? Type yes:  ", o.Out))
 }
@@ -113,7 +113,7 @@ func (o InitFlags) missingFlags(ctx context.Context, ask *asker) error {
 		}
 	}
 	if len(need) > later || later > 1 {
-		return failedf(invalid, "there is no terminal to ask on, so these are needed:\n  %s", strings.Join(need, "\n  "))
+		return exitErrorf(invalid, "there is no terminal to ask on, so these are needed:\n  %s", strings.Join(need, "\n  "))
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func certificateOf(s *Session, ctx context.Context, endpoint string, o InitFlags
 		return "", err
 	}
 	if !ask.person {
-		return "", failedf(refused, "the certificate of %s is not signed by an authority that this machine trusts, and there is no terminal to ask on. Compare its SHA-256 fingerprint (pvenode cert info, on the host) and add\n  -fingerprint=%s", endpoint, shown)
+		return "", exitErrorf(refused, "the certificate of %s is not signed by an authority that this machine trusts, and there is no terminal to ask on. Compare its SHA-256 fingerprint (pvenode cert info, on the host) and add\n  -fingerprint=%s", endpoint, shown)
 	}
 	s.Printf("The certificate of %s is not signed by an authority that this machine trusts. Its SHA-256 fingerprint is\n  %s\nOn the host, pvenode cert info shows the right one.", endpoint, shown)
 	return shown, ask.confirm(ctx, "Are they the same? Type yes: ")
@@ -209,11 +209,11 @@ func (l *login) resolve(text, dir string) (secret.Value, error) {
 	l.ref = text
 	ref, err := spec.ParseSecretRef(text)
 	if err != nil {
-		return secret.Value{}, failedf(invalid, "-secret: write env:NAME, file:PATH or sops:FILE#path; every user of this machine can read a command line")
+		return secret.Value{}, exitErrorf(invalid, "-secret: write env:NAME, file:PATH or sops:FILE#path; every user of this machine can read a command line")
 	}
-	value, err := ref.In(dir).Resolve()
+	value, err := ref.RelativeTo(dir).Resolve()
 	if err != nil {
-		return secret.Value{}, failed(invalid, fmt.Errorf("-secret: %w", err))
+		return secret.Value{}, exitError(invalid, fmt.Errorf("-secret: %w", err))
 	}
 	return value, nil
 }
@@ -260,7 +260,7 @@ func printFound(s *Session, f draft.Inventory) {
 func printAfterInit(s *Session, path string, f draft.Inventory, a draft.Answers) error {
 	spec, err := cluster.Load(path)
 	if err != nil {
-		return failed(invalid, fmt.Errorf("%s was written, and is not valid:\n%w", path, err))
+		return exitError(invalid, fmt.Errorf("%s was written, and is not valid:\n%w", path, err))
 	}
 	for _, w := range spec.Warnings {
 		s.Printf("warning: %s", w)

@@ -53,7 +53,7 @@ func (w *door) way(text string) string {
 	s := &Session{Console: &console.Console{Talk: &strings.Builder{}, Redact: &secret.Redactor{}}, Spec: want}
 	var out strings.Builder
 	if want.IsLab() {
-		guests := labneeds.Of(want).Guests
+		guests := labneeds.NeedsOf(want).Guests
 		return fmt.Sprintln(guests.Real(), guests.Internet, guests.Image, guests.Kubernetes)
 	}
 	w.came = ""

@@ -22,7 +22,7 @@ func LabStart(ctx context.Context) error {
 	if file := filepath.Join(home(), DefaultSpec); isFile(file) {
 		var err error
 		if s.Spec, err = cluster.Load(file); err != nil {
-			return failed(invalid, err)
+			return exitError(invalid, err)
 		}
 	}
 	start := time.Now()
@@ -34,7 +34,7 @@ func LabStart(ctx context.Context) error {
 		return err
 	}
 	s.Printf("%s", lab.Guests.Banner())
-	s.Printf("The lab runs (%s): %s, %s, pid %d.", since(start), lab.Model, lab.Endpoint, lab.PID)
+	s.Printf("The lab runs (%s): %s, %s, pid %d.", timeSince(start), lab.Model, lab.Endpoint, lab.PID)
 	return nil
 }
 
@@ -45,12 +45,12 @@ func (s *Session) StartLab(ctx context.Context) (labctl.State, error) {
 	defer end()
 	o := labctl.Options{Dir: LabDir()}
 	if s.Spec != nil && s.Spec.IsLab() {
-		needs := labneeds.Of(s.Spec)
+		needs := labneeds.NeedsOf(s.Spec)
 		o.Needs, o.Precheck = &needs, func() error { return guestsCanRun(s.Spec) }
 	}
 	lab, err := labctl.Start(ctx, o)
 	if refusal, ok := errors.AsType[*labctl.RefusalError](err); ok {
-		return lab, failed(invalid, refusal)
+		return lab, exitError(invalid, refusal)
 	}
 	return lab, err
 }
@@ -73,15 +73,15 @@ func (s *Session) labFits(lab labctl.State) error {
 		return nil
 	}
 	const other = "end it with homelab lab:stop, and the next command starts one that does; its contents will be lost"
-	if lacks := labneeds.Of(s.Spec).Missing(lab.Hardware); len(lacks) > 0 {
-		return failedf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+other, lab.Model, s.Spec.Name, strings.Join(lacks, ", "))
+	if lacks := labneeds.NeedsOf(s.Spec).Missing(lab.Hardware); len(lacks) > 0 {
+		return exitErrorf(invalid, "the lab runs with the hardware %q, which does not fit %s: %s\n"+other, lab.Model, s.Spec.Name, strings.Join(lacks, ", "))
 	}
 	asked := labneeds.Guests(s.Spec)
 	asked.Image = lab.Guests.Image
 	if asked == lab.Guests {
 		return nil
 	}
-	return failedf(invalid, "the lab runs with %s, and %s asks for %s\n"+other, lab.Guests, s.Spec.Name, asked)
+	return exitErrorf(invalid, "the lab runs with %s, and %s asks for %s\n"+other, lab.Guests, s.Spec.Name, asked)
 }
 
 // LabStatus prints the lab's status; exit code 2 if it does not run.
@@ -89,7 +89,7 @@ func LabStatus(ctx context.Context, f LabStatusFlags) error {
 	s := &Session{Console: console.New(f.JSON)}
 	status, err := labctl.Stat(ctx, LabDir())
 	if errors.Is(err, labctl.ErrNotRunning) {
-		return failed(pending, err)
+		return exitError(pending, err)
 	}
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func labFile(t *testing.T, example string) *spec.Spec {
 
 // TestALabThatRunsIsKeptAsLongAsItFits, and is refused with what it lacks.
 func TestALabThatRunsIsKeptAsLongAsItFits(t *testing.T) {
-	lab := labctl.State{Model: "eight-a100", Hardware: labmodel.Of(preset(t, "eight-a100"))}
+	lab := labctl.State{Model: "eight-a100", Hardware: labmodel.HardwareOf(preset(t, "eight-a100"))}
 	for _, s := range []*Session{{}, {Spec: labFile(t, "one-gpu")}, {Spec: labFile(t, "eight-a100")}} {
 		require.NoError(t, s.labFits(lab), "eight cards are enough for one")
 	}

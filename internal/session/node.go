@@ -68,9 +68,9 @@ func verbError(err error) error {
 	var no *cluster.RefusedError
 	switch {
 	case errors.As(err, &unknown):
-		return failed(invalid, err)
+		return exitError(invalid, err)
 	case errors.As(err, &no):
-		return failed(refused, err)
+		return exitError(refused, err)
 	}
 	return err
 }

@@ -34,10 +34,10 @@ func (s *Session) rootPassword() func(context.Context) (secret.Value, error) {
 func (s *Session) askPassword(ctx context.Context, user string) (secret.Value, error) {
 	in := int(os.Stdin.Fd())
 	if !term.IsTerminal(in) {
-		return secret.Value{}, failedf(refused, "there is no terminal to ask on: write proxmox.password: with a reference, e.g. env:NAME")
+		return secret.Value{}, exitErrorf(refused, "there is no terminal to ask on: write proxmox.password: with a reference, e.g. env:NAME")
 	}
 	s.Prompt(fmt.Sprintf("\nPassword of %s (used once, for hugepages and affinity, and not kept): ", user))
-	line, err := typed(ctx, func() (string, error) { // who cannot be read gave none
+	line, err := readLine(ctx, func() (string, error) { // who cannot be read gave none
 		line, _ := term.ReadPassword(in)
 		return string(line), nil
 	})
@@ -46,7 +46,7 @@ func (s *Session) askPassword(ctx context.Context, user string) (secret.Value, e
 	}
 	_, _ = fmt.Fprintln(s.Talk)
 	if line == "" {
-		return secret.Value{}, failed(refused, errors.New("no password was given"))
+		return secret.Value{}, exitError(refused, errors.New("no password was given"))
 	}
 	value := secret.New(line)
 	s.Redact.Add(value)

@@ -19,7 +19,7 @@ func Passwords(s *Session, ctx context.Context, f PasswordsFlags) error {
 		return nil
 	}
 	if !f.Yes && !term.IsTerminal(int(os.Stdout.Fd())) {
-		return failedf(refused, "passwords would go into a file or another program: add -yes to allow that")
+		return exitErrorf(refused, "passwords would go into a file or another program: add -yes to allow that")
 	}
 	type row struct {
 		Title  string `json:"title"`

@@ -16,20 +16,20 @@ import (
 // releaseTime is the time limit for the answer of K3s' release server.
 const releaseTime = 5 * time.Second
 
-// released refuses a missing release of K3s before it is installed: cluster:up would find out
+// checkRelease refuses a missing release of K3s before it is installed: cluster:up would find out
 // minutes later.
-func released(s *Session, ctx context.Context, p *converge.Plan) error {
+func checkRelease(s *Session, ctx context.Context, p *converge.Plan) error {
 	if !s.outside {
 		return nil
 	}
-	return releasedAt(s, ctx, cluster.K3sURL(s.Spec), p)
+	return checkReleaseAt(s, ctx, cluster.K3sURL(s.Spec), p)
 }
 
-func releasedAt(s *Session, ctx context.Context, url string, p *converge.Plan) error {
+func checkReleaseAt(s *Session, ctx context.Context, url string, p *converge.Plan) error {
 	if !installs(p) || !isNotFound(ctx, url) {
 		return nil
 	}
-	return failed(invalid, s.errorAt("k3s.version", errors.New("k3s.version: "+missingReleaseText(s, url)+"; "+releases)))
+	return exitError(invalid, s.errorAt("k3s.version", errors.New("k3s.version: "+missingReleaseText(s, url)+"; "+releases)))
 }
 
 // releases says which ones there are.
@@ -39,8 +39,8 @@ func missingReleaseText(s *Session, url string) string {
 	return fmt.Sprintf("there is no release %s (%s is not found)", s.Spec.K3s.Version, url)
 }
 
-// checkRelease is the finding of host:check about the release of K3s, if it is missing.
-func checkRelease(s *Session, ctx context.Context, url string) []preflight.Finding {
+// releaseFindings is the finding of host:check about the release of K3s, if it is missing.
+func releaseFindings(s *Session, ctx context.Context, url string) []preflight.Finding {
 	if !isNotFound(ctx, url) {
 		return nil
 	}

@@ -29,7 +29,7 @@ func TestReleaseThatDoesNotExist(t *testing.T) {
 	todo := &converge.Plan{Items: []converge.Item{{Step: "k3s/cp1", Verdict: converge.Deferred}}}
 	s := &Session{Spec: &spec.Spec{K3s: spec.K3s{Version: "v1.36.99+k3s1"}}}
 	check := func(url string, p *converge.Plan) error {
-		return releasedAt(s, t.Context(), url, p)
+		return checkReleaseAt(s, t.Context(), url, p)
 	}
 	there := server.URL + "/v1.36.5%2Bk3s1/sha256sum-amd64.txt"
 	gone := server.URL + "/v1.36.99%2Bk3s1/sha256sum-amd64.txt"
@@ -39,10 +39,10 @@ func TestReleaseThatDoesNotExist(t *testing.T) {
 	require.ErrorContains(t, err, "k3s.version: there is no release v1.36.99+k3s1")
 	require.NoError(t, check(gone, &converge.Plan{Items: []converge.Item{{Step: "k3s/cp1", Verdict: converge.Clean}}}))
 	assert.Equal(t, 2, asked)
-	assert.Empty(t, checkRelease(s, t.Context(), there))
-	assert.Equal(t, "there is no release v1.36.99+k3s1 ("+gone+" is not found)", checkRelease(s, t.Context(), gone)[0].Evidence)
+	assert.Empty(t, releaseFindings(s, t.Context(), there))
+	assert.Equal(t, "there is no release v1.36.99+k3s1 ("+gone+" is not found)", releaseFindings(s, t.Context(), gone)[0].Evidence)
 	server.Close()
-	assert.Empty(t, checkRelease(s, t.Context(), gone))
+	assert.Empty(t, releaseFindings(s, t.Context(), gone))
 	require.NoError(t, check(gone, todo))
 
 	spec, err := cluster.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {cp1: {role: server, external: teacher@192.168.1.40}}\n"))

@@ -92,7 +92,7 @@ func Load(o Options) (*Session, error) {
 		s.Spec, err = cluster.Load(file)
 	}
 	if err != nil {
-		return nil, failed(invalid, err)
+		return nil, exitError(invalid, err)
 	}
 	return s, nil
 }
@@ -130,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 func (s *Session) bind(ctx context.Context) (err error) {
 	if s.Spec != nil {
 		if err := keep.CheckNoSymlink(s.dir()); err != nil {
-			return failed(invalid, err)
+			return exitError(invalid, err)
 		}
 	}
 	backend := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
@@ -234,7 +234,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	}
 	lab, err := find(ctx)
 	if errors.Is(err, labctl.ErrNotRunning) {
-		return failedf(pending, "the lab is not running: homelab cluster:up starts it")
+		return exitErrorf(pending, "the lab is not running: homelab cluster:up starts it")
 	}
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	}
 	s.Redact.Add(token)
 	if err := s.login(b, token); err != nil {
-		return failed(invalid, err)
+		return exitError(invalid, err)
 	}
 	b.Proxmox, err = proxmox.Dial(ctx, proxmox.Config{Endpoint: lab.Endpoint, Fingerprint: lab.Fingerprint, TokenID: lab.TokenID, TokenSecret: token, Poll: labPoll, Wrap: s.wrap})
 	if err != nil {
@@ -304,14 +304,14 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 		}
 	}
 	if err := s.login(b, token); err != nil {
-		return failed(invalid, err)
+		return exitError(invalid, err)
 	}
 	if home, err := os.UserHomeDir(); err == nil { // a service may have none, and then no known hosts
 		b.KnownHosts = ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
 	}
 	switch a := s.Spec.Access; {
 	case a.Jump != "" && b.KnownHosts == nil:
-		return failed(invalid, errors.New("ssh.jump: the jump host's key is unknown here: set HOME to a folder whose .ssh/known_hosts has it"))
+		return exitError(invalid, errors.New("ssh.jump: the jump host's key is unknown here: set HOME to a folder whose .ssh/known_hosts has it"))
 	case a.Jump != "":
 		return s.openJump(b, a.Jump)
 	case a.Proxy != "":
@@ -323,7 +323,7 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 func (s *Session) openJump(b *cluster.Backend, jump string) error {
 	user, addr, ok := strings.Cut(jump, "@")
 	if !ok {
-		return failed(invalid, fmt.Errorf("ssh.jump %q: write user@host:port", jump))
+		return exitError(invalid, fmt.Errorf("ssh.jump %q: write user@host:port", jump))
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		addr = net.JoinHostPort(addr, "22")
@@ -354,15 +354,15 @@ func (s *Session) throughJump(signers []ssh.Signer) func(ctx context.Context, ne
 func openProxy(b *cluster.Backend, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
-		return failed(invalid, fmt.Errorf("ssh.proxy: %w", err))
+		return exitError(invalid, fmt.Errorf("ssh.proxy: %w", err))
 	}
 	dialer, err := proxy.FromURL(u, proxy.Direct)
 	if err != nil {
-		return failed(invalid, fmt.Errorf("ssh.proxy: %w", err))
+		return exitError(invalid, fmt.Errorf("ssh.proxy: %w", err))
 	}
 	ctxDialer, ok := dialer.(proxy.ContextDialer)
 	if !ok {
-		return failed(invalid, fmt.Errorf("ssh.proxy %s: write socks5://host:port", u.Redacted()))
+		return exitError(invalid, fmt.Errorf("ssh.proxy %s: write socks5://host:port", u.Redacted()))
 	}
 	b.Dial, b.Via, b.ProxyURL = ctxDialer.DialContext, "proxy "+u.Host, address
 	return nil

@@ -162,13 +162,13 @@ func TestWaysToAGuest(t *testing.T) {
 }
 
 func TestErrorsCarryTheirExitCode(t *testing.T) {
-	err := failed(invalid, fs.ErrNotExist)
+	err := exitError(invalid, fs.ErrNotExist)
 	assert.Equal(t, 3, code(err))
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 	assert.Equal(t, fs.ErrNotExist.Error(), err.Error())
-	assert.Equal(t, 2, code(failedf(pending, "x %d", 1)))
+	assert.Equal(t, 2, code(exitErrorf(pending, "x %d", 1)))
 	assert.Equal(t, 1, code(errors.New("x")))
-	assert.Equal(t, 100*time.Millisecond, since(time.Now().Add(-90*time.Millisecond)))
+	assert.Equal(t, 100*time.Millisecond, timeSince(time.Now().Add(-90*time.Millisecond)))
 	assert.Equal(t, "-", dash(nil))
 	assert.Equal(t, "a, b", dash([]string{"a", "b"}))
 }

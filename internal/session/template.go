@@ -34,7 +34,7 @@ func TemplateList(s *Session, ctx context.Context) error {
 
 // TemplatePrune removes templates, ISOs and images that nothing needs, after asking.
 func TemplatePrune(s *Session, ctx context.Context, f ChangeFlags) error {
-	return s.confirmed(ctx, s.Cluster.Prune, Change{
+	return s.runConfirmed(ctx, s.Cluster.Prune, Change{
 		ChangeFlags: f, Question: "Remove all this?", Name: "yes",
 		Nothing: "Nothing to remove: every template is current, or machines are linked to its disks.",
 	})

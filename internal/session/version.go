@@ -26,8 +26,8 @@ func Module() string {
 	return ""
 }
 
-// Built is the version of this program, and how it was built.
-func Built() string {
+// BuildVersion is the version of this program, and how it was built.
+func BuildVersion() string {
 	version := cmp.Or(Module(), Version+", from a checkout")
 	if !strings.HasPrefix(version, Version) {
 		version = Version + ", as " + version

@@ -16,5 +16,5 @@ func TestVersionIsThatOfTheChangelog(t *testing.T) {
 	_, entry, _ := strings.Cut(string(text), "\n## ")
 	first, _, _ := strings.Cut(entry, "\n")
 	assert.Equal(t, Version, first)
-	assert.True(t, strings.HasPrefix(Built(), Version), Built())
+	assert.True(t, strings.HasPrefix(BuildVersion(), Version), BuildVersion())
 }

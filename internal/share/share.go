@@ -31,9 +31,9 @@ type Campaign struct {
 // share is K/N; the zero value selects all.
 type share struct{ k, n int }
 
-// Of starts a campaign. At the end of the test it logs how many cases were in the share. It
+// Start starts a campaign. At the end of the test it logs how many cases were in the share. It
 // fails the test if the variable is invalid.
-func Of(t testing.TB, name string) *Campaign {
+func Start(t testing.TB, name string) *Campaign {
 	t.Helper()
 	s, err := parse(os.Getenv(Variable))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func taken(t *testing.T, value string, cases int) (numbers []int) {
 	t.Helper()
 	t.Setenv(Variable, value)
-	c := Of(t, "of the test")
+	c := Start(t, "of the test")
 	for number := range cases {
 		if c.Next() {
 			numbers = append(numbers, number+1)
@@ -68,7 +68,7 @@ func TestABadShareFailsTheTest(t *testing.T) {
 	for _, bad := range []string{"0/10", "11/10", "3", "3/", "/10", "3/0", "-1/10", "a/b", "1/10/2", "ALL", " 1/10"} {
 		t.Setenv(Variable, bad)
 		f := &fails{TB: t}
-		Of(f, "of the test")
+		Start(f, "of the test")
 		assert.Equal(t, "HOMELAB_SHARE="+bad+": write K/N with 1 ≤ K ≤ N, such as 3/10, or all", f.said)
 	}
 }

@@ -186,11 +186,11 @@ func decryptValue(text string, key []byte, bound string) (any, error) {
 	if err != nil {
 		return nil, errors.New("it was encrypted for another place or with another key, or was changed")
 	}
-	return typed(string(plain), m[4])
+	return parseTyped(string(plain), m[4])
 }
 
-// typed gives a decrypted text its type. The error does not repeat it.
-func typed(text, kind string) (any, error) {
+// parseTyped gives a decrypted text its type. The error does not repeat it.
+func parseTyped(text, kind string) (any, error) {
 	var v any
 	var err error
 	switch kind {

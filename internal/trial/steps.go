@@ -35,10 +35,10 @@ func steps() []step {
 		{name: "plan", what: constant("plan what would be created"), graph: up, expects: expectChanges},
 		{name: "up", what: constant("create it, from nothing to Ready nodes"), do: run, graph: up, expects: expectEmpty},
 		{name: "again", what: constant("run it again: nothing changes"), do: repeatRun, graph: up, expects: expectEmpty},
-		{name: "memory", what: formatted("give %s more memory"), change: moreMemory, do: run, graph: up, expects: expectEmpty},
-		{name: "disk", what: formatted("give %s a data disk"), change: addDisk, do: run, graph: up, expects: expectEmpty},
-		{name: "grow", what: formatted("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: expectEmpty},
-		{name: "remove", what: formatted("remove %s from the file, and so destroy it"), change: removeNode, do: run, graph: up,
+		{name: "memory", what: formatNode("give %s more memory"), change: moreMemory, do: run, graph: up, expects: expectEmpty},
+		{name: "disk", what: formatNode("give %s a data disk"), change: addDisk, do: run, graph: up, expects: expectEmpty},
+		{name: "grow", what: formatNode("grow the disk of %s"), change: growDisk, do: run, graph: up, expects: expectEmpty},
+		{name: "remove", what: formatNode("remove %s from the file, and so destroy it"), change: removeNode, do: run, graph: up,
 			expects: expectEmpty},
 		{name: "down", what: constant("destroy everything: nothing is left"), do: takeDown, graph: down, expects: expectEmpty},
 	}
@@ -46,7 +46,7 @@ func steps() []step {
 
 func constant(words string) func(string) string { return func(string) string { return words } }
 
-func formatted(format string) func(string) string {
+func formatNode(format string) func(string) string {
 	return func(node string) string { return fmt.Sprintf(format, node) }
 }
 

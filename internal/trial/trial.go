@@ -102,7 +102,7 @@ func (t *Trial) Run(ctx context.Context, w World) (*Record, error) {
 	want := t.spec
 	for i, s := range steps() {
 		if s.change != nil {
-			want = t.changed(want, s.change)
+			want = t.withChange(want, s.change)
 		}
 		if i < t.first {
 			continue
@@ -154,7 +154,7 @@ const (
 func checkPlan(ctx context.Context, w World, s step, want *spec.Spec, one *Step) error {
 	end := time.Now().Add(seeTime * time.Duration(max(1, want.Patience)))
 	for looks := 1; ; looks++ {
-		plan, err := planned(ctx, w, s, want)
+		plan, err := buildPlan(ctx, w, s, want)
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func checkPlan(ctx context.Context, w World, s step, want *spec.Spec, one *Step)
 	}
 }
 
-func planned(ctx context.Context, w World, s step, want *spec.Spec) (plan *converge.Plan, err error) {
+func buildPlan(ctx context.Context, w World, s step, want *spec.Spec) (plan *converge.Plan, err error) {
 	err = withCluster(ctx, w, want, func(c *cluster.Cluster) error {
 		graph, err := s.graph(ctx, c)
 		if err != nil {
@@ -211,8 +211,8 @@ func causeFirst(ctx context.Context, err error) error {
 	return err
 }
 
-// changed returns a copy of a file with a step's change.
-func (t *Trial) changed(want *spec.Spec, change func(nodes []spec.Node, i int) []spec.Node) *spec.Spec {
+// withChange returns a copy of a file with a step's change.
+func (t *Trial) withChange(want *spec.Spec, change func(nodes []spec.Node, i int) []spec.Node) *spec.Spec {
 	out := *want
 	out.Nodes = change(slices.Clone(want.Nodes), t.node)
 	return &out

@@ -226,7 +226,7 @@ func TestTheWholeWay(t *testing.T) {
 
 // Whatever step something fails in stops and describes it, and the way goes on from there.
 func TestAFailureStopsTheWay(t *testing.T) {
-	mine := share.Of(t, "steps that fail")
+	mine := share.Start(t, "steps that fail")
 	for i, name := range trial.Steps() {
 		if !mine.Next() {
 			continue

@@ -148,9 +148,9 @@ func (n *Node) With(name string, value *Node) *Node {
 	return &out
 }
 
-// under returns n as the value of the key at: a mapping or a list gets the place of its key,
+// atKey returns n as the value of the key at: a mapping or a list gets the place of its key,
 // where a person looks for it; scalars keep theirs.
-func (n *Node) under(at Pos) *Node {
+func (n *Node) atKey(at Pos) *Node {
 	if !n.Scalar() || n.Kind == Null {
 		moved := *n
 		moved.At = at

@@ -64,12 +64,12 @@ func (r *Reader) Read(text []byte) ([]*Node, error) {
 // which may contain a secret.
 func (r *Reader) Reason(err error) (Pos, string) {
 	if syntax, ok := errors.AsType[yaml.Error](err); ok {
-		return r.at(syntax.GetToken()), syntax.GetMessage()
+		return r.position(syntax.GetToken()), syntax.GetMessage()
 	}
 	return Pos{}, ErrParser.Error()
 }
 
-func (r *Reader) at(t *token.Token) Pos {
+func (r *Reader) position(t *token.Token) Pos {
 	if t != nil && t.Position != nil {
 		return Pos{max(1, t.Position.Line) + r.Skip, max(1, t.Position.Column)}
 	}
@@ -90,7 +90,7 @@ func (r *Reader) build(n ast.Node) *Node {
 	if n == nil {
 		return &Node{weight: 1}
 	}
-	t := &Node{At: r.at(n.GetToken()), weight: 1}
+	t := &Node{At: r.position(n.GetToken()), weight: 1}
 	if r.grow(t.At, 1) {
 		return t
 	}
@@ -111,7 +111,7 @@ func (r *Reader) build(n ast.Node) *Node {
 	case *ast.SequenceNode:
 		t.Kind = List
 		for _, v := range n.Values {
-			item := r.joined(v)
+			item := r.repairJoined(v)
 			if item == nil {
 				item = r.build(v)
 			}
@@ -124,17 +124,17 @@ func (r *Reader) build(n ast.Node) *Node {
 	case *ast.AliasNode:
 		return r.alias(n, t)
 	case *ast.TagNode:
-		return r.tagged(n)
+		return r.readTagged(n)
 	default:
 		r.Odd(Oddity{What: Strange, At: t.At})
 	}
 	return t
 }
 
-// joined repairs a mistake of the parser: in a list inside braces it reads plain text with a
+// repairJoined repairs a mistake of the parser: in a list inside braces it reads plain text with a
 // colon, 01:00, as the mapping {01: 00}. In YAML 1.2 (7.3.3) it is text, because no blank
 // follows the colon. It returns nil for anything else.
-func (r *Reader) joined(n ast.Node) *Node {
+func (r *Reader) repairJoined(n ast.Node) *Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok || m.IsFlowStyle || len(m.Values) != 1 {
 		return nil
@@ -151,7 +151,7 @@ func (r *Reader) joined(n ast.Node) *Node {
 		return nil
 	}
 	text := strings.TrimLeft(key.Origin, " \t\r\n") + ":" + strings.TrimSpace(value.Origin)
-	return &Node{Kind: Text, At: r.at(key), Text: text, Plain: true, weight: 1}
+	return &Node{Kind: Text, At: r.position(key), Text: text, Plain: true, weight: 1}
 }
 
 func quoted(t *token.Token) bool {
@@ -171,10 +171,10 @@ func (r *Reader) alias(n *ast.AliasNode, t *Node) *Node {
 	return to
 }
 
-func (r *Reader) tagged(n *ast.TagNode) *Node {
+func (r *Reader) readTagged(n *ast.TagNode) *Node {
 	t := r.build(n.Value)
 	if n.Start.Value != "!!str" || !t.Scalar() {
-		r.Odd(Oddity{What: Tagged, At: r.at(n.GetToken()), Name: n.Start.Value})
+		r.Odd(Oddity{What: Tagged, At: r.position(n.GetToken()), Name: n.Start.Value})
 		return t
 	}
 	text := *t
@@ -185,7 +185,7 @@ func (r *Reader) tagged(n *ast.TagNode) *Node {
 func (r *Reader) mapping(t *Node, values []*ast.MappingValueNode) {
 	t.Kind = Map
 	if len(values) > 0 {
-		t.At = r.at(values[0].Key.GetToken())
+		t.At = r.position(values[0].Key.GetToken())
 	}
 	seen := make(map[string]int, len(values))
 	var merged []*Node
@@ -198,11 +198,11 @@ func (r *Reader) mapping(t *Node, values []*ast.MappingValueNode) {
 		}
 		key, name, ok := keyOf(v.Key)
 		if !ok {
-			r.Odd(Oddity{What: NoText, At: r.at(v.Key.GetToken())})
+			r.Odd(Oddity{What: NoText, At: r.position(v.Key.GetToken())})
 			continue
 		}
-		f := Field{Name: name, At: r.at(key.GetToken())}
-		f.Value = value.under(f.At)
+		f := Field{Name: name, At: r.position(key.GetToken())}
+		f.Value = value.atKey(f.At)
 		if i, again := seen[f.Name]; again {
 			r.Odd(Oddity{What: Twice, At: f.At, Name: f.Name, First: t.Fields[i].At})
 			t.Twice = append(t.Twice, t.Fields[i])

@@ -141,8 +141,8 @@ func meta(part, namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: ownLabels(part)}
 }
 
-// privileged is for namespaces whose pods mount folders of the node.
-func privileged() map[string]string {
+// privilegedLabels is for namespaces whose pods mount folders of the node.
+func privilegedLabels() map[string]string {
 	return map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}
 }
 

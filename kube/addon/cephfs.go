@@ -64,7 +64,7 @@ func (c CephFS) Make(s *Site) (Recipe, error) {
 		retain: true, expand: true, parameters: parameters}
 	user := secret.New(c.User)
 	return sc.piece(s, chart.Part{
-		Release: r, NamespaceLabels: privileged(), Keep: true,
+		Release: r, NamespaceLabels: privilegedLabels(), Keep: true,
 		// The driver reads admin* for volumes that it creates, user* for existing ones.
 		Secrets: []chart.Secret{{Namespace: cephNamespace, Name: name, Data: map[string]secret.Value{
 			"adminID": user, "adminKey": key, "userID": user, "userKey": key}}},

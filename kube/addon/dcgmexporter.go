@@ -57,7 +57,7 @@ func (e GPUExporter) Make(s *Site) (Recipe, error) {
 		return Recipe{}, err
 	}
 	return Recipe{GPUs: true, Part: chart.Part{
-		Name: "dcgm-exporter", Needs: []string{"monitoring"}, Release: r, NamespaceLabels: privileged(), After: []runtime.Object{board},
+		Name: "dcgm-exporter", Needs: []string{"monitoring"}, Release: r, NamespaceLabels: privilegedLabels(), After: []runtime.Object{board},
 	}}, nil
 }
 

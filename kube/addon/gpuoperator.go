@@ -75,7 +75,7 @@ func (o GPUOperator) Make(s *Site) (Recipe, error) {
 	its.Charts.Values = map[string]map[string]any{GPUOperatorName: o.Values}
 	r := its.release(o.Info(), v)
 	// It deploys an exporter of its own, so the other one is removed first.
-	return Recipe{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privileged()}, Offers: true,
+	return Recipe{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privilegedLabels()}, Offers: true,
 		Replaces: []string{"dcgm-exporter"}}, nil
 }
 

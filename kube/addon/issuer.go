@@ -38,7 +38,7 @@ func (i Issuer) Make(s *Site) (Recipe, error) {
 	}
 	switch source {
 	case spec.TLSSelfSigned:
-		p.After = i.selfSigned()
+		p.After = i.selfSignedObjects()
 	case spec.TLSACME:
 		if _, err := mail.ParseAddress(i.Email); err != nil {
 			return Recipe{}, fmt.Errorf("issuer: email %q: the CA needs an address for notices before a certificate expires", i.Email)
@@ -90,9 +90,9 @@ func clusterIssuer(name string, spec values) *unstructured.Unstructured {
 	return object(certManagerV1, "ClusterIssuer", meta("issuer", "", name), spec)
 }
 
-// selfSigned: an issuer that signs with the key of the certificate itself, used once,
+// selfSignedObjects: an issuer that signs with the key of the certificate itself, used once,
 // for the CA whose certificate lasts ten years and is renewed a year before its end.
-func (i Issuer) selfSigned() []runtime.Object {
+func (i Issuer) selfSignedObjects() []runtime.Object {
 	name, root := i.Issuer, i.Issuer+"-root"
 	return []runtime.Object{
 		clusterIssuer(root, values{"selfSigned": values{}}),

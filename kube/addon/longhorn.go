@@ -86,7 +86,7 @@ func (l Longhorn) Make(s *Site) (Recipe, error) {
 	}
 	r := s.release(l.Info(), v)
 	sc := class{part: "longhorn", name: l.Class, provisioner: "driver.longhorn.io", retain: true, expand: true, parameters: parameters}
-	return sc.piece(s, chart.Part{Release: r, NamespaceLabels: privileged(), Keep: true}), nil
+	return sc.piece(s, chart.Part{Release: r, NamespaceLabels: privilegedLabels(), Keep: true}), nil
 }
 
 func (l Longhorn) check(nodes int) error {

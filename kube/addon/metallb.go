@@ -83,7 +83,7 @@ func (m MetalLB) Make(s *Site) (Recipe, error) {
 		return Recipe{}, fmt.Errorf("metallb: %w", err)
 	}
 	return Recipe{
-		Part:     chart.Part{Name: "metallb", Release: r, NamespaceLabels: privileged(), Secrets: secrets, After: append(objects, peers...)},
+		Part:     chart.Part{Name: "metallb", Release: r, NamespaceLabels: privilegedLabels(), Secrets: secrets, After: append(objects, peers...)},
 		Replaces: []string{"cilium-pool"},
 	}, nil
 }

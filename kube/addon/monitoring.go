@@ -58,7 +58,7 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	r := s.release(m.Info(), v)
 	p := Recipe{
 		Part: chart.Part{
-			Name: "monitoring", Release: r, NamespaceLabels: privileged(), Keep: true,
+			Name: "monitoring", Release: r, NamespaceLabels: privilegedLabels(), Keep: true,
 			Secrets: []chart.Secret{{Namespace: monitoringNamespace, Name: "grafana-admin",
 				Data: map[string]secret.Value{"admin-user": secret.New("admin")}, Generate: map[string]int{"admin-password": 16}}},
 		},

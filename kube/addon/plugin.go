@@ -105,11 +105,11 @@ type pluginConfig struct {
 }
 
 type pluginSharing struct {
-	TimeSlicing *replicated `yaml:"timeSlicing,omitempty"`
-	MPS         *replicated `yaml:"mps,omitempty"`
+	TimeSlicing *replicatedResource `yaml:"timeSlicing,omitempty"`
+	MPS         *replicatedResource `yaml:"mps,omitempty"`
 }
 
-type replicated struct {
+type replicatedResource struct {
 	// A request for two shares gives no more than one, so refuse it.
 	FailRequestsGreaterThanOne bool              `yaml:"failRequestsGreaterThanOne,omitempty"`
 	Resources                  []replicaResource `yaml:"resources"`
@@ -138,7 +138,7 @@ func (o PluginOptions) Config() (string, error) {
 func (o PluginOptions) config() (*corev1.ConfigMap, error) {
 	c := pluginConfig{Version: "v1"}
 	c.Flags.MIGStrategy = o.MIG
-	shared := &replicated{Resources: []replicaResource{{Name: nvidia.Resource, Replicas: o.Replicas}}}
+	shared := &replicatedResource{Resources: []replicaResource{{Name: nvidia.Resource, Replicas: o.Replicas}}}
 	switch o.Sharing {
 	case spec.SharingTimeSlicing:
 		shared.FailRequestsGreaterThanOne = true

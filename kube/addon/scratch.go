@@ -72,5 +72,5 @@ func (x Scratch) Make(s *Site) (Recipe, error) {
 		// same.
 		annotations: map[string]string{"defaultVolumeType": "local"},
 	}
-	return sc.piece(s, chart.Part{Release: r, NamespaceLabels: privileged()}), nil
+	return sc.piece(s, chart.Part{Release: r, NamespaceLabels: privilegedLabels()}), nil
 }

@@ -69,7 +69,7 @@ func (t trial) withVolume(ctx context.Context, k *kube.Client, do func(context.C
 		return err
 	}
 	if !t.waits {
-		if err := t.bound(ctx, k); err != nil {
+		if err := t.awaitBound(ctx, k); err != nil {
 			return err
 		}
 	}
@@ -117,8 +117,8 @@ func (t trial) pod(verb, node, script, text string) *corev1.Pod {
 	}
 }
 
-// bound waits until the claim has its volume.
-func (t trial) bound(ctx context.Context, k *kube.Client) error {
+// awaitBound waits until the claim has its volume.
+func (t trial) awaitBound(ctx context.Context, k *kube.Client) error {
 	return await(ctx, func(ctx context.Context) (string, error) {
 		c, err := k.ClaimState(ctx, t.Namespace, t.name)
 		if err != nil || c.Bound {
@@ -186,18 +186,18 @@ func (t trial) remove(ctx context.Context, k *kube.Client) error {
 	if err := k.Delete(ctx, objects[0]); err != nil {
 		return err
 	}
-	return t.vanished(ctx, k, objects...)
+	return t.awaitGone(ctx, k, objects...)
 }
 
 func (t trial) waitGone(ctx context.Context, k *kube.Client, objects ...runtime.Object) error {
 	if err := k.Delete(ctx, objects...); err != nil {
 		return err
 	}
-	return t.vanished(ctx, k, objects...)
+	return t.awaitGone(ctx, k, objects...)
 }
 
-// vanished waits until objects are gone.
-func (t trial) vanished(ctx context.Context, k *kube.Client, objects ...runtime.Object) error {
+// awaitGone waits until objects are gone.
+func (t trial) awaitGone(ctx context.Context, k *kube.Client, objects ...runtime.Object) error {
 	for _, o := range objects {
 		err := await(ctx, func(ctx context.Context) (string, error) {
 			left := o.DeepCopyObject()

@@ -77,7 +77,7 @@ func (b Velero) Make(s *Site) (Recipe, error) {
 	r := s.release(b.Info(), v)
 	cloud := fmt.Sprintf("[default]\naws_access_key_id=%s\naws_secret_access_key=%s\n", access.Reveal(), key.Reveal())
 	return Recipe{Part: chart.Part{
-		Name: "velero", Release: r, NamespaceLabels: privileged(), Keep: true,
+		Name: "velero", Release: r, NamespaceLabels: privilegedLabels(), Keep: true,
 		Secrets: []chart.Secret{{Namespace: veleroNamespace, Name: credentials,
 			Data: map[string]secret.Value{"cloud": secret.New(cloud)}}},
 	}}, nil

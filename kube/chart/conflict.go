@@ -80,20 +80,20 @@ func (c *checker) part(name, version string) {
 		return
 	}
 	c.versions[name] = v
-	if trimmed(version) != trimmed(pin.Version) {
-		c.unpinned(name, pin, v)
+	if trimV(version) != trimV(pin.Version) {
+		c.checkUnpinned(name, pin, v)
 	}
 	want, known := kubernetesFor(pin, v)
 	if !known || want == "" || c.kubernetes == nil {
 		return
 	}
 	if !satisfies(want, c.kubernetes) {
-		c.add(false, []string{name}, c.cure(name, pin), "%s %s works with Kubernetes %s, and this is %s", name, version, spaced(want), c.kubernetes.Original())
+		c.add(false, []string{name}, c.cure(name, pin), "%s %s works with Kubernetes %s, and this is %s", name, version, describeConstraint(want), c.kubernetes.Original())
 	}
 }
 
-// unpinned reports what is known about a version other than the pinned one.
-func (c *checker) unpinned(name string, pin Pin, v *semver.Version) {
+// checkUnpinned reports what is known about a version other than the pinned one.
+func (c *checker) checkUnpinned(name string, pin Pin, v *semver.Version) {
 	names := []string{name}
 	if _, known := kubernetesFor(pin, v); !known {
 		c.add(true, names, fmt.Sprintf("look at its release notes, or take %s", pin.Version),
@@ -113,7 +113,7 @@ func (c *checker) cure(name string, pin Pin) string {
 			fit = append(fit, l.Minor)
 		}
 	}
-	cure := fmt.Sprintf("%s %s takes Kubernetes %s", name, pin.Version, spaced(pin.Kubernetes))
+	cure := fmt.Sprintf("%s %s takes Kubernetes %s", name, pin.Version, describeConstraint(pin.Kubernetes))
 	if len(fit) > 0 {
 		return fmt.Sprintf("take %s %s for this Kubernetes; %s", name, strings.Join(fit, " or "), cure)
 	}
@@ -169,8 +169,8 @@ func satisfies(constraint string, v *semver.Version) bool {
 
 func minor(v *semver.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
 
-// spaced makes a constraint readable: "from 1.34 to below 1.37".
-func spaced(constraint string) string {
+// describeConstraint makes a constraint readable: "from 1.34 to below 1.37".
+func describeConstraint(constraint string) string {
 	s := strings.NewReplacer(">=", "from ", "<", "to below ", ".0-0", "").Replace(constraint)
 	if strings.HasPrefix(s, "from ") && !strings.Contains(s, "below") {
 		s += " on"

@@ -38,10 +38,10 @@ type Pins map[string]Pin
 // Release returns a release of the chart with the part's name. An empty version means the pinned one.
 func (p Pin) Release(name, namespace, version string, values map[string]any) *Release {
 	r := &Release{Name: name, Namespace: namespace, Chart: p.Chart, Repo: p.Repo, Version: cmp.Or(version, p.Version), Values: values}
-	if trimmed(r.Version) == trimmed(p.Version) {
+	if trimV(r.Version) == trimV(p.Version) {
 		r.Digest = p.Digest
 	}
 	return r
 }
 
-func trimmed(version string) string { return strings.TrimPrefix(version, "v") }
+func trimV(version string) string { return strings.TrimPrefix(version, "v") }

@@ -119,7 +119,7 @@ func TestClient(t *testing.T) {
 		settled(r, 2)
 		list, err := c.List(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []helm.Installed{{Namespace: "test", Name: "t", Chart: "tiny", Version: "1.1.0", Status: "deployed", Revision: 2}}, list)
+		assert.Equal(t, []helm.InstalledRelease{{Namespace: "test", Name: "t", Chart: "tiny", Version: "1.1.0", Status: "deployed", Revision: 2}}, list)
 		require.NoError(t, c.Uninstall(t.Context(), "test", "t"))
 		list, err = c.List(t.Context())
 		require.NoError(t, err)

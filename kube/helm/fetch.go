@@ -65,9 +65,9 @@ func (d download) store(data []byte) error {
 	return writeAtomically(d.path(), data)
 }
 
-// cached returns the place of a release's chart among the downloads. Each repository has its
+// cachePath returns the place of a release's chart among the downloads. Each repository has its
 // own folder: two may have different charts with the same name and version.
-func (s Source) cached(r chart.Release) download {
+func (s Source) cachePath(r chart.Release) download {
 	sum := sha256.Sum256([]byte(strings.TrimSuffix(r.Repo, "/")))
 	name := filepath.Base(archive(r.Chart, r.Version)) // Base: neither can point out of the folder
 	d := download{dir: s.Cache, name: filepath.Join(hex.EncodeToString(sum[:8]), name)}
@@ -156,7 +156,7 @@ func (s Source) client() *http.Client {
 	if s.Wrap != nil {
 		rt = s.Wrap(t)
 	}
-	return &http.Client{Transport: rt, CheckRedirect: redirected}
+	return &http.Client{Transport: rt, CheckRedirect: checkRedirect}
 }
 
 // index is the part of a repository's index.yaml that this package uses.

@@ -26,7 +26,7 @@ import (
 func TestWhereDownloadsAre(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/cache")
 	path := func(s Source, r chart.Release) string {
-		d := s.cached(r)
+		d := s.cachePath(r)
 		require.NoError(t, d.none)
 		return d.path()
 	}
@@ -37,8 +37,8 @@ func TestWhereDownloadsAre(t *testing.T) {
 	assert.NotEqual(t, one, path(Source{}, chart.Release{Chart: "web", Version: "1.0.0", Repo: "https://a.example/other"}))
 	assert.Regexp(t, `^/mine/[0-9a-f]{16}/c-1\.tgz$`, path(Source{Cache: "/mine"}, chart.Release{Chart: "a/../../b/c", Version: "1", Repo: r.Repo}))
 	t.Setenv("XDG_CACHE_HOME", "not/absolute")
-	require.ErrorContains(t, Source{}.cached(r).store(nil), "folder for downloaded charts: ")
-	assert.False(t, Source{}.cached(r).isStored())
+	require.ErrorContains(t, Source{}.cachePath(r).store(nil), "folder for downloaded charts: ")
+	assert.False(t, Source{}.cachePath(r).isStored())
 }
 
 func TestKeepIsAllOrNothing(t *testing.T) {

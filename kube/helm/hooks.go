@@ -144,7 +144,7 @@ func (c cluster) running(ctx context.Context, u *unstructured.Unstructured) (str
 		case job.Phase == kube.JobMissing:
 			return "", finalError{fmt.Errorf("%s was deleted while it ran", ref)}
 		}
-		return joined("it is "+string(job.Phase), job.Reason), nil
+		return join("it is "+string(job.Phase), job.Reason), nil
 	case "Pod":
 		live, err := c.read(ctx, u)
 		if err != nil {

@@ -191,7 +191,7 @@ func TestDigests(t *testing.T) {
 	ch := inMemory("top", nil, inMemory("sub", nil))
 	ch.Templates = []*helmchart.File{{Name: "a", Data: []byte(`{{ .Capabilities.APIVersions.Has "x/v1" }}`)}, {Name: "b", Data: []byte("z/v1")}}
 	ch.Dependencies()[0].Templates = []*helmchart.File{{Name: "c", Data: []byte(`APIVersions y/v1`)}}
-	p := &plan{release: chart.Release{Name: "n", Namespace: "ns"}, chart: &prepared{chart: ch}, files: "f", config: "c"}
+	p := &plan{release: chart.Release{Name: "n", Namespace: "ns"}, chart: &preparedChart{chart: ch}, files: "f", config: "c"}
 	base := p.digest(Capabilities{Kubernetes: "v1"})
 	assert.Equal(t, base, p.digest(Capabilities{Kubernetes: "v1", APIs: []string{"z/v1", "w/v1"}}), "nothing asks for these")
 	seen := map[string]bool{base: true}
@@ -311,5 +311,5 @@ func TestMoments(t *testing.T) {
 	assert.Equal(t, moment{5, true}, (&plan{last: rel}).moment())
 	assert.Equal(t, moment{5, false}, (&plan{last: rel, deployed: rel}).moment())
 	assert.Equal(t, "a", (&plan{same: true, last: &release.Release{Manifest: "a"}}).manifest())
-	assert.Equal(t, "b", (&plan{next: &rendered{manifest: "b"}, last: &release.Release{Manifest: "a"}}).manifest())
+	assert.Equal(t, "b", (&plan{next: &renderedChart{manifest: "b"}, last: &release.Release{Manifest: "a"}}).manifest())
 }

@@ -21,7 +21,7 @@ import (
 // plan is a wanted release together with the cluster's records of it.
 type plan struct {
 	release  chart.Release
-	chart    *prepared
+	chart    *preparedChart
 	crds     []definition       // of crds folders
 	history  []*release.Release // not superseded, oldest first
 	last     *release.Release   // nil: never started
@@ -30,8 +30,8 @@ type plan struct {
 	inputs   string             // digest of everything that templates can see, except lookups
 	config   string             // values, as text to compare
 
-	same bool      // the last revision is up to date, and its manifest is the wanted one
-	next *rendered // what the chart renders now; nil if that is not needed
+	same bool           // the last revision is up to date, and its manifest is the wanted one
+	next *renderedChart // what the chart renders now; nil if that is not needed
 }
 
 // manifest returns what should be in the cluster.

@@ -209,15 +209,15 @@ func (c *Client) revisions(ctx context.Context, namespace, name string) ([]int, 
 	return out, nil
 }
 
-// Installed is a release that is in the cluster.
-type Installed struct {
+// InstalledRelease is a release that is in the cluster.
+type InstalledRelease struct {
 	Namespace, Name, Chart, Version, Status string
 	Revision                                int
 }
 
 // List returns the releases of all namespaces, by namespace and name, no matter who installed
 // them.
-func (c *Client) List(ctx context.Context) ([]Installed, error) {
+func (c *Client) List(ctx context.Context) ([]InstalledRelease, error) {
 	list, err := c.kube.List(ctx, "v1", "Secret", "", "owner=helm,status!="+string(release.StatusSuperseded))
 	if err != nil {
 		return nil, fmt.Errorf("list the releases: %w", err)
@@ -234,13 +234,13 @@ func (c *Client) List(ctx context.Context) ([]Installed, error) {
 			last[key] = u
 		}
 	}
-	var out []Installed
+	var out []InstalledRelease
 	for _, key := range slices.Sorted(maps.Keys(last)) {
 		rel, err := decodeRecord(last[key])
 		if err != nil {
 			return nil, err
 		}
-		in := Installed{Namespace: rel.Namespace, Name: rel.Name, Status: rel.Info.Status.String(), Revision: rel.Version}
+		in := InstalledRelease{Namespace: rel.Namespace, Name: rel.Name, Status: rel.Info.Status.String(), Revision: rel.Version}
 		if rel.Chart != nil && rel.Chart.Metadata != nil {
 			in.Chart, in.Version = rel.Chart.Metadata.Name, rel.Chart.Metadata.Version
 		}

@@ -32,8 +32,8 @@ func (e *downgradeError) Error() string {
 	return fmt.Sprintf("%s leads to %s, which is without TLS: anybody on the way could change what comes from there", e.from, e.to)
 }
 
-// redirected follows redirects, which chart repositories use, but not from TLS to no TLS.
-func redirected(req *http.Request, via []*http.Request) error {
+// checkRedirect follows redirects, which chart repositories use, but not from TLS to no TLS.
+func checkRedirect(req *http.Request, via []*http.Request) error {
 	const most = 10
 	last := via[len(via)-1].URL
 	switch {

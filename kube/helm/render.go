@@ -64,8 +64,8 @@ func (s Source) Render(ctx context.Context, r chart.Release, c Capabilities) ([]
 	return b.Bytes(), nil
 }
 
-// prepared is a chart with the values for it, checked.
-type prepared struct {
+// preparedChart is a chart with the values for it, checked.
+type preparedChart struct {
 	release chart.Release
 	chart   *helmchart.Chart
 	values  map[string]any // as given, in the types that Helm knows
@@ -73,7 +73,7 @@ type prepared struct {
 }
 
 // prepare brings a chart and values together, as `helm install` does before it renders.
-func prepare(ch *helmchart.Chart, r chart.Release, c Capabilities) (*prepared, error) {
+func prepare(ch *helmchart.Chart, r chart.Release, c Capabilities) (*preparedChart, error) {
 	if err := chartutil.ValidateReleaseName(r.Name); err != nil {
 		return nil, fmt.Errorf("release %q: %w", r.Name, err)
 	}
@@ -81,7 +81,7 @@ func prepare(ch *helmchart.Chart, r chart.Release, c Capabilities) (*prepared, e
 	if err != nil {
 		return nil, fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
 	}
-	p := &prepared{release: r, chart: ch, values: values}
+	p := &preparedChart{release: r, chart: ch, values: values}
 	if p.caps, err = c.helm(); err != nil {
 		return nil, err
 	}
@@ -194,8 +194,8 @@ type moment struct {
 	install  bool
 }
 
-// rendered is what a chart becomes.
-type rendered struct {
+// renderedChart is what a chart becomes.
+type renderedChart struct {
 	manifest string // as it is kept in the release's record
 	hooks    []*release.Hook
 	notes    string
@@ -203,7 +203,7 @@ type rendered struct {
 
 // render runs the templates. lookup reads from the cluster for them; nil: every lookup is
 // empty.
-func (p *prepared) render(at moment, lookup engine.ClientProvider) (*rendered, error) {
+func (p *preparedChart) render(at moment, lookup engine.ClientProvider) (*renderedChart, error) {
 	top, err := chartutil.ToRenderValuesWithSchemaValidation(p.chart, p.values, chartutil.ReleaseOptions{
 		Name: p.release.Name, Namespace: p.release.Namespace, Revision: at.revision, IsInstall: at.install, IsUpgrade: !at.install,
 	}, p.caps, true)
@@ -219,7 +219,7 @@ func (p *prepared) render(at moment, lookup engine.ClientProvider) (*rendered, e
 	if err != nil {
 		return nil, fmt.Errorf("chart %s does not render with these values: %w", nameAndVersion(p.chart), err)
 	}
-	out := &rendered{}
+	out := &renderedChart{}
 	for name, body := range files {
 		if path.Base(name) == "NOTES.txt" {
 			if name == path.Join(p.chart.Name(), "templates", "NOTES.txt") {

@@ -83,7 +83,7 @@ func TestOnlyFailuresAreAskedAgain(t *testing.T) {
 
 // Redirects without end end where net/http's own rule ends them: with the tenth.
 func TestRedirectsEnd(t *testing.T) {
-	for _, rule := range []func(*http.Request, []*http.Request) error{redirected, nil} {
+	for _, rule := range []func(*http.Request, []*http.Request) error{checkRedirect, nil} {
 		asked := 0
 		client := &http.Client{CheckRedirect: rule, Transport: answers(func(r *http.Request) *http.Response {
 			asked++

@@ -71,7 +71,7 @@ func (s Source) load(ctx context.Context, r chart.Release) (*helmchart.Chart, er
 	if r.Repo == "" {
 		return nil, missing
 	}
-	cached, digest := s.cached(r), r.Digest
+	cached, digest := s.cachePath(r), r.Digest
 	if cached.isStored() {
 		// One that cannot be read, after a full disk for example, or that has the wrong
 		// contents, is fetched again.
@@ -85,7 +85,7 @@ func (s Source) load(ctx context.Context, r chart.Release) (*helmchart.Chart, er
 		return nil, missing
 	}
 	key := cached.name + " " + digest // of another it would be another
-	data, err := s.remembered(key, func() ([]byte, error) { return s.fetch(ctx, r, digest) })
+	data, err := s.fetchOnce(key, func() ([]byte, error) { return s.fetch(ctx, r, digest) })
 	if err != nil {
 		var no *noVersionError
 		if ctx.Err() != nil {
@@ -112,8 +112,8 @@ func (s Source) WithMemoryCache() Source {
 	return s
 }
 
-// remembered returns a chart from memory, or fetches it.
-func (s Source) remembered(key string, fetch func() ([]byte, error)) ([]byte, error) {
+// fetchOnce returns a chart from memory, or fetches it.
+func (s Source) fetchOnce(key string, fetch func() ([]byte, error)) ([]byte, error) {
 	if s.memory == nil {
 		return fetch()
 	}

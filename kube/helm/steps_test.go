@@ -181,7 +181,7 @@ func TestListOfReleases(t *testing.T) {
 	c, k := talking(t, map[string]any{"GET /api/v1/secrets": records(t, odd, in("a", "z", 9, release.StatusDeployed), with, in("a", "z", 2, release.StatusFailed), in("b", "a", 1, release.StatusDeployed))})
 	list, err := c.List(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []Installed{{Namespace: "a", Name: "z", Chart: "top", Version: "1.0.0", Status: "failed", Revision: 10},
+	assert.Equal(t, []InstalledRelease{{Namespace: "a", Name: "z", Chart: "top", Version: "1.0.0", Status: "failed", Revision: 10},
 		{Namespace: "b", Name: "a", Status: "deployed", Revision: 1}, {Namespace: "b", Name: "b", Status: "deployed", Revision: 1}}, list)
 	assert.Equal(t, "labelSelector=owner%3Dhelm%2Cstatus%21%3Dsuperseded&limit=500", k.queries["GET /api/v1/secrets"])
 	c, _ = talking(t, map[string]any{"GET /api/v1/secrets": "403 hidden"})

@@ -204,7 +204,7 @@ func (c cluster) observe(ctx context.Context, u *unstructured.Unstructured, chan
 		// An immutable field, one that the definition gets only with this upgrade, or a
 		// webhook that does not answer: the object differs, and the reason why the difference
 		// cannot be computed is shown instead.
-		l.diff = converge.Diff{{Path: kube.RefOf(u).Path(), Have: "live object", Want: "wanted object", Effect: converge.Update, Note: masked(u, err)}}
+		l.diff = converge.Diff{{Path: kube.RefOf(u).Path(), Have: "live object", Want: "wanted object", Effect: converge.Update, Note: maskError(u, err)}}
 		if errors.Is(err, kube.ErrInvalid) {
 			l.diff[0].Effect = converge.Replace
 		}
@@ -214,9 +214,9 @@ func (c cluster) observe(ctx context.Context, u *unstructured.Unstructured, chan
 	return l, nil
 }
 
-// masked returns an error's text, unless it is about a Secret, whose values the API server may
+// maskError returns an error's text, unless it is about a Secret, whose values the API server may
 // repeat.
-func masked(u *unstructured.Unstructured, err error) string {
+func maskError(u *unstructured.Unstructured, err error) string {
 	if u.GetKind() == "Secret" {
 		return "the API server refuses it as invalid"
 	}
@@ -244,7 +244,7 @@ func (c *Client) observeObsolete(ctx context.Context, p *plan, u *unstructured.U
 	if err != nil || live == nil || !ownedBy(live, p.release.Name, p.release.Namespace) || outlivesRelease(live) {
 		return objectState{}, err
 	}
-	return objectState{live: live, diff: converge.Unwanted("obsolete").WithPrefix(kube.RefOf(u).Path())}, nil
+	return objectState{live: live, diff: converge.DiffUnwanted("obsolete").WithPrefix(kube.RefOf(u).Path())}, nil
 }
 
 // ownedBy reports whether an object belongs to a release.

@@ -170,7 +170,7 @@ func TestObsolete(t *testing.T) {
 	_, err := c.obsolete(t.Context(), p, nil)
 	require.Error(t, err)
 	for _, same := range []bool{true, false} {
-		p.same, p.last, p.next = same, deployed, &rendered{manifest: maps("x")}
+		p.same, p.last, p.next = same, deployed, &renderedChart{manifest: maps("x")}
 		_, err = c.survey(t.Context(), p)
 		require.Error(t, err)
 		require.Error(t, c.repair(t.Context(), p))

@@ -37,7 +37,7 @@ func waitUntilNone(ctx context.Context, looks func(context.Context) ([]string, e
 		waiting, err := looks(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return stopped(ctx, last)
+			return stopReason(ctx, last)
 		case converge.IsTransient(err):
 			waiting = []string{err.Error()}
 		case err != nil:
@@ -50,7 +50,7 @@ func waitUntilNone(ctx context.Context, looks func(context.Context) ([]string, e
 		}
 		last = waiting
 		if converge.Pause(ctx, pause) != nil {
-			return stopped(ctx, last)
+			return stopReason(ctx, last)
 		}
 		pause = min(pause*3/2, everyLook)
 	}
@@ -67,8 +67,8 @@ func (c cluster) find(ctx context.Context, u *unstructured.Unstructured) (live *
 	return live, err
 }
 
-// stopped says why waiting ended, and what it waited for.
-func stopped(ctx context.Context, waiting []string) error {
+// stopReason says why waiting ended, and what it waited for.
+func stopReason(ctx context.Context, waiting []string) error {
 	if len(waiting) == 0 {
 		return context.Cause(ctx)
 	}
@@ -177,10 +177,10 @@ func (c cluster) unreadyReason(ctx context.Context, live *unstructured.Unstructu
 			return "", err
 		}
 		more, err := c.kube.LastWarning(ctx, kube.RefOf(live))
-		return joined(why, more), err
+		return join(why, more), err
 	case "Deployment", "DaemonSet", "StatefulSet", "Job":
 		more, err := c.podsSay(ctx, live)
-		return joined(why, more), err
+		return join(why, more), err
 	}
 	return why, nil
 }
@@ -188,7 +188,7 @@ func (c cluster) unreadyReason(ctx context.Context, live *unstructured.Unstructu
 // nothingKnown is what package kube reports for a pod that only needs time.
 const nothingKnown = "it is not ready yet"
 
-func joined(why, more string) string {
+func join(why, more string) string {
 	if more == "" {
 		return why
 	}

@@ -52,7 +52,7 @@ func (c cluster) write(ctx context.Context, u *unstructured.Unstructured) error 
 		case errors.Is(err, kube.ErrWebhook):
 			return []string{err.Error()}, nil
 		case u.GetKind() == "Secret" && repeats(err):
-			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys and values must be proper ones", kube.RefOf(u), masked(u, err))
+			return nil, fmt.Errorf("apply %s: %s: its type cannot be changed, and its keys and values must be proper ones", kube.RefOf(u), maskError(u, err))
 		case u.GetKind() == "Job" && errors.Is(err, kube.ErrInvalid) && !recreated:
 			// A Job is immutable. If the wanted Job differs, it has to run again.
 			recreated = true

@@ -57,5 +57,5 @@ func printError(err error) int {
 	return code
 }
 
-// Failed is an error of a command with exit code 1.
-func Failed(err error) error { return commandError(console.New(false), err) }
+// Fail is an error of a command with exit code 1.
+func Fail(err error) error { return commandError(console.New(false), err) }

@@ -25,7 +25,7 @@ func Main(args []string, aliases ...map[string]any) error {
 	if len(args) == 0 || os.Getenv(listing) != "" {
 		return nil
 	}
-	l, err := read(args, aliases, itself)
+	l, err := read(args, aliases, askOwnProgram)
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)

@@ -19,9 +19,9 @@ func others(word string) (*Verb, []string) {
 	names := []string{"cluster:up", "say", "infra:deploy"}
 	switch strings.ToLower(word) {
 	case "say":
-		return described("say", "Say says it.\n\nUsage:\n\n\tmage say <what> [-loud=<bool>]\n\nFlags:\n\n\t-loud=<bool>  with a louder voice\n\n"), names
+		return parseHelp("say", "Say says it.\n\nUsage:\n\n\tmage say <what> [-loud=<bool>]\n\nFlags:\n\n\t-loud=<bool>  with a louder voice\n\n"), names
 	case "infra:deploy":
-		return described("infra:deploy", "Usage:\n\n\tmage infra:deploy <where> <times> [<flags>]\n\nFlags:\n\n\t-dry=<bool>          only look\n\t-Wait=<time.Duration>\n\n"), names
+		return parseHelp("infra:deploy", "Usage:\n\n\tmage infra:deploy <where> <times> [<flags>]\n\nFlags:\n\n\t-dry=<bool>          only look\n\t-Wait=<time.Duration>\n\n"), names
 	}
 	return nil, names
 }

@@ -108,7 +108,7 @@ func (f Flag) mageType() string {
 
 // Verbs are all commands, in the order of the help.
 func Verbs() []Verb {
-	return grouped(
+	return concatGroups(
 		group("A cluster",
 			verb("cluster:init", "ClusterInit", ClusterInit, "writes a first cluster.yaml. It looks at Proxmox VE hosts and asks; with -yes or from a script it asks nothing."),
 			verb("cluster:validate", "ClusterValidate", ClusterValidate, "checks cluster.yaml and lists everything that is wrong."),
@@ -171,4 +171,4 @@ func group(title string, verbs ...Verb) []Verb {
 	return verbs
 }
 
-func grouped(groups ...[]Verb) []Verb { return slices.Concat(groups...) }
+func concatGroups(groups ...[]Verb) []Verb { return slices.Concat(groups...) }

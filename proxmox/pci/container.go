@@ -39,7 +39,7 @@ func (l *Ledger) enter(ct Container) {
 		claim := Claim{Host: ct.Host, VMID: ct.VMID, Name: ct.Name, Tags: ct.Tags, Running: ct.Running, OnBoot: ct.OnBoot, Container: true, Slot: e.Key}
 		for _, m := range nvidiaDevice.FindAllStringSubmatch(e.Value, -1) {
 			n, err := strconv.Atoi(m[1])
-			if card := l.driven(ct.Host, n); err == nil && card != nil {
+			if card := l.cardByNumber(ct.Host, n); err == nil && card != nil {
 				claim.Device = m[0]
 				l.claim(claim, card)
 			}
@@ -60,8 +60,8 @@ func (c *Card) isUnclaimed() bool {
 	return len(c.Mappings) == 0 && !slices.ContainsFunc(c.Claims, func(cl Claim) bool { return !cl.Container })
 }
 
-// driven returns the card that the host's driver counts as number n, from 0, or nil.
-func (l *Ledger) driven(host string, n int) *Card {
+// cardByNumber returns the card that the host's driver counts as number n, from 0, or nil.
+func (l *Ledger) cardByNumber(host string, n int) *Card {
 	var all, own []*Card
 	for i := range l.Cards {
 		card := &l.Cards[i]

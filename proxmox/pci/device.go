@@ -51,8 +51,8 @@ func (d Device) Overlaps(at unit.PCIAddress) bool {
 	return slices.ContainsFunc(d.Functions, func(f Function) bool { return at.Contains(f.Address) })
 }
 
-// Mapped returns the device as an entry of a mapping.
-func (d Device) Mapped() MappedDevice {
+// MappedDevice returns the device as an entry of a mapping.
+func (d Device) MappedDevice() MappedDevice {
 	f := d.Functions[0]
 	return MappedDevice{Host: d.Host, Address: d.Address, ID: f.ID(), Subsystem: f.Subsystem, IOMMUGroup: f.IOMMUGroup}
 }

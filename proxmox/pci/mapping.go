@@ -30,9 +30,9 @@ type MappedDevice struct {
 	IOMMUGroup int             // -1: none
 }
 
-// mapped returns the whole card as an entry of a mapping. With virtual functions in its slot the
+// mappedDevice returns the whole card as an entry of a mapping. With virtual functions in its slot the
 // entry is the physical one alone: a whole slot would be all of them.
-func (g GPU) mapped(host string) MappedDevice {
+func (g GPU) mappedDevice(host string) MappedDevice {
 	address := g.Address.Whole()
 	if slices.ContainsFunc(g.Virtual, func(v Function) bool { return address.Contains(v.Address) }) {
 		address = g.Address
@@ -44,7 +44,7 @@ func (g GPU) mapped(host string) MappedDevice {
 func MapGPUs(id, description, host string, gpus ...GPU) Mapping {
 	m := Mapping{ID: id, Description: description}
 	for _, g := range gpus {
-		m.Devices = append(m.Devices, g.mapped(host))
+		m.Devices = append(m.Devices, g.mappedDevice(host))
 	}
 	return m
 }

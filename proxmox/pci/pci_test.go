@@ -107,7 +107,7 @@ func TestVirtualFunctions(t *testing.T) {
 		assert.Equal(t, "0000:42:00.0", gpus[0].GroupMembers[0].Address.String())
 		assert.Empty(t, gpus[0].Functions)
 		assert.Empty(t, gpus[0].Group, "a part of a card is not a stranger in its group")
-		assert.Equal(t, []string{"0000:41:00.0", "0000:42:00"}, []string{gpus[0].mapped("pve1").Address.String(), gpus[1].mapped("pve1").Address.String()},
+		assert.Equal(t, []string{"0000:41:00.0", "0000:42:00"}, []string{gpus[0].mappedDevice("pve1").Address.String(), gpus[1].mappedDevice("pve1").Address.String()},
 			"a whole slot would be all of its virtual functions")
 		l := NewLedger([]string{"pve1"}, map[string][]Function{"pve1": all}, nil, nil, nil)
 		card, there := l.Card("pve1", all[2].Address)

@@ -17,7 +17,7 @@ import (
 func checkGrants(w *Requirements, s *observation) []Finding {
 	var out []Finding
 	if s.permissions.err != nil {
-		out = append(out, unobserved("", s.permissions.err))
+		out = append(out, unobservedFinding("", s.permissions.err))
 	} else {
 		lacks, unclear := s.missingGrants(w)
 		out = append(out, unclear...)
@@ -50,7 +50,7 @@ func checkTags(w *Requirements, s *observation) []Finding {
 		return nil
 	}
 	if s.tags.err != nil {
-		return []Finding{unobserved("", s.tags.err)}
+		return []Finding{unobservedFinding("", s.tags.err)}
 	}
 	var worn []string
 	for _, r := range s.residents.is {
@@ -83,7 +83,7 @@ func checkTags(w *Requirements, s *observation) []Finding {
 // Pool.Audit on.
 func checkPools(w *Requirements, s *observation) []Finding {
 	if s.pools.err != nil {
-		return []Finding{unobserved("", s.pools.err)}
+		return []Finding{unobservedFinding("", s.pools.err)}
 	}
 	missing := map[string][]string{}
 	for _, vm := range w.VMs {
@@ -120,7 +120,7 @@ func (s *observation) missingGrants(w *Requirements) (lacks []proxmox.Grant, unc
 		case !bridge || !s.vnet(name):
 			lacks = append(lacks, g)
 		case !s.usesZoneOf(name):
-			unclear = append(unclear, unobserved(name,
+			unclear = append(unclear, unobservedFinding(name,
 				fmt.Errorf("whether the token may use the VNet %s cannot be seen: it wants SDN.Use on /sdn/zones/ZONE/%s", name, name)))
 		}
 	}
@@ -217,7 +217,7 @@ func checkToken(_ *Requirements, s *observation) []Finding {
 	}
 	switch {
 	case s.info.err != nil:
-		out = append(out, unobserved(s.token, fmt.Errorf("the token cannot see its own expiry; on the host: pveum user token list %s",
+		out = append(out, unobservedFinding(s.token, fmt.Errorf("the token cannot see its own expiry; on the host: pveum user token list %s",
 			printable.Word(user))))
 	case s.info.is.Expires.IsZero():
 	case s.info.is.Expires.Sub(s.now) < soon:
@@ -232,7 +232,7 @@ func checkToken(_ *Requirements, s *observation) []Finding {
 // created beside them. A VM that carries our tag, a copy, blocks only the machine of that name.
 func checkNames(_ *Requirements, s *observation) []Finding {
 	if s.namesakes.err != nil {
-		return []Finding{unobserved("", s.namesakes.err)}
+		return []Finding{unobservedFinding("", s.namesakes.err)}
 	}
 	var out []Finding
 	for _, c := range s.namesakes.is {
@@ -261,7 +261,7 @@ func unindent(text string) string {
 // PVE/API2/Cluster.pm, nextid: "VM 100 already exists").
 func checkVMIDs(w *Requirements, s *observation) []Finding {
 	if s.residents.err != nil {
-		return []Finding{unobserved("", s.residents.err)}
+		return []Finding{unobservedFinding("", s.residents.err)}
 	}
 	var out []Finding
 	for _, vm := range w.VMs {
@@ -280,7 +280,7 @@ func checkVMIDs(w *Requirements, s *observation) []Finding {
 			out = append(out, errorf(vm.Name, cure, "%s has vmid %d in the file, and that VM exists, invisible to the token", vm.Name,
 				vm.VMID))
 		case s.vmids[vm.VMID].err != nil:
-			out = append(out, unobserved(vm.Name, s.vmids[vm.VMID].err))
+			out = append(out, unobservedFinding(vm.Name, s.vmids[vm.VMID].err))
 		}
 	}
 	return out
@@ -291,7 +291,7 @@ func checkVMIDs(w *Requirements, s *observation) []Finding {
 // and disks stay in use.
 func checkStubs(w *Requirements, s *observation) []Finding {
 	if s.residents.err != nil {
-		return []Finding{unobserved("", s.residents.err)}
+		return []Finding{unobservedFinding("", s.residents.err)}
 	}
 	var out []Finding
 	for _, r := range s.residents.is {

@@ -156,7 +156,7 @@ func authority(ctx context.Context, conn net.Conn) string {
 func checkAddresses(w *Requirements, s *observation) []Finding {
 	out := eachHost(w, s, func(h Host, seen *hostObservation) []Finding {
 		if seen.bridges.err != nil {
-			return []Finding{unobserved(h.Name, seen.bridges.err)}
+			return []Finding{unobservedFinding(h.Name, seen.bridges.err)}
 		}
 		var out []Finding
 		for _, b := range seen.bridges.is {
@@ -173,10 +173,10 @@ func checkAddresses(w *Requirements, s *observation) []Finding {
 		return out
 	})
 	if s.neighbours.err != nil {
-		return append(out, unobserved("", s.neighbours.err))
+		return append(out, unobservedFinding("", s.neighbours.err))
 	}
 	if s.leases.err != nil {
-		out = append(out, unobserved("", s.leases.err))
+		out = append(out, unobservedFinding("", s.leases.err))
 	}
 	return slices.Concat(out, s.takenAddresses(w), s.takenMACs(w))
 }

@@ -53,13 +53,13 @@ func checkPromises(w *Requirements, s *observation) []Finding {
 func checkMemory(w *Requirements, s *observation) []Finding {
 	return eachHost(w, s, func(h Host, seen *hostObservation) []Finding {
 		if s.residents.err != nil {
-			return []Finding{unobserved(h.Name, s.residents.err)}
+			return []Finding{unobservedFinding(h.Name, s.residents.err)}
 		}
 		l := s.load(w, h.Name)
 		const cure = "give machines less memory, put some on another host, or shut others down; passed-through GPUs pin all of a VM's memory"
 		switch {
 		case l.total == 0:
-			return []Finding{unobserved(h.Name, seen.figuresError(h.Name))}
+			return []Finding{unobservedFinding(h.Name, seen.figuresError(h.Name))}
 		case l.ours > l.total:
 			return []Finding{errorf(h.Name, cure, "machines on %s need %s of memory and it has %s", h.Name, l.ours.Approximate(),
 				l.total.Approximate())}
@@ -186,7 +186,7 @@ func checkDisks(w *Requirements, s *observation) []Finding {
 		st := p.storage
 		switch {
 		case p.unlisted != nil:
-			out = append(out, unobserved(st.Name, p.unlisted))
+			out = append(out, unobservedFinding(st.Name, p.unlisted))
 		case st.IsThick() && p.promised > st.Free:
 			out = append(out, errorf(st.Name, "write smaller disks or another storage; lvmthin takes only what is written",
 				"new disks on storage %q of %s take %s at once, and %s is free", st.Name, p.where, p.promised.Approximate(), st.Free.Approximate()))
@@ -242,7 +242,7 @@ func checkStart(w *Requirements, s *observation, h Host, seen *hostObservation) 
 	case need == 0 || s.residents.err == nil && l.total > 0 && l.ours+l.others > l.total: // PX21 reports it
 		return nil
 	case seen.status.err != nil:
-		return []Finding{unobserved(h.Name, seen.status.err)}
+		return []Finding{unobservedFinding(h.Name, seen.status.err)}
 	case need <= seen.status.is.Available:
 		return nil
 	}

@@ -117,7 +117,7 @@ func checkNamedMapping(host string, vm VM, id string, all []pci.MappingState, le
 // already in use by VMID '104'" (qemu-server, PVE/QemuServer/PCI.pm, reserve_pci_usage).
 func checkCards(w *Requirements, s *observation) []Finding {
 	if s.ledger.err != nil {
-		return []Finding{unobserved("", s.ledger.err)}
+		return []Finding{unobservedFinding("", s.ledger.err)}
 	}
 	if s.ledger.is == nil {
 		return eachHost(w, s, func(Host, *hostObservation) []Finding { return nil })
@@ -165,7 +165,7 @@ func checkDevices(_ *Requirements, _ *observation, h Host, seen *hostObservation
 // problems returns what the caller's own rules say.
 func problems(h Host, said fact[[]error]) []Finding {
 	if said.err != nil {
-		return []Finding{unobserved(h.Name, said.err)}
+		return []Finding{unobservedFinding(h.Name, said.err)}
 	}
 	var out []Finding
 	for _, err := range said.is {
@@ -215,8 +215,8 @@ func enough(w *Requirements, ledger *pci.Ledger, ours map[int]bool, host string)
 // mismatch says what a card is that does not match a request.
 func mismatch(g pci.GPU) string {
 	out := fmt.Sprintf("%s is a %s", g.Address.Whole(), g.Model)
-	if id, err := nvidia.ParsePCIID(g.ID()); err == nil && nvidia.Unsupported(id) != "" {
-		out += ", and " + nvidia.Unsupported(id)
+	if id, err := nvidia.ParsePCIID(g.ID()); err == nil && nvidia.UnsupportedReason(id) != "" {
+		out += ", and " + nvidia.UnsupportedReason(id)
 	}
 	return out
 }
@@ -278,7 +278,7 @@ func checkMachines(w *Requirements, s *observation) []Finding {
 		there := s.vms[vm.Name]
 		switch {
 		case there.err != nil:
-			out = append(out, unobserved(vm.Name, there.err))
+			out = append(out, unobservedFinding(vm.Name, there.err))
 		case there.is == nil:
 		case !strings.Contains(there.is.Machine, "q35"):
 			out = append(out, errorf(vm.Name, fmt.Sprintf("while it is off: `qm set %d --machine q35`", there.is.VMID),
@@ -314,7 +314,7 @@ func checkDriver(w *Requirements, s *observation, h Host, seen *hostObservation)
 		}
 		out = append(out, errorf(h.Name, no.Do, "%s of %s: %s", what, h.Name, no.Reason))
 	case err != nil:
-		out = append(out, unobserved(h.Name, err))
+		out = append(out, unobservedFinding(h.Name, err))
 	}
 	for _, g := range unknown {
 		out = append(out, warnf(g.Address.Whole().String(),

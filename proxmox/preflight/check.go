@@ -144,7 +144,7 @@ func (c check) findings(w *Requirements, s *observation) []Finding {
 		}
 		if c.fact != nil {
 			if err := c.fact(seen); err != nil {
-				return []Finding{unobserved(h.Name, err)}
+				return []Finding{unobservedFinding(h.Name, err)}
 			}
 		}
 		return c.host(w, s, h, seen)
@@ -156,7 +156,7 @@ func eachHost(w *Requirements, s *observation, find func(Host, *hostObservation)
 	var out []Finding
 	for _, h := range w.Hosts {
 		if seen := s.byHost[h.Name]; seen.offline != nil {
-			out = append(out, unobserved(h.Name, seen.offline))
+			out = append(out, unobservedFinding(h.Name, seen.offline))
 		} else {
 			out = append(out, find(h, seen)...)
 		}

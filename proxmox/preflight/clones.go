@@ -17,7 +17,7 @@ func checkClones(w *Requirements, s *observation, h Host, seen *hostObservation)
 	var refused *api.Error
 	switch err := seen.clones.err; {
 	case errors.As(err, &refused):
-		return []Finding{unobserved(h.Name, err)}
+		return []Finding{unobservedFinding(h.Name, err)}
 	case err != nil:
 		evidence, cure, _ := strings.Cut(err.Error(), "\n")
 		return []Finding{{Subject: h.Name, Verdict: Error, Evidence: evidence, Cure: strings.TrimSpace(cure), Err: err}}

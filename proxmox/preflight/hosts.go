@@ -30,7 +30,7 @@ func checkHosts(w *Requirements, s *observation) []Finding {
 	}
 	switch {
 	case s.quorate.err != nil:
-		out = append(out, unobserved("", s.quorate.err))
+		out = append(out, unobservedFinding("", s.quorate.err))
 	case !s.quorate.is:
 		out = append(out, errorf("", "bring the other hosts back; what works without them: `pvecm status`",
 			"the Proxmox cluster has no majority of its hosts, so nothing can be changed"))
@@ -98,7 +98,7 @@ func checkClocks(w *Requirements, s *observation, h Host, seen *hostObservation)
 func checkCores(w *Requirements, s *observation, h Host, seen *hostObservation) []Finding {
 	cpus := seen.cpus(s, h.Name)
 	if cpus == 0 {
-		return []Finding{unobserved(h.Name, seen.figuresError(h.Name))}
+		return []Finding{unobservedFinding(h.Name, seen.figuresError(h.Name))}
 	}
 	var out []Finding
 	for _, vm := range w.vmsOn(h.Name) {

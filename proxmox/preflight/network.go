@@ -40,9 +40,9 @@ func checkNetworks(w *Requirements, s *observation, h Host, seen *hostObservatio
 	all := seen.bridges
 	switch {
 	case all.err != nil:
-		return []Finding{unobserved(h.Name, all.err)}
+		return []Finding{unobservedFinding(h.Name, all.err)}
 	case len(all.is) == 0:
-		return []Finding{unobserved(h.Name,
+		return []Finding{unobservedFinding(h.Name,
 			fmt.Errorf("host %s shows no bridge: the token may not see them; grant it SDN.Use on /sdn/zones/localnetwork", h.Name))}
 	}
 	var names []string

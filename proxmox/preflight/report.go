@@ -125,8 +125,8 @@ func warnf(subject, cure, format string, args ...any) Finding {
 	return f
 }
 
-// unobserved returns the finding of a check that could not run.
-func unobserved(subject string, err error) Finding {
+// unobservedFinding returns the finding of a check that could not run.
+func unobservedFinding(subject string, err error) Finding {
 	first, rest, _ := strings.Cut(strings.TrimSpace(err.Error()), "\n")
 	return Finding{Subject: subject, Verdict: Skipped, Evidence: first, Cure: strings.TrimSpace(rest)}
 }

@@ -165,7 +165,7 @@ func (h *handshake) explain(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), errors.As(err, &network), h.wire.hasBroken():
 		return fmt.Errorf("it accepts connections, but hangs up during the SSH handshake: %w", err)
 	case h.known:
-		return &AuthError{Addr: h.cfg.Addr, User: h.cfg.User, Offered: offered(h.signers), Banner: string(h.banner.Bytes()), Err: err}
+		return &AuthError{Addr: h.cfg.Addr, User: h.cfg.User, Offered: offeredKeys(h.signers), Banner: string(h.banner.Bytes()), Err: err}
 	default:
 		return err
 	}

@@ -124,7 +124,7 @@ func fingerprints(keys []xssh.PublicKey) []string {
 	return out
 }
 
-func offered(signers []xssh.Signer) []string {
+func offeredKeys(signers []xssh.Signer) []string {
 	keys := make([]xssh.PublicKey, len(signers))
 	for i, s := range signers {
 		keys[i] = s.PublicKey()

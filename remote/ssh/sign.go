@@ -17,8 +17,8 @@ const (
 	signatureBlock = "SSH SIGNATURE"
 )
 
-// signed is what a key signs for a message.
-type signed struct {
+// signedData is what a key signs for a message.
+type signedData struct {
 	Magic     [6]byte
 	Namespace string
 	Reserved  string
@@ -44,7 +44,7 @@ func magic() (m [6]byte) {
 
 func signedMessage(namespace string, message []byte) []byte {
 	sum := sha512.Sum512(message)
-	return xssh.Marshal(signed{Magic: magic(), Namespace: namespace, Hash: signatureHash, Sum: string(sum[:])})
+	return xssh.Marshal(signedData{Magic: magic(), Namespace: namespace, Hash: signatureHash, Sum: string(sum[:])})
 }
 
 // Sign signs a message as ssh-keygen -Y sign does. The namespace says what it is for: a signature

@@ -48,7 +48,7 @@ func New(c Config) *Benches {
 	b := &Benches{Config: c, checks: map[string][]check.Check{}, of: map[string]check.Check{}}
 	lacks := func(k bench.Kind, why string) {
 		if b.image(k) == "" && len(c.Spec.GPUNodes()) > 0 {
-			b.note(b.plan(k, everyNode), skipped(k, everyNode, fmt.Sprintf("nvidia.verify.images.%s names no image%s", k, why)))
+			b.note(b.plan(k, everyNode), skippedCheck(k, everyNode, fmt.Sprintf("nvidia.verify.images.%s names no image%s", k, why)))
 		}
 	}
 	lacks(bench.PyTorch, ", so PyTorch, copies between GPUs and sums over them are not tested; PyTorch's own has 3 to 4 GB, and -level=burn takes it")
@@ -115,7 +115,7 @@ func (b *Benches) step(k bench.Kind, n spec.Node, why string) *converge.Resource
 	id := b.plan(k, n.Name)
 	if why != "" {
 		return &converge.Resource[jobState]{ID: id, Observe: func(context.Context) (jobState, error) {
-			b.note(id, skipped(k, n.Name, why))
+			b.note(id, skippedCheck(k, n.Name, why))
 			return jobState{}, nil
 		}, Diff: func(jobState) converge.Diff { return nil }}
 	}
@@ -199,12 +199,12 @@ func (b *Benches) countFree(ctx context.Context, client *kube.Client, k bench.Ki
 		return 0, nil, err
 	}
 	if !node.Ready {
-		c := skipped(k, n.Name, "the node is not ready: "+node.Reason)
+		c := skippedCheck(k, n.Name, "the node is not ready: "+node.Reason)
 		c.Verdict = check.Failed
 		return 0, []check.Check{c}, nil
 	}
 	if node.Cordoned {
-		return 0, []check.Check{skipped(k, n.Name, "drained and gets no pods: run homelab node:uncordon -node="+n.Name+", then verify again")}, nil
+		return 0, []check.Check{skippedCheck(k, n.Name, "drained and gets no pods: run homelab node:uncordon -node="+n.Name+", then verify again")}, nil
 	}
 	holders, err := client.Holders(ctx, nvidia.Resource, n.Name)
 	if err != nil {
@@ -218,7 +218,7 @@ func (b *Benches) countFree(ctx context.Context, client *kube.Client, k bench.Ki
 		if h.Count > 1 {
 			what = fmt.Sprintf("%d GPUs are", h.Count)
 		}
-		used = append(used, skipped(k, n.Name, fmt.Sprintf("%s in use by %s/%s, not tested", what, h.Namespace, h.Pod)))
+		used = append(used, skippedCheck(k, n.Name, fmt.Sprintf("%s in use by %s/%s, not tested", what, h.Namespace, h.Pod)))
 	}
 	switch {
 	case n.GPUs.Sharing.Shared() && len(holders) > 0:
@@ -226,11 +226,11 @@ func (b *Benches) countFree(ctx context.Context, client *kube.Client, k bench.Ki
 	case n.GPUs.Sharing.Shared():
 		if offer.GPUsOf(n).Cards > 1 {
 			why := fmt.Sprintf("GPUs are shared, and a pod gets a share of one: the others of %d were not tested", offer.GPUsOf(n).Cards)
-			used = append(used, skipped(k, n.Name, why))
+			used = append(used, skippedCheck(k, n.Name, why))
 		}
 		return 1, used, nil
 	case count < k.MinGPUs() && len(used) == 0:
-		used = append(used, skipped(k, n.Name, "too few GPUs"))
+		used = append(used, skippedCheck(k, n.Name, "too few GPUs"))
 	}
 	return max(count, 0), used, nil
 }
@@ -282,7 +282,7 @@ func (b *Benches) namespace() string { return b.Verify.Namespace }
 func complete(k bench.Kind, node string, checks []check.Check, want int, j kube.Job, problem error) []check.Check {
 	c := check.Check{Node: node, GPU: check.WholeNode, Name: string(k), Verdict: check.Failed}
 	least := 1
-	if k != bench.AllReduce && k != bench.Across {
+	if k != bench.AllReduce && k != bench.AcrossNodes {
 		least = want
 	}
 	switch {
@@ -297,7 +297,7 @@ func complete(k bench.Kind, node string, checks []check.Check, want int, j kube.
 	default:
 		return checks
 	}
-	if k == bench.AllReduce || k == bench.Across { // that there is no result is said already
+	if k == bench.AllReduce || k == bench.AcrossNodes { // that there is no result is said already
 		return []check.Check{c}
 	}
 	return append(checks, c)
@@ -314,6 +314,6 @@ func broken(checks []check.Check) error {
 	return errors.Join(errs...)
 }
 
-func skipped(k bench.Kind, node, why string) check.Check {
+func skippedCheck(k bench.Kind, node, why string) check.Check {
 	return check.Check{Node: node, GPU: check.WholeNode, Name: string(k), Verdict: check.Skipped, Detail: why}
 }

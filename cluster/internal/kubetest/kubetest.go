@@ -84,9 +84,9 @@ func FleetKinds() string {
 // ErrOf returns the error of a call that also returns another value.
 func ErrOf[T any](_ T, err error) error { return err }
 
-// Refused is a step of a T, and what is there before it: every request of it that Kubernetes refuses
+// Refusals is a step of a T, and what is there before it: every request of it that Kubernetes refuses
 // must fail it, with what Kubernetes said.
-type Refused[T any] struct {
+type Refusals[T any] struct {
 	There   string // objects
 	Before  func(ctx context.Context, c T) error
 	Step    func(ctx context.Context, c T) error
@@ -95,7 +95,7 @@ type Refused[T any] struct {
 
 // Run runs the step once as it is, and then once for each of its requests. fresh makes a T with an API of
 // its own; away takes the API from a T, and returns the error of a step then.
-func (tt Refused[T]) Run(t *testing.T, fresh func(t *testing.T) (T, *kubesim.Cluster, *FailNth), away func(c T) error) {
+func (tt Refusals[T]) Run(t *testing.T, fresh func(t *testing.T) (T, *kubesim.Cluster, *FailNth), away func(c T) error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		for at := 0; ; at++ {

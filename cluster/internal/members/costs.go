@@ -42,7 +42,7 @@ func (ts *Turns) workEnding(ctx context.Context, n spec.Node) []converge.Loss {
 		if n.HasGPUs() && !ts.evicts() && !ts.turns.isHeldBy(n.Name) {
 			w = w.WithoutGPUs()
 		}
-		return w.On(n.Name)
+		return w.LossesOn(n.Name)
 	})
 }
 

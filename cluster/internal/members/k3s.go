@@ -114,9 +114,9 @@ func (ms *Members) Server(n spec.Node, joins bool) (k3s.Server, error) {
 // Agent is the wanted state of an agent.
 func (ms *Members) Agent(n spec.Node) (k3s.Agent, error) { return k3sAgent(ms.Spec, n) }
 
-// Unfinished says that a restore of this server was cut short: what it would start from is
+// CutShortRestore says that a restore of this server was cut short: what it would start from is
 // neither the old state nor the new one.
-func Unfinished(name string, have k3s.State) error {
+func CutShortRestore(name string, have k3s.State) error {
 	return fmt.Errorf("the restore of %s from %s was cut short, and K3s is stopped there: run cluster:restore again, with the same snapshot or another one", name, have.Restoring)
 }
 
@@ -179,7 +179,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 		return have, PermanentIfForeign(err)
 	}
 	if have.Restoring != "" {
-		return have, converge.Permanent(Unfinished(n.Name, have))
+		return have, converge.Permanent(CutShortRestore(n.Name, have))
 	}
 	for _, o := range have.ForeignFiles {
 		converge.Progressf(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
@@ -241,7 +241,7 @@ func (ms *Members) convergeServer(ctx context.Context, n spec.Node, have k3s.Sta
 			return err
 		}
 	}
-	return ms.configured(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
+	return ms.configure(ctx, n, have, srv.Diff(have), func(ctx context.Context) error {
 		if joins {
 			return k3s.JoinServer(ctx, ms.Nodes.Root(n.Name), srv)
 		}
@@ -249,9 +249,9 @@ func (ms *Members) convergeServer(ctx context.Context, n spec.Node, have k3s.Sta
 	})
 }
 
-// configured applies other settings to K3s by calling do. If K3s runs and must restart for
+// configure applies other settings to K3s by calling do. If K3s runs and must restart for
 // them, the node first waits for its turn.
-func (ms *Members) configured(ctx context.Context, n spec.Node, have k3s.State, d converge.Diff, do func(context.Context) error) error {
+func (ms *Members) configure(ctx context.Context, n spec.Node, have k3s.State, d converge.Diff, do func(context.Context) error) error {
 	if have.Running() && d.Effect() == converge.Restart {
 		return ms.RestartK3s(ctx, n, do)
 	}
@@ -317,7 +317,7 @@ func (ms *Members) startAgent(ctx context.Context, n spec.Node, have k3s.State, 
 	if err := ms.deleteOldNode(ctx, n, have); err != nil {
 		return err
 	}
-	return ms.configured(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
+	return ms.configure(ctx, n, have, agent.Diff(have), func(ctx context.Context) error {
 		return k3s.JoinAgent(ctx, ms.Nodes.Root(n.Name), join)
 	})
 }

@@ -170,7 +170,7 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	if n.Role == spec.Agent {
 		unit = k3s.RoleAgent.Unit()
 	}
-	err := ms.registered(ctx, n, converge.WaitRule{Limit: registerTime})
+	err := ms.awaitNode(ctx, n, converge.WaitRule{Limit: registerTime})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -189,20 +189,20 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 			if err := k3s.Rejoin(ctx, ms.Nodes.Root(n.Name), token); err != nil {
 				return err
 			}
-			return ms.registered(ctx, n, again)
+			return ms.awaitNode(ctx, n, again)
 		})
 	}
 	if err := remote.Run(ctx, ms.Nodes.Root(n.Name), "systemctl", "restart", unit); err != nil {
 		return err
 	}
-	return ms.registered(ctx, n, again)
+	return ms.awaitNode(ctx, n, again)
 }
 
 // registerTime is how long a kubelet may take to register after it starts.
 const registerTime = time.Minute
 
-// registered waits until the cluster has a node.
-func (ms *Members) registered(ctx context.Context, n spec.Node, r converge.WaitRule) error {
+// awaitNode waits until the cluster has a node.
+func (ms *Members) awaitNode(ctx context.Context, n spec.Node, r converge.WaitRule) error {
 	r.What = "waiting for " + n.Name + " to register"
 	return run.Until(ctx, ms.Spec, r, func(ctx context.Context) (string, error) {
 		have, err := ms.ObserveNode(ctx, n.Name)

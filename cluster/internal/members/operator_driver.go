@@ -17,12 +17,12 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// contained is the driver container of the GPU operator on a node; the zero value if there is none.
-type contained struct{ pod, image, modules string }
+// driverContainer is the driver container of the GPU operator on a node; the zero value if there is none.
+type driverContainer struct{ pod, image, modules string }
 
 // is reports whether a container has a version and a kind of modules. Those with prebuilt modules are
 // named by the branch alone, in place of the version.
-func (c contained) is(version, modules string) bool {
+func (c driverContainer) is(version, modules string) bool {
 	branch, _, _ := strings.Cut(version, ".")
 	return (strings.Contains(c.image, ":"+version+"-") || strings.Contains(c.image, ":"+branch+"-")) && (modules == "auto" || c.modules == modules)
 }
@@ -33,18 +33,18 @@ func (c contained) is(version, modules string) bool {
 // assets/state-driver/0500_daemonset.yaml, v26.7.0), which happens here, in the node's turn. restart
 // switches the machine off and on, so that nothing uses the old modules; an external machine is its
 // owner's to restart.
-func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restart func(context.Context) error) *converge.Resource[contained] {
+func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restart func(context.Context) error) *converge.Resource[driverContainer] {
 	version, err := nvidia.OperatorDriver(gs.Spec.NVIDIA.Branch)
 	words := "the GPU operator's driver " + version
-	step := &converge.Resource[contained]{
+	step := &converge.Resource[driverContainer]{
 		ID: "operator-driver/" + n.Name,
-		Observe: func(ctx context.Context) (contained, error) {
+		Observe: func(ctx context.Context) (driverContainer, error) {
 			if err != nil {
-				return contained{}, converge.Permanent(err)
+				return driverContainer{}, converge.Permanent(err)
 			}
 			return gs.containedDriver(ctx, "Pod", namespace, prefix, n.Name)
 		},
-		Diff: func(have contained) converge.Diff {
+		Diff: func(have driverContainer) converge.Diff {
 			if have.pod == "" || have.is(version, gs.Spec.NVIDIA.Flavour) {
 				return nil
 			}
@@ -62,7 +62,7 @@ func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restar
 		step.Costs = nil
 		return step
 	}
-	step.Apply = func(ctx context.Context, have contained) error {
+	step.Apply = func(ctx context.Context, have driverContainer) error {
 		if err := gs.waitPolicy(ctx, n, namespace, prefix, version); err != nil {
 			return err
 		}
@@ -82,8 +82,8 @@ func (gs *GPUs) OperatorDriverStep(n spec.Node, namespace, prefix string, restar
 	return step
 }
 
-func (gs *GPUs) costsOfOperatorDriver(n spec.Node, words string) func(context.Context, contained, converge.Diff) []converge.Cost {
-	return func(ctx context.Context, _ contained, _ converge.Diff) []converge.Cost {
+func (gs *GPUs) costsOfOperatorDriver(n spec.Node, words string) func(context.Context, driverContainer, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ driverContainer, _ converge.Diff) []converge.Cost {
 		return gs.Upgrades(ctx, words+" is loaded by a restart", n)
 	}
 }
@@ -106,10 +106,10 @@ func (gs *GPUs) waitPolicy(ctx context.Context, n spec.Node, namespace, prefix, 
 }
 
 // containedDriver reads the driver's container of a node's pod, or of the DaemonSet.
-func (gs *GPUs) containedDriver(ctx context.Context, kind, namespace, prefix, node string) (contained, error) {
+func (gs *GPUs) containedDriver(ctx context.Context, kind, namespace, prefix, node string) (driverContainer, error) {
 	client, err := gs.Kube(ctx)
 	if err != nil {
-		return contained{}, err
+		return driverContainer{}, err
 	}
 	api, at := "v1", []string{"spec"}
 	if kind == "DaemonSet" {
@@ -117,18 +117,18 @@ func (gs *GPUs) containedDriver(ctx context.Context, kind, namespace, prefix, no
 	}
 	all, err := client.List(ctx, api, kind, namespace, "")
 	if err != nil {
-		return contained{}, err
+		return driverContainer{}, err
 	}
 	for _, u := range all {
 		fields, _, _ := unstructured.NestedMap(u.Object, at...)
 		var pod corev1.PodSpec
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &pod); err != nil {
-			return contained{}, fmt.Errorf("%s %s: %w", kind, u.GetName(), err)
+			return driverContainer{}, fmt.Errorf("%s %s: %w", kind, u.GetName(), err)
 		}
 		if !strings.HasPrefix(u.GetName(), prefix) || len(pod.Containers) == 0 || kind == "Pod" && pod.NodeName != node {
 			continue
 		}
-		out := contained{pod: u.GetName(), image: pod.Containers[0].Image}
+		out := driverContainer{pod: u.GetName(), image: pod.Containers[0].Image}
 		for _, v := range pod.Containers[0].Env {
 			if v.Name == "KERNEL_MODULE_TYPE" {
 				out.modules = v.Value
@@ -136,5 +136,5 @@ func (gs *GPUs) containedDriver(ctx context.Context, kind, namespace, prefix, no
 		}
 		return out, nil
 	}
-	return contained{}, nil
+	return driverContainer{}, nil
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// away is how long a planned restart of a node takes: drain, power off, power on, Ready again
+// restartTime is how long a planned restart of a node takes: drain, power off, power on, Ready again
 // with its GPUs. It takes two minutes if the node has no work. Pods get up to five minutes to
 // end, and a host with much memory pins it for the guest page by page.
-const away = "2 to 10 min"
+const restartTime = "2 to 10 min"
 
 // costTime limits the wait for the list of running work: a plan can be shown without it.
 const costTime = 10 * time.Second
@@ -149,8 +149,8 @@ func (ks *Kubernetes) Stops(ctx context.Context, why string, machines ...string)
 	var out []converge.Cost
 	for _, name := range machines {
 		cost := converge.Cost{Machine: name, Object: SortNode, Identity: ks.vmIdentity(ctx, name), Kind: converge.CostStop, Reason: why,
-			Downtime: away}
-		of := func(w *workload.Work) []converge.Loss { return w.On(name) }
+			Downtime: restartTime}
+		of := func(w *workload.Work) []converge.Loss { return w.LossesOn(name) }
 		if ks.Nodes.FileServer(name) { // mounts are hard, so it is not drained
 			of = func(w *workload.Work) []converge.Loss { return w.Notebooks("") }
 			cost.Reason += "; clients of its volumes wait until it is back"

@@ -32,7 +32,7 @@ type exports struct {
 func exportsOf(n *spec.NFS) exports {
 	e := exports{paths: []string{n.Export}}
 	for _, s := range n.Shares {
-		if !slices.ContainsFunc(e.paths, func(p string) bool { return spec.Within(s.Export, p) }) {
+		if !slices.ContainsFunc(e.paths, func(p string) bool { return spec.IsWithin(s.Export, p) }) {
 			e.paths = append(e.paths, s.Export)
 		}
 	}
@@ -169,7 +169,7 @@ func (e exports) costs(server string) func(context.Context, exportsSeen, converg
 // serves reports whether a folder is exported to an entire network.
 func (e exports) serves(path, client string) bool {
 	network, err := netip.ParsePrefix(client)
-	if err != nil || !slices.ContainsFunc(e.paths, func(p string) bool { return spec.Within(path, p) }) {
+	if err != nil || !slices.ContainsFunc(e.paths, func(p string) bool { return spec.IsWithin(path, p) }) {
 		return false
 	}
 	return slices.ContainsFunc(e.allow, func(a string) bool {

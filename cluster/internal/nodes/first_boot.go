@@ -59,7 +59,7 @@ func (ns *Nodes) newGuest(n spec.Node) *guest {
 	g := &guest{node: n, addr: at.Addr, user: at.User}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if n.DHCP() {
-			ip, err := ns.leased(ctx, n)
+			ip, err := ns.leasedAddress(ctx, n)
 			if err != nil {
 				return nil, err
 			}
@@ -103,9 +103,9 @@ func (ns *Nodes) knock(ctx context.Context, g *guest, network, addr string) (net
 	return conn, err
 }
 
-// leased returns the address that a node has from a DHCP server. Its guest agent reports the
+// leasedAddress returns the address that a node has from a DHCP server. Its guest agent reports the
 // address.
-func (ns *Nodes) leased(ctx context.Context, n spec.Node) (netip.Addr, error) {
+func (ns *Nodes) leasedAddress(ctx context.Context, n spec.Node) (netip.Addr, error) {
 	vm, err := ns.vm(ctx, n, "address")
 	if err != nil {
 		return netip.Addr{}, err
@@ -223,8 +223,8 @@ func (ns *Nodes) observeGuest(ctx context.Context, n spec.Node) (guestState, err
 		return guestState{}, ctx.Err()
 	case isLocalFileError(err):
 		return guestState{}, converge.Permanent(err)
-	case ns.memory.Load().logins.closed(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
-		return guestState{}, converge.Permanent(ns.noLoginError(keyChange{node: n, why: ns.memory.Load().logins.closed(n.Name)}))
+	case ns.memory.Load().logins.refusal(n.Name) != nil && (errors.As(err, &auth) || errors.Is(err, proxmox.ErrAgentNotRunning)):
+		return guestState{}, converge.Permanent(ns.noLoginError(keyChange{node: n, why: ns.memory.Load().logins.refusal(n.Name)}))
 	case errors.As(err, &auth) && ns.memory.Load().logins.awaits(n.Name):
 		return guestState{problem: "its SSH server answers, and step login adds the key of this run"}, nil
 	case errors.As(err, &auth) && ns.Observation(n.Name).refusalTime() < loginGrace:

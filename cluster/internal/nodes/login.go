@@ -76,8 +76,8 @@ func (l *logins) set(all, shut []keyChange) {
 	}
 }
 
-// closed returns why a node accepts no key of this run, or nil.
-func (l *logins) closed(node string) error {
+// refusal returns why a node accepts no key of this run, or nil.
+func (l *logins) refusal(node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.shut[node]
@@ -127,7 +127,7 @@ func (ns *Nodes) LoginStep() *converge.Resource[[]keyChange] {
 					return err
 				}
 				converge.Progressf(ctx, "adding keys to %s", m.node.Name)
-				if _, err := ns.authorized(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
+				if _, err := ns.runLoginScript(ctx, &m, "keep", strings.Join(m.keys, "\n")+"\n"); err != nil {
 					return fmt.Errorf("add keys to %s: %w", m.node.Name, err)
 				}
 			}
@@ -300,8 +300,8 @@ func appendMissing(have, more []string) []string {
 	return out
 }
 
-// authorized runs the authorized_keys script in a machine and returns its output lines.
-func (ns *Nodes) authorized(ctx context.Context, m *keyChange, do, input string) (lines []string, err error) {
+// runLoginScript runs the authorized_keys script in a machine and returns its output lines.
+func (ns *Nodes) runLoginScript(ctx context.Context, m *keyChange, do, input string) (lines []string, err error) {
 	var out strings.Builder
 	cmd := remote.Cmd{Args: []string{"sh", "-c", loginScript, "sh", ns.guests[m.node.Name].user, do}, Stdout: &out}
 	if input != "" {

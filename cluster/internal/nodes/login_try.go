@@ -67,7 +67,7 @@ func (ns *Nodes) tryLogin(ctx context.Context, n spec.Node) (m *keyChange, is lo
 // authorizedKeys returns the authorized keys of a machine, read over SSH. Another run may have recreated
 // the machine since its host key was stored here.
 func (ns *Nodes) authorizedKeys(ctx context.Context, m *keyChange) ([]string, error) {
-	have, err := ns.authorized(ctx, m, "show", "")
+	have, err := ns.runLoginScript(ctx, m, "show", "")
 	var wrong *ssh.HostKeyError
 	if !errors.As(err, &wrong) || wrong.Got == "" {
 		return have, err
@@ -75,7 +75,7 @@ func (ns *Nodes) authorizedKeys(ctx context.Context, m *keyChange) ([]string, er
 	if err := ns.Hosts.Store(ns.guests[m.node.Name].addr); err != nil {
 		return nil, err
 	}
-	return ns.authorized(ctx, m, "show", "")
+	return ns.runLoginScript(ctx, m, "show", "")
 }
 
 // seedHasOurKeys reports whether a machine's only seed is the one with our keys. If there is

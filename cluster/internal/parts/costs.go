@@ -33,7 +33,7 @@ func (s *Steps) costsOfChart(ctx context.Context, seen chartState, d converge.Di
 		client, err := s.Kube(ctx)
 		var old *Record
 		if err == nil {
-			old, err = s.recorded(ctx, client, name)
+			old, err = s.readRecord(ctx, client, name)
 		}
 		switch why := seen.part.Name + " replaces it"; {
 		case err != nil:
@@ -71,7 +71,7 @@ func (s *Steps) costsOfClaims(ctx context.Context, d converge.Diff) []converge.C
 
 // Retires is the cost of removing a part from the cluster; none if it must stay.
 func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why string) []converge.Cost {
-	if errors.As(Unused(ctx, client, r), new(InUse)) {
+	if errors.As(CheckUnused(ctx, client, r), new(InUse)) {
 		return nil
 	}
 	cost := converge.Cost{Machine: r.Part, Object: SortPart, Kind: converge.CostDestroy, Reason: why}

@@ -65,7 +65,7 @@ func pieceOf(t *testing.T, s *Steps, name string) addon.Recipe {
 
 func TestKubernetesRefusesAStep(t *testing.T) {
 	of := func(name string) addon.Recipe { return addon.Recipe{Part: chart.Part{Name: name}} }
-	for name, tt := range map[string]kubetest.Refused[*Steps]{
+	for name, tt := range map[string]kubetest.Refusals[*Steps]{
 		"objects are looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.ErrOf(s.objectsStep(pieceOf(t, s, platform.GitOps)).Observe(ctx))
 		}},
@@ -109,7 +109,7 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 		"a part without Secrets is handed over": func(ctx context.Context, s *Steps) error { return s.ReleaseToFleet(ctx, Record{Part: "old"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			kubetest.Refused[*Steps]{Step: step, Before: func(ctx context.Context, s *Steps) error {
+			kubetest.Refusals[*Steps]{Step: step, Before: func(ctx context.Context, s *Steps) error {
 				return kubetest.ErrOf(mustKube(t, s).Apply(ctx, old.Object()))
 			}}.Run(t, fresh, withoutAPI)
 		})

@@ -12,7 +12,7 @@ import (
 
 // PushTree is the step that pushes a tree into a repository as one commit, and describes the
 // push in done. With overwrite it also replaces files that others have changed.
-func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.Pushed) converge.Step {
+func PushTree(remote fleet.Remote, tree fleet.Tree, overwrite bool, done *fleet.PushResult) converge.Step {
 	return &converge.Resource[*fleet.Repo]{
 		ID: "push/fleet",
 		Observe: func(ctx context.Context) (*fleet.Repo, error) {

@@ -17,8 +17,8 @@ import (
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
-// queued lists the objects of a kind of Kueue's; none if there is no such kind.
-func queued(ctx context.Context, client *kube.Client, kind string) ([]unstructured.Unstructured, error) {
+// listQueued lists the objects of a kind of Kueue's; none if there is no such kind.
+func listQueued(ctx context.Context, client *kube.Client, kind string) ([]unstructured.Unstructured, error) {
 	all, err := client.List(ctx, addon.KueueAPI, kind, "", "")
 	if errors.As(err, new(*kube.NoKindError)) {
 		return nil, nil
@@ -26,13 +26,13 @@ func queued(ctx context.Context, client *kube.Client, kind string) ([]unstructur
 	return all, err
 }
 
-// queuesUnused refuses to remove Kueue while pods or Jobs are in its queues: those that wait would wait
+// checkQueuesUnused refuses to remove Kueue while pods or Jobs are in its queues: those that wait would wait
 // forever, and those that run have its finalizer, so that they could no longer be deleted.
-func queuesUnused(ctx context.Context, client *kube.Client, r Record) error {
+func checkQueuesUnused(ctx context.Context, client *kube.Client, r Record) error {
 	if r.Part != addon.KueueName {
 		return nil
 	}
-	all, err := queued(ctx, client, "Workload")
+	all, err := listQueued(ctx, client, "Workload")
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *Steps) waitQueuesReleased(ctx context.Context, client *kube.Client, r R
 		TimeoutText: "Kueue still holds its queues"}
 	return run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
 		for _, kind := range []string{"Workload", "LocalQueue", "ClusterQueue", "ResourceFlavor"} {
-			all, err := queued(ctx, client, kind)
+			all, err := listQueued(ctx, client, kind)
 			if err != nil {
 				return "", err
 			}

@@ -80,8 +80,8 @@ func (r Record) Object() *corev1.ConfigMap {
 	}
 }
 
-// recorded reads the cluster's record of a part, nil if it has none.
-func (s *Steps) recorded(ctx context.Context, client *kube.Client, part string) (*Record, error) {
+// readRecord reads the cluster's record of a part, nil if it has none.
+func (s *Steps) readRecord(ctx context.Context, client *kube.Client, part string) (*Record, error) {
 	cm := Record{Part: part}.Object()
 	if err := client.Get(ctx, cm); errors.Is(err, kube.ErrNotFound) {
 		return nil, nil
@@ -97,7 +97,7 @@ func (s *Steps) RecordOf(ctx context.Context, part string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.recorded(ctx, client, part)
+	return s.readRecord(ctx, client, part)
 }
 
 func parseRecord(name, text string) (*Record, error) {
@@ -112,7 +112,7 @@ func parseRecord(name, text string) (*Record, error) {
 // enter records a part in the cluster before it creates anything, with everything that the part
 // had in an earlier file.
 func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) error {
-	have, err := s.recorded(ctx, client, p.Name)
+	have, err := s.readRecord(ctx, client, p.Name)
 	if err != nil {
 		return err
 	}
@@ -136,9 +136,9 @@ func union(a, b []kube.Ref) []kube.Ref {
 	return out
 }
 
-// outdated are the objects of a part that were in an earlier file and are not in this one, in
+// outdatedObjects are the objects of a part that were in an earlier file and are not in this one, in
 // the order in which they can be deleted.
-func outdated(have *Record, want Record) []kube.Ref {
+func outdatedObjects(have *Record, want Record) []kube.Ref {
 	if have == nil {
 		return nil
 	}
@@ -158,13 +158,13 @@ func outdated(have *Record, want Record) []kube.Ref {
 // recordDiff lists what an earlier file left in a part, and reports whether the cluster has a
 // record of the part.
 func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Recipe) (converge.Diff, error) {
-	have, err := s.recorded(ctx, client, p.Name)
+	have, err := s.readRecord(ctx, client, p.Name)
 	if err != nil {
 		return nil, err
 	}
 	want := recordOf(p)
 	var d converge.Diff
-	for _, r := range outdated(have, want) {
+	for _, r := range outdatedObjects(have, want) {
 		d = append(d, converge.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: converge.Remove, Note: "no longer in the file"})
 	}
 	if len(d) == 0 && (have == nil || have.Object().Data[recordKey] != want.Object().Data[recordKey]) {
@@ -187,12 +187,12 @@ func dropRecordField(d converge.Diff) converge.Diff {
 // closeRecord deletes objects that a part had only in an earlier file, and records the current
 // state of the part.
 func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Recipe) error {
-	have, err := s.recorded(ctx, client, p.Name)
+	have, err := s.readRecord(ctx, client, p.Name)
 	if err != nil {
 		return err
 	}
 	want := recordOf(p)
-	for _, r := range outdated(have, want) {
+	for _, r := range outdatedObjects(have, want) {
 		converge.Progressf(ctx, "removing %s", r)
 		if err := client.Delete(ctx, objectOf(r)); err != nil {
 			return err
@@ -218,7 +218,7 @@ func (s *Steps) supersede(ctx context.Context, p addon.Recipe) error {
 		return err
 	}
 	for _, name := range p.Replaces {
-		old, err := s.recorded(ctx, client, name)
+		old, err := s.readRecord(ctx, client, name)
 		if err != nil {
 			return err
 		}
@@ -231,10 +231,10 @@ func (s *Steps) supersede(ctx context.Context, p addon.Recipe) error {
 	return nil
 }
 
-// Retired are the parts that homelab installed and that are no longer in the file, in the order
+// RetiredParts are the parts that homelab installed and that are no longer in the file, in the order
 // of removal: parts that need others come first. given are the parts that homelab once applied
 // and Fleet deploys now.
-func (s *Steps) Retired(ctx context.Context) (gone, given []Record, err error) {
+func (s *Steps) RetiredParts(ctx context.Context) (gone, given []Record, err error) {
 	pieces, err := s.Make()
 	if err != nil {
 		return nil, nil, err // the parts that the file asks for are unknown
@@ -306,7 +306,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err != nil {
 		return err
 	}
-	if err := Unused(ctx, client, r); err != nil {
+	if err := CheckUnused(ctx, client, r); err != nil {
 		return converge.Permanent(err)
 	}
 	converge.Progressf(ctx, "removing %s", r.Part)
@@ -346,11 +346,11 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	return client.Delete(ctx, r.Object())
 }
 
-// Unused refuses to remove a provisioner while its volumes exist: they could no longer
+// CheckUnused refuses to remove a provisioner while its volumes exist: they could no longer
 // be mounted or deleted.
-func Unused(ctx context.Context, client *kube.Client, r Record) error {
+func CheckUnused(ctx context.Context, client *kube.Client, r Record) error {
 	if len(r.Classes) == 0 {
-		return queuesUnused(ctx, client, r)
+		return checkQueuesUnused(ctx, client, r)
 	}
 	volumes, err := client.List(ctx, "v1", "PersistentVolume", "", "")
 	if err != nil {

@@ -33,25 +33,25 @@ func TestPartsThatAreRetired(t *testing.T) {
 			}
 			return out
 		}
-		gone, given, err := s.Retired(ctx)
+		gone, given, err := s.RetiredParts(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"a", "b", "c", "d"}, names(gone))
 		assert.Empty(t, given, "Fleet's part has nothing but its Secrets of us")
 		for _, r := range []Record{{Part: "jupyterhub", Release: "hub"}, {Part: "jupyterhub", Before: []kube.Ref{ref}}, {Part: "jupyterhub", After: []kube.Ref{ref}}} {
 			_, err := client.Apply(ctx, r.Object())
 			require.NoError(t, err)
-			_, given, err = s.Retired(ctx)
+			_, given, err = s.RetiredParts(ctx)
 			require.NoError(t, err)
 			assert.Equal(t, []string{"jupyterhub"}, names(given))
 		}
 		r := Record{Part: "jupyterhub", Release: "hub", After: []kube.Ref{ref}, Secrets: []kube.Ref{ref}, Namespace: "hub"}
 		require.NoError(t, s.ReleaseToFleet(ctx, r))
-		kept, err := s.recorded(ctx, client, "jupyterhub")
+		kept, err := s.readRecord(ctx, client, "jupyterhub")
 		require.NoError(t, err)
 		assert.Equal(t, &Record{Part: "jupyterhub", Namespace: "hub", Secrets: []kube.Ref{ref}}, kept)
 		r.Secrets = nil
 		require.NoError(t, s.ReleaseToFleet(ctx, r))
-		kept, err = s.recorded(ctx, client, "jupyterhub")
+		kept, err = s.readRecord(ctx, client, "jupyterhub")
 		require.NoError(t, err)
 		assert.Nil(t, kept)
 
@@ -60,7 +60,7 @@ func TestPartsThatAreRetired(t *testing.T) {
 		_, err = client.Apply(ctx, cm)
 		require.NoError(t, err)
 		for _, look := range []func() error{
-			func() error { _, _, err := s.Retired(ctx); return err }, func() error { return s.enter(ctx, client, addon.Recipe{Part: chart.Part{Name: "a"}}) },
+			func() error { _, _, err := s.RetiredParts(ctx); return err }, func() error { return s.enter(ctx, client, addon.Recipe{Part: chart.Part{Name: "a"}}) },
 			func() error {
 				return s.closeRecord(ctx, client, addon.Recipe{Part: chart.Part{Name: "a"}})
 			},

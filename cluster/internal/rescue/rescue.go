@@ -146,7 +146,7 @@ func (r *Rescue) running(ctx context.Context) (spec.Node, k3s.State, error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 		case have.Restoring != "":
-			return n, have, unfinished(n.Name, have)
+			return n, have, cutShort(n.Name, have)
 		case have.Role != k3s.RoleServer || !have.Running():
 			errs = append(errs, fmt.Errorf("%s: K3s does not run", n.Name))
 		default:
@@ -159,8 +159,8 @@ func (r *Rescue) running(ctx context.Context) (spec.Node, k3s.State, error) {
 	return spec.Node{}, k3s.State{}, fmt.Errorf("%w: %w", members.ErrNoServer, errors.Join(errs...))
 }
 
-// unfinished says that a restore was cut short.
-func unfinished(name string, have k3s.State) error { return members.Unfinished(name, have) }
+// cutShort says that a restore was cut short.
+func cutShort(name string, have k3s.State) error { return members.CutShortRestore(name, have) }
 
 func (r *Rescue) observe(ctx context.Context, n spec.Node) (k3s.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)

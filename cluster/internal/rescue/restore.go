@@ -64,7 +64,7 @@ func oneTimeStep(id, have, want string, effect converge.Effect, act func(context
 
 // Away is how long the API is away during a restore, as measured on simulated servers with the
 // times of real ones.
-const away = "1 to 5 min"
+const apiDowntime = "1 to 5 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
 	step := oneTimeStep("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resour
 // server for a while.
 func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, struct{}, converge.Diff) []converge.Cost {
 	return func(context.Context, struct{}, converge.Diff) []converge.Cost {
-		costs := []converge.Cost{{Machine: "K3s on " + n.Name, Kind: converge.CostStop, Reason: "pods keep running", Downtime: away}}
+		costs := []converge.Cost{{Machine: "K3s on " + n.Name, Kind: converge.CostStop, Reason: "pods keep running", Downtime: apiDowntime}}
 		if first {
 			costs = append([]converge.Cost{{Machine: "the present state of " + r.Spec.Name, Kind: converge.CostDestroy,
 				Reason: "Kubernetes goes back to " + from.Made + ": what was created or changed since is lost"}}, costs...)

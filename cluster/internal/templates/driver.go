@@ -20,8 +20,8 @@ func SecureBootOn(machine string) string {
 		"write nvidia: {driver: {mode: prebuilt}} if its system is Ubuntu, or disable Secure Boot in its firmware and give it an EFI disk without keys", machine)
 }
 
-// installed names the driver series that a machine has, so that it stays.
-func installed(s nvidia.DriverState) string {
+// installedBranch names the driver series that a machine has, so that it stays.
+func installedBranch(s nvidia.DriverState) string {
 	branch, _, _ := strings.Cut(s.Loaded, ".")
 	n, err := strconv.Atoi(branch)
 	if err != nil {
@@ -146,7 +146,7 @@ func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) driverChoic
 	if len(gpus) == 0 {
 		return driverChoice{}
 	}
-	policy := DriverPolicy(ts.Spec, installed(seen))
+	policy := DriverPolicy(ts.Spec, installedBranch(seen))
 	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
 		policy.System = d.Name
 	}

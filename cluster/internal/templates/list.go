@@ -43,7 +43,7 @@ func (ts *Templates) List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := ts.Wanted(ctx)
+	wanted, err := ts.WantedTemplates(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ type wantedTemplates struct {
 	theirs map[int]bool // by VMID
 }
 
-func (ts *Templates) Wanted(ctx context.Context) (wantedTemplates, error) {
+func (ts *Templates) WantedTemplates(ctx context.Context) (wantedTemplates, error) {
 	out := wantedTemplates{Ours: map[Key]bool{}, theirs: map[int]bool{}}
 	for _, host := range ts.Hosts() {
 		if ts.Spec.Image.Template != "" {

@@ -238,8 +238,8 @@ func (ts *Templates) staleBakes(host string, vms []proxmox.Summary, wanted []tem
 	})
 }
 
-// Cloned adds to the spec of a node without a VM the template that it is cloned from.
-func (ts *Templates) Cloned(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
+// SetTemplate adds to the spec of a node without a VM the template that it is cloned from.
+func (ts *Templates) SetTemplate(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
 	if ts.Spec.Image.Template == "" {
 		of, _, err := ts.templatesByNode(ctx, n.Host)
 		to.Template = of[n.Name].Name

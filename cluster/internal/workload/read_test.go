@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	require.EventuallyWithT(t, func(t *assert.CollectT) { // the other pod ends
 		w, err = look("")
 		require.NoError(t, err)
-		assert.Equal(t, []string{"pod default/lone, which nobody makes again"}, converge.LossTexts(w.On("a")))
+		assert.Equal(t, []string{"pod default/lone, which nobody makes again"}, converge.LossTexts(w.LossesOn("a")))
 	}, 10*time.Second, 10*time.Millisecond)
 	assert.Equal(t, []string{"volume default/c (1Gi)"}, converge.LossTexts(w.ClaimsOf("default", "r")))
 	for _, list := range []string{"/pods", "/persistentvolumes", "/persistentvolumeclaims"} {

@@ -72,10 +72,10 @@ func notebook(p corev1.Pod) string {
 	return "the notebook of " + user
 }
 
-// On lists the work that ends when a node goes down: notebooks, pods with GPUs and pods without a
+// LossesOn lists the work that ends when a node goes down: notebooks, pods with GPUs and pods without a
 // controller by name, and the number of all other pods, which restart elsewhere or when the node is
 // back. Pods that belong to the node itself do not count.
-func (w *Work) On(node string) []converge.Loss {
+func (w *Work) LossesOn(node string) []converge.Loss {
 	out, others := w.ends(node)
 	text := ""
 	switch {
@@ -200,7 +200,7 @@ func (w *Work) Untolerant(node string, taint corev1.Taint) []converge.Loss {
 			left.pods = append(left.pods, p)
 		}
 	}
-	return left.On(node)
+	return left.LossesOn(node)
 }
 
 // gpus counts the NVIDIA GPUs of a pod.
@@ -220,7 +220,7 @@ func (w *Work) Volumes(node string) []converge.Loss {
 	var out []converge.Loss
 	for _, v := range w.volumes {
 		if tied(v, node) {
-			out = append(out, described(v))
+			out = append(out, volumeLoss(v))
 		}
 	}
 	slices.SortFunc(out, byText)
@@ -239,9 +239,9 @@ func tied(v corev1.PersistentVolume, node string) bool {
 	})
 }
 
-// described names a volume by its claim, with its size. A claim that is recreated has another
+// volumeLoss names a volume by its claim, with its size. A claim that is recreated has another
 // volume.
-func described(v corev1.PersistentVolume) converge.Loss {
+func volumeLoss(v corev1.PersistentVolume) converge.Loss {
 	name := "volume " + v.Name
 	if ref := v.Spec.ClaimRef; ref != nil {
 		name = fmt.Sprintf("volume %s/%s", ref.Namespace, ref.Name)
@@ -279,7 +279,7 @@ func (w *Work) ClaimsOf(namespace, release string) []converge.Loss {
 func (w *Work) Claim(namespace, name string) (what converge.Loss, lost bool) {
 	for _, v := range w.volumes {
 		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == namespace && ref.Name == name {
-			return described(v), v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain
+			return volumeLoss(v), v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain
 		}
 	}
 	return converge.Loss{Text: fmt.Sprintf("claim %s/%s", namespace, name)}, false

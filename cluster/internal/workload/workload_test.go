@@ -49,14 +49,14 @@ func TestWhoseWorkEnds(t *testing.T) {
 	}}
 	assert.Equal(t, []string{
 		"the notebook big of teacher", "the notebook of student3", "pod ns/by-hand, which nobody makes again", "pod ns/of-a-node, which nobody makes again", "pod ns/train (2 GPU)", "2 other pods",
-	}, converge.LossTexts(w.On("a")))
-	assert.Equal(t, []string{"2 pods that are made again"}, converge.LossTexts(w.On("b")))
-	assert.Equal(t, []string{"1 pod that is made again"}, converge.LossTexts(w.On("c")))
+	}, converge.LossTexts(w.LossesOn("a")))
+	assert.Equal(t, []string{"2 pods that are made again"}, converge.LossTexts(w.LossesOn("b")))
+	assert.Equal(t, []string{"1 pod that is made again"}, converge.LossTexts(w.LossesOn("c")))
 	assert.Empty(t, w.Ends("c"))
-	assert.Equal(t, w.On("a")[:5], w.Ends("a"))
-	assert.Empty(t, w.On("d"))
+	assert.Equal(t, w.LossesOn("a")[:5], w.Ends("a"))
+	assert.Empty(t, w.LossesOn("d"))
 	for _, node := range []string{"a", "b", "c"} {
-		all := w.On(node)
+		all := w.LossesOn(node)
 		assert.True(t, all[len(all)-1].Counted, node)
 	}
 	assert.False(t, slices.ContainsFunc(w.Ends("a"), func(l converge.Loss) bool { return l.Counted }))
@@ -157,7 +157,7 @@ func TestWhoHoldsGPUs(t *testing.T) {
 	assert.Equal(t, []string{
 		"pod ns/jupyter-teacher (1 GPU), the notebook of teacher", "pod ns/lone (1 GPU)", "pod ns/train-0 (1 GPU), of Job " + pods[1].OwnerReferences[0].Name,
 	}, HoldGPUs(pods))
-	assert.Equal(t, []string{"1 pod that is made again"}, converge.LossTexts((&Work{pods: pods}).WithoutGPUs().On("wk1")))
+	assert.Equal(t, []string{"1 pod that is made again"}, converge.LossTexts((&Work{pods: pods}).WithoutGPUs().LossesOn("wk1")))
 }
 
 // Pods of one Deployment are the same work, whatever their ReplicaSets are called.

@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 	for sgr, want := range map[string]style{
 		"": {}, "0": {}, "91": {colour: palette[9]}, "1;38;5;31": {bold: true}, "48;2;1;2;3": {}, "1;2;22": {}, "31;39": {},
 	} {
-		assert.Equal(t, want, style{}.after(sgr), sgr)
+		assert.Equal(t, want, style{}.apply(sgr), sgr)
 	}
 }
 

@@ -41,7 +41,7 @@ func parse(screen string) [][]span {
 		for _, m := range sequence.FindAllStringSubmatchIndex(text, -1) {
 			line = append(line, span{text[at:m[0]], now})
 			if m[2] >= 0 {
-				now = now.after(text[m[2]:m[3]])
+				now = now.apply(text[m[2]:m[3]])
 			}
 			at = m[1]
 		}
@@ -50,8 +50,8 @@ func parse(screen string) [][]span {
 	return lines
 }
 
-// after is s changed by the parameters of an SGR sequence.
-func (s style) after(parameters string) style {
+// apply is s changed by the parameters of an SGR sequence.
+func (s style) apply(parameters string) style {
 	for _, p := range strings.Split(parameters, ";") {
 		n, _ := strconv.Atoi(p) // an empty one is 0
 		switch {

@@ -37,7 +37,7 @@ func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
 	if err != nil {
 		return err
 	}
-	is, facts, err := inspected(ctx, open) // before anything is stopped
+	is, facts, err := inspect(ctx, open) // before anything is stopped
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func Verify(ctx context.Context, o session.Options, f VerifyFlags) error {
 	if err != nil {
 		return err
 	}
-	c, facts, err := inspected(ctx, open)
+	c, facts, err := inspect(ctx, open)
 	if err != nil {
 		return err
 	}
@@ -89,8 +89,8 @@ func open(path string, ids []age.Identity) (*backup.Reader, io.Closer, error) {
 	return r, file, nil
 }
 
-// inspected reads a backup from its beginning to its end.
-func inspected(ctx context.Context, open openBackup) (backup.Contents, *backup.Facts, error) {
+// inspect reads a backup from its beginning to its end.
+func inspect(ctx context.Context, open openBackup) (backup.Contents, *backup.Facts, error) {
 	r, file, err := open()
 	if err != nil {
 		return backup.Contents{}, nil, err

@@ -16,8 +16,8 @@ type span struct {
 	text     string
 }
 
-// replaced puts spans that do not overlap into a text.
-func replaced(text string, spans []span) string {
+// replaceSpans puts spans that do not overlap into a text.
+func replaceSpans(text string, spans []span) string {
 	slices.SortStableFunc(spans, func(a, b span) int { return a.from - b.from })
 	var out strings.Builder
 	at := 0
@@ -39,7 +39,7 @@ func objects(text string, deep int) string {
 		return text
 	}
 	f := &flow{text: text, deep: deep}
-	text = replaced(text, f.secrets())
+	text = replaceSpans(text, f.secrets())
 	return strings.Join(blockSecrets(strings.SplitAfter(text, "\n")), "")
 }
 
@@ -208,7 +208,7 @@ func (f *flow) scalar(at int) int {
 func (f *flow) readScalar(at, end int) {
 	raw := strings.TrimRight(f.text[at:end], " \t\r")
 	end = at + len(raw)
-	if inner, again := unquoted(raw); again != nil {
+	if inner, again := unquote(raw); again != nil {
 		if clean := objects(inner, f.deep+1); clean != inner {
 			f.out = append(f.out, span{at, end, again(clean)})
 		}
@@ -217,7 +217,7 @@ func (f *flow) readScalar(at, end int) {
 		return
 	}
 	t := f.top()
-	value, _ := unquoted(raw)
+	value, _ := unquote(raw)
 	f.quoted = 0
 	switch {
 	case !t.list && !t.valued:
@@ -238,8 +238,8 @@ func (f *flow) readScalar(at, end int) {
 	}
 }
 
-// unquoted returns what is in quotes, and how to put quotes around it again.
-func unquoted(raw string) (string, func(string) string) {
+// unquote returns what is in quotes, and how to put quotes around it again.
+func unquote(raw string) (string, func(string) string) {
 	switch {
 	case len(raw) >= 2 && raw[0] == '\'' && raw[len(raw)-1] == '\'':
 		return strings.ReplaceAll(raw[1:len(raw)-1], "''", "'"), func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

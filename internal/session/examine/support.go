@@ -72,7 +72,7 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 	wg.Go(func() {
 		e := doctor.Collect(ctx, sources)
 		report := doctor.Diagnose(e)
-		a.add("doctor.txt", printed(s, func(c *console.Console) { show(c, report) }))
+		a.add("doctor.txt", printText(s, func(c *console.Console) { show(c, report) }))
 		a.json("doctor.json", report)
 		a.objects(e)
 	})
@@ -86,7 +86,7 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 			a.add("plan.txt", []byte("the plan could not be made: "+err.Error()))
 			return
 		}
-		a.add("plan.txt", printed(s, func(c *console.Console) { _ = c.Plan(plan) }))
+		a.add("plan.txt", printText(s, func(c *console.Console) { _ = c.Plan(plan) }))
 	})
 	for _, n := range s.Spec.Machines() {
 		wg.Go(func() {
@@ -106,8 +106,8 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 	wg.Wait()
 }
 
-// printed returns what is printed on a console as plain text.
-func printed(s *session.Session, show func(*console.Console)) []byte {
+// printText returns what is printed on a console as plain text.
+func printText(s *session.Session, show func(*console.Console)) []byte {
 	var text bytes.Buffer
 	show(&console.Console{Talk: &text, Data: &text, Program: s.Program})
 	return text.Bytes()

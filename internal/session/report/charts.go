@@ -46,7 +46,7 @@ func chartsOf(r Result, small bool) (out []*chart) {
 }
 
 // passHistory are the passes and failures of several results: a run failed if one of them did.
-func passHistory(rs []Result) []Past {
+func passHistory(rs []Result) []PastResult {
 	failed := map[time.Time]bool{}
 	for _, r := range rs {
 		for _, p := range r.Past {
@@ -55,14 +55,14 @@ func passHistory(rs []Result) []Past {
 	}
 	out := slices.Clone(rs[0].Past)
 	for i := range out {
-		out[i] = Past{Time: out[i].Time, Passed: !failed[out[i].Time]}
+		out[i] = PastResult{Time: out[i].Time, Passed: !failed[out[i].Time]}
 	}
 	return out
 }
 
 // draw draws the last results: their values as a line, or passed and failed as dots. It reports
 // whether there are enough of them.
-func (c *chart) draw(past []Past, small bool) bool {
+func (c *chart) draw(past []PastResult, small bool) bool {
 	if len(past) < 2 {
 		return false
 	}

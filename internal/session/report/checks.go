@@ -31,7 +31,7 @@ func checksOf(results []Result) (out []checkRow, sentence string) {
 		return nil, ""
 	}
 	many := len(results) >= foldFrom
-	results = sorted(results, many)
+	results = sortResults(results, many)
 	for i := 0; i < len(results); {
 		n := 1
 		for many && i+n < len(results) && mayShareRow(results[i], results[i+n]) {
@@ -43,9 +43,9 @@ func checksOf(results []Result) (out []checkRow, sentence string) {
 	return out, sentenceOf(results)
 }
 
-// sorted puts what is wrong first; else the results of a machine are together. Where there are
+// sortResults puts what is wrong first; else the results of a machine are together. Where there are
 // many, those of whole machines that passed come last, so that they can share a row.
-func sorted(results []Result, many bool) []Result {
+func sortResults(results []Result, many bool) []Result {
 	order := map[string]int{}
 	for _, r := range results {
 		if _, ok := order[r.Node]; !ok {

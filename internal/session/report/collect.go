@@ -52,7 +52,7 @@ func (c *collector) collect(ctx context.Context, acted map[string]converge.Diff)
 	case c.report != nil:
 		c.addRun(acted)
 	case c.plan != nil:
-		c.planned()
+		c.addPlan()
 	}
 	if c.session.Cluster == nil { // it could not be reached
 		return
@@ -158,8 +158,8 @@ func (c *collector) addRun(acted map[string]converge.Diff) {
 	c.Run = run
 }
 
-// planned shows what differs.
-func (c *collector) planned() {
+// addPlan shows what differs.
+func (c *collector) addPlan() {
 	differ := 0
 	for _, it := range c.plan.Items {
 		where, what := console.Owner(it.Step)

@@ -103,7 +103,7 @@ func results() (out []Result) {
 		t := Trend{Name: name}
 		for day := range 11 {
 			t.Words = fmt.Sprintf("%.0f %s", value(day), unit)
-			t.Past = append(t.Past, Past{Time: at().AddDate(0, 0, day-11), Passed: true, Value: value(day), Words: t.Words})
+			t.Past = append(t.Past, PastResult{Time: at().AddDate(0, 0, day-11), Passed: true, Value: value(day), Words: t.Words})
 		}
 		return t
 	}
@@ -225,7 +225,7 @@ func large(nodes int) *Page {
 			m.GPUs = append(m.GPUs, GPU{Model: "H100 SXM5 80GB", Address: fmt.Sprintf("0000:%02x:00", 0x11+0x11*g)})
 			r := Result{Node: name, Index: g, Model: "H100 SXM5 80GB", Memory: "80GiB", Driver: "580.95.05", UUID: fmt.Sprintf("GPU-%08d-%04d", i, g), Passed: true}
 			for day := range 10 {
-				r.Past = append(r.Past, Past{Time: at().AddDate(0, 0, day-10), Passed: true, Value: 2900 + float64((i+g+day)%7), Words: "2900 GB/s"})
+				r.Past = append(r.Past, PastResult{Time: at().AddDate(0, 0, day-10), Passed: true, Value: 2900 + float64((i+g+day)%7), Words: "2900 GB/s"})
 			}
 			r.Trends = []Trend{{Name: "memory bandwidth", Words: "2900 GB/s", Past: r.Past}, {Name: "matrix product", Words: "312 TFLOPS", Past: r.Past}}
 			r.Checks = []Check{{Name: "compute", State: Good}, {Name: "pcie", State: Good}, {Name: "ecc", State: Good}, {Name: "clocks", State: Good}}

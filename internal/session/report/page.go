@@ -180,10 +180,10 @@ type Result struct {
 	Detail string // why it failed
 	Note   string
 	Checks []Check
-	Trends []Trend  // of what was measured, the main one first
-	Past   []Past   // results so far with this one, the oldest first
-	Worse  []string // how it is worse than before
-	Better []string // other differences to earlier results
+	Trends []Trend      // of what was measured, the main one first
+	Past   []PastResult // results so far with this one, the oldest first
+	Worse  []string     // how it is worse than before
+	Better []string     // other differences to earlier results
 }
 
 // Check is one thing that was checked.
@@ -197,11 +197,11 @@ type Check struct {
 type Trend struct {
 	Name, Words string // the value with its unit, and its day if it is not of this run
 	Slower      bool
-	Past        []Past
+	Past        []PastResult
 }
 
-// Past is one result of a GPU's history.
-type Past struct {
+// PastResult is one result of a GPU's history.
+type PastResult struct {
 	Time   time.Time
 	Passed bool
 	Value  float64 // of a measure; 0: none

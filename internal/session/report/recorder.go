@@ -50,8 +50,8 @@ func (r *recorder) RecordPlan(p *converge.Plan) { r.plan = p }
 // RecordRun keeps the report of a run.
 func (r *recorder) RecordRun(report *converge.Report) { r.report = report }
 
-// Served keeps what servers of the hub's profiles did.
-func (r *recorder) Served(results []jupyterhub.Result) { r.hub = results }
+// StoreResults keeps what servers of the hub's profiles did.
+func (r *recorder) StoreResults(results []jupyterhub.Result) { r.hub = results }
 
 func (r *recorder) diffs() map[string]converge.Diff {
 	r.mu.Lock()

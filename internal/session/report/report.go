@@ -100,15 +100,15 @@ func (v request) render(ctx context.Context, s *session.Session) ([]byte, error)
 
 // page reads the state.
 func (v request) page(ctx context.Context, s *session.Session) *Page {
-	p := &Page{Cluster: s.Spec.Name, Command: v.command, Version: session.Module(), Time: time.Now(), Every: v.every, Simulated: simulated(s.Spec)}
+	p := &Page{Cluster: s.Spec.Name, Command: v.command, Version: session.Module(), Time: time.Now(), Every: v.every, Simulated: simulationNote(s.Spec)}
 	v.outcome(p)
 	c := &collector{Page: p, session: s, plan: v.rec.plan, report: v.rec.report, hub: v.rec.hub}
 	c.collect(ctx, v.rec.diffs())
 	return p
 }
 
-// simulated says what of a cluster is, since the page is read where the lab's banner is not.
-func simulated(s *spec.Spec) string {
+// simulationNote says what of a cluster is, since the page is read where the lab's banner is not.
+func simulationNote(s *spec.Spec) string {
 	switch {
 	case !s.IsLab():
 		return ""

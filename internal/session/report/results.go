@@ -56,7 +56,7 @@ func (c *collector) result(all []history.Record, r history.Record) (worse []Prob
 	x.Worse, x.Better = differs.Regressions(), differs.Other
 	past := history.RecordsOf(all, r)
 	for _, p := range past {
-		x.Past = append(x.Past, Past{Time: p.Time, Passed: p.Passed})
+		x.Past = append(x.Past, PastResult{Time: p.Time, Passed: p.Passed})
 	}
 	x.Trends = trends(past, r.Time, differs)
 	where := r.Node
@@ -111,7 +111,7 @@ func trends(past []history.Record, now time.Time, differs history.Difference) (o
 		for _, p := range past[:last+1] {
 			for _, was := range p.Measures {
 				if p.Level == past[last].Level && was.Name == m.Name && was.Unit == m.Unit {
-					t.Past = append(t.Past, Past{Time: p.Time, Passed: p.Passed, Value: was.Value, Words: was.String()})
+					t.Past = append(t.Past, PastResult{Time: p.Time, Passed: p.Passed, Value: was.Value, Words: was.String()})
 				}
 			}
 		}

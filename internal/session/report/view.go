@@ -21,7 +21,7 @@ type view struct {
 	Legend   []legend
 	Holders  []holding
 	Timeline *timeline
-	Changed  []folded
+	Changed  []group
 	Checks   []checkRow
 	Checked  string // what the results say, as a sentence
 	Refresh  string
@@ -294,15 +294,15 @@ func (v *view) link(href string, there bool) string {
 	return "#cluster"
 }
 
-// folded is a change that several machines share.
-type folded struct {
+// group is a change that several machines share.
+type group struct {
 	Change
 	Title string // all names, if Where is shortened
 }
 
 // foldChanges groups equal changes of different machines, in the order of the first.
-func foldChanges(changes []Change) []folded {
-	var out []folded
+func foldChanges(changes []Change) []group {
+	var out []group
 	names, at := map[int][]string{}, map[string]int{}
 	for _, c := range changes {
 		key := fmt.Sprintf("%q%q", c.What, c.Fields)
@@ -310,7 +310,7 @@ func foldChanges(changes []Change) []folded {
 		if !ok {
 			i = len(out)
 			at[key] = i
-			out = append(out, folded{Change: c})
+			out = append(out, group{Change: c})
 		}
 		names[i] = append(names[i], c.Where)
 	}

@@ -19,13 +19,13 @@ import (
 
 // Results is what a verification found: of each GPU, and of each node as a whole.
 type Results struct {
-	all    []verified
+	all    []verifyLine
 	checks []check.Check
 	lab    bool
 }
 
-// verified is a line of gpu:verify -json. Keys are added, and never change their meaning.
-type verified struct {
+// verifyLine is a line of gpu:verify -json. Keys are added, and never change their meaning.
+type verifyLine struct {
 	Node    string        `json:"node"`
 	UUID    string        `json:"uuid,omitempty"`
 	Index   int           `json:"index"` // history.Whole: the node
@@ -49,7 +49,7 @@ func New(level string, lab bool, results []cluster.GPUResult, checks []check.Che
 	index := map[string]int{}
 	for _, r := range results {
 		index[r.Node+" "+r.UUID] = len(v.all)
-		v.all = append(v.all, verified{
+		v.all = append(v.all, verifyLine{
 			Node: r.Node, UUID: r.UUID, Index: r.Index, Name: r.Name, Driver: r.Driver, Memory: r.Memory, Passed: r.Passed, Detail: r.Detail, Note: r.Note, Level: level, Lab: lab,
 		})
 	}
@@ -60,7 +60,7 @@ func New(level string, lab bool, results []cluster.GPUResult, checks []check.Che
 			if i, ok = index[c.Node+" "]; !ok {
 				i = len(v.all)
 				index[c.Node+" "] = i
-				v.all = append(v.all, verified{Node: c.Node, Index: history.Whole, Passed: true, Level: level, Lab: lab, Driver: driverOf(gpus, c.Node)})
+				v.all = append(v.all, verifyLine{Node: c.Node, Index: history.Whole, Passed: true, Level: level, Lab: lab, Driver: driverOf(gpus, c.Node)})
 			}
 		}
 		one := &v.all[i]
@@ -71,8 +71,8 @@ func New(level string, lab bool, results []cluster.GPUResult, checks []check.Che
 	return v
 }
 
-func driverOf(gpus []verified, node string) string {
-	if i := slices.IndexFunc(gpus, func(g verified) bool { return g.Node == node }); i >= 0 {
+func driverOf(gpus []verifyLine, node string) string {
+	if i := slices.IndexFunc(gpus, func(g verifyLine) bool { return g.Node == node }); i >= 0 {
 		return gpus[i].Driver
 	}
 	return ""
@@ -130,7 +130,7 @@ func (v *Results) Print(c *console.Console) error {
 		words = append(append(words, r.differs.Worse...), r.differs.Other...)
 		t.Add(r.Node, fmt.Sprint(r.Index), r.Name, memoryOf(r.Memory), r.Driver, r.UUID, strings.Join(words, "; "))
 	}
-	if slices.ContainsFunc(v.all, func(r verified) bool { return r.Index != history.Whole }) {
+	if slices.ContainsFunc(v.all, func(r verifyLine) bool { return r.Index != history.Whole }) {
 		c.Table(t)
 	}
 	v.findings(c)

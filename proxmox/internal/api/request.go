@@ -90,8 +90,8 @@ func (c *Client) checkGuard(ctx context.Context) error {
 	return nil
 }
 
-// Unguarded returns a context for requests that a guard itself sends.
-func Unguarded(ctx context.Context) context.Context {
+// WithoutGuard returns a context for requests that a guard itself sends.
+func WithoutGuard(ctx context.Context) context.Context {
 	return context.WithValue(ctx, guardless{}, true)
 }
 

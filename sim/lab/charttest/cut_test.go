@@ -49,7 +49,7 @@ func (u *user) cutOff(t *testing.T, r chart.Release, n int) bool {
 func TestCutOff(t *testing.T) {
 	u := newUser(t, form(t, 1))
 	t.Run("install", func(t *testing.T) {
-		cuts, mine := 0, share.Of(t, "installs cut off")
+		cuts, mine := 0, share.Start(t, "installs cut off")
 		for more := true; more; cuts++ {
 			if !mine.Next() {
 				continue
@@ -61,7 +61,7 @@ func TestCutOff(t *testing.T) {
 		assert.Greater(t, cuts, 15)
 	})
 	t.Run("upgrade", func(t *testing.T) {
-		cuts, rounds, mine := 0, 0, share.Of(t, "upgrades cut off")
+		cuts, rounds, mine := 0, 0, share.Start(t, "upgrades cut off")
 		for more := true; more; cuts++ {
 			if cuts > 0 && !mine.Next() {
 				continue
@@ -81,7 +81,7 @@ func TestCutOff(t *testing.T) {
 		assert.Greater(t, cuts, 20)
 	})
 	t.Run("with Jobs and pods", func(t *testing.T) {
-		mine := share.Of(t, "installs with Jobs and pods cut off")
+		mine := share.Start(t, "installs with Jobs and pods cut off")
 		for _, n := range []int{20, 33, 45, 60} {
 			if !mine.Next() {
 				continue

@@ -63,7 +63,7 @@ func (u *user) installs(t *testing.T) {
 	assert.Nil(t, u.get(t, "batch/v1", "Job", "web", "site-post-install"), "hook-succeeded")
 	list, err := u.List(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []helm.Installed{{Namespace: "web", Name: "site", Chart: "web", Version: "1.0.0", Status: "deployed", Revision: 1}}, list)
+	assert.Equal(t, []helm.InstalledRelease{{Namespace: "web", Name: "site", Chart: "web", Version: "1.0.0", Status: "deployed", Revision: 1}}, list)
 }
 
 func (u *user) repairs(t *testing.T) {

@@ -172,7 +172,7 @@ func TestKillAnywhere(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	mine := share.Of(t, "runs killed")
+	mine := share.Start(t, "runs killed")
 	for range 8 {
 		if mine.Next() {
 			u.killed(t, time.Duration(200+random.IntN(6000))*time.Millisecond)

@@ -20,14 +20,14 @@ func Prepare(ctx context.Context, dir string, in io.Reader, out, say io.Writer) 
 	if err := json.NewDecoder(in).Decode(&needs); err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
-	p := labctl.Prepared{Guests: needs.Guests}
+	p := labctl.Preparation{Guests: needs.Guests}
 	var err error
 	if p.Model, err = hardware(needs, dir); err != nil {
 		return err
 	}
 	if p.Guests.Real() {
 		if p.Guests.Image, err = guestImage(ctx, p.Guests.Image, say); err != nil {
-			p = labctl.Prepared{Refusal: fmt.Sprintf("%s: guests: qemu: %v", needs.GuestsPlace, err)}
+			p = labctl.Preparation{Refusal: fmt.Sprintf("%s: guests: qemu: %v", needs.GuestsPlace, err)}
 		}
 	}
 	return json.NewEncoder(out).Encode(p)
@@ -35,7 +35,7 @@ func Prepare(ctx context.Context, dir string, in io.Reader, out, say io.Writer) 
 
 // hardware is a preset's name, or the file of a model that is generated.
 func hardware(needs labctl.Needs, dir string) (string, error) {
-	name, model := labmodel.For(needs)
+	name, model := labmodel.ModelFor(needs)
 	if name != "" {
 		return name, nil
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-func prepared(t *testing.T, dir string, needs labctl.Needs) labctl.Prepared {
+func prepared(t *testing.T, dir string, needs labctl.Needs) labctl.Preparation {
 	t.Helper()
 	in, err := json.Marshal(needs)
 	require.NoError(t, err)
 	var out bytes.Buffer
 	require.NoError(t, site.Prepare(t.Context(), dir, bytes.NewReader(in), &out, io.Discard))
-	var p labctl.Prepared
+	var p labctl.Preparation
 	require.NoError(t, json.Unmarshal(out.Bytes(), &p))
 	return p
 }
@@ -33,14 +33,14 @@ func prepared(t *testing.T, dir string, needs labctl.Needs) labctl.Prepared {
 func TestHardwareFitsTheNeeds(t *testing.T) {
 	dir := t.TempDir()
 	needs := labctl.Needs{Name: "mixed", Network: netip.MustParsePrefix("10.0.0.0/24"), Hosts: []labctl.HostNeeds{{Name: "pve1", Cores: 4, Cards: 1}}}
-	assert.Equal(t, labctl.Prepared{Model: "one-gpu"}, prepared(t, dir, needs))
+	assert.Equal(t, labctl.Preparation{Model: "one-gpu"}, prepared(t, dir, needs))
 
 	needs.Hosts = append(needs.Hosts, labctl.HostNeeds{Name: "atlas", Cores: 4, Cards: 3, Models: []labctl.Model{{Asked: "L40S"}}})
 	p := prepared(t, dir, needs)
 	assert.Equal(t, filepath.Join(dir, "model-mixed.yaml"), p.Model)
 	m, err := pvesim.LoadModel(p.Model)
 	require.NoError(t, err)
-	assert.Empty(t, needs.Missing(labmodel.Of(m)))
+	assert.Empty(t, needs.Missing(labmodel.HardwareOf(m)))
 }
 
 // TestRealGuestsNeedAnImage, which is the given one, or what this machine can make.
@@ -56,5 +56,5 @@ func TestRealGuestsNeedAnImage(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	refused := prepared(t, t.TempDir(), needs)
 	assert.Contains(t, refused.Refusal, "cluster.yaml:3:15: guests: qemu: no image can be made without ")
-	assert.Equal(t, labctl.Prepared{Refusal: refused.Refusal}, refused)
+	assert.Equal(t, labctl.Preparation{Refusal: refused.Refusal}, refused)
 }

@@ -121,7 +121,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	}
 	s := &Site{opts: o, served: make(chan error, 1)}
 	s.State = labctl.State{
-		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model, Guests: o.Guests, Hardware: labmodel.Of(model),
+		PID: os.Getpid(), Started: time.Now().Round(time.Second), Binary: digest, Model: o.Model, Guests: o.Guests, Hardware: labmodel.HardwareOf(model),
 		TokenID: tokenID, TokenFile: filepath.Join(o.Dir, "token"), Charts: filepath.Join(o.Dir, "charts"),
 	}
 	if err := charts.Write(s.State.Charts); err != nil {

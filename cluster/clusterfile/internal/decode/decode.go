@@ -204,7 +204,7 @@ func (d *decoder) text(t *yamlnode.Node, u encoding.TextUnmarshaler, name string
 	var c interface{ Instead() string }
 	switch ref, isRef := u.(*spec.SecretRef); {
 	case err == nil && isRef:
-		*ref = ref.In(d.Dir)
+		*ref = ref.RelativeTo(d.Dir)
 	case err == nil:
 	case errors.As(err, &c):
 		d.undecodable(t.At, err.Error(), c.Instead())
@@ -313,20 +313,20 @@ func (d *decoder) mapping(t *yamlnode.Node, v reflect.Value, name string) {
 		}
 		item := reflect.New(v.Type().Elem()).Elem()
 		if item.Kind() == reflect.Interface || item.Kind() == reflect.Map {
-			d.within(v.Addr().Interface(), f.Value, f.Name)
+			d.markMembers(v.Addr().Interface(), f.Value, f.Name)
 		}
 		d.value(f.Value, item, name+"."+f.Name)
 		v.SetMapIndex(reflect.ValueOf(f.Name), item)
 	}
 }
 
-// within marks the keys below an entry of a map of raw values, or of maps of them, as members with
+// markMembers marks the keys below an entry of a map of raw values, or of maps of them, as members with
 // dotted names.
-func (d *decoder) within(of any, t *yamlnode.Node, path string) {
+func (d *decoder) markMembers(of any, t *yamlnode.Node, path string) {
 	for _, f := range t.Fields {
 		at := path + "." + f.Name
 		d.marks[member{of, at}] = mark{f.At, true}
-		d.within(of, f.Value, at)
+		d.markMembers(of, f.Value, at)
 	}
 }
 

@@ -109,8 +109,8 @@ func (c *Checker) Line(at any) string {
 	return cmp.Or(c.path(c.Place(at)), fmt.Sprintf("line %d", c.Place(at).Line))
 }
 
-// Where is a place with its file, for errors of later.
-func (c *Checker) Where(at any) string {
+// Location is a place with its file, for errors of later.
+func (c *Checker) Location(at any) string {
 	p := c.Place(at)
 	return cmp.Or(c.path(p), fmt.Sprintf("%s:%d:%d", c.File, p.Line, p.Col))
 }
@@ -125,10 +125,10 @@ func (c *Checker) Err() error {
 		key, _, named := strings.Cut(key, ":")
 		return missing && named && c.meant[key]
 	})
-	return Sorted(said)
+	return SortProblems(said)
 }
 
-func Sorted(p spec.Problems) spec.Problems {
+func SortProblems(p spec.Problems) spec.Problems {
 	slices.SortStableFunc(p, func(a, b spec.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})

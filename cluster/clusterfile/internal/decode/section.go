@@ -65,9 +65,9 @@ func Fields(t reflect.Type) []Field {
 	return out
 }
 
-// At returns the place of a key of a section, such as storage.nfs: the value itself if it is a pointer,
+// FieldAt returns the place of a key of a section, such as storage.nfs: the value itself if it is a pointer,
 // the first item of a list, else a pointer to the field. It is nil if there is no such key.
-func At(section any, path string) any {
+func FieldAt(section any, path string) any {
 	key, rest, below := strings.Cut(path, ".")
 	v := reflect.ValueOf(section).Elem()
 	for _, f := range Fields(v.Type()) {
@@ -82,7 +82,7 @@ func At(section any, path string) any {
 			at = at.Addr()
 		}
 		if below {
-			return At(at.Interface(), rest)
+			return FieldAt(at.Interface(), rest)
 		}
 		return at.Interface()
 	}

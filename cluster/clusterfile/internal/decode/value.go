@@ -26,8 +26,8 @@ func (c *Checker) ValueTree(section any) *yamlnode.Node {
 	return c.section(reflect.ValueOf(section), "")
 }
 
-// at numbers a path; a place is that number in place of a line.
-func (c *Checker) at(path string) yamlnode.Pos {
+// addPath numbers a path; a place is that number in place of a line.
+func (c *Checker) addPath(path string) yamlnode.Pos {
 	i := slices.Index(c.paths, path)
 	if i < 0 {
 		i = len(c.paths)
@@ -39,14 +39,14 @@ func (c *Checker) at(path string) yamlnode.Pos {
 func (c *Checker) section(v reflect.Value, path string) *yamlnode.Node {
 	out := &yamlnode.Node{Kind: yamlnode.Map, At: yamlnode.Pos{Line: 1, Col: 1}}
 	if path != "" {
-		out.At = c.at(path)
+		out.At = c.addPath(path)
 		path += "."
 	}
-	c.derived(v, path)
+	c.checkDerived(v, path)
 	for _, f := range Fields(v.Type()) {
 		if in := v.FieldByIndex(f.index); !in.IsZero() {
 			p := path + f.path(v.Type())
-			out.Fields = append(out.Fields, yamlnode.Field{Name: f.Name, At: c.at(p), Value: c.valueTree(in, f, p)})
+			out.Fields = append(out.Fields, yamlnode.Field{Name: f.Name, At: c.addPath(p), Value: c.valueTree(in, f, p)})
 		}
 	}
 	return out
@@ -70,7 +70,7 @@ func (c *Checker) Locate(section any) { c.locate(reflect.ValueOf(section).Elem()
 
 func (c *Checker) locate(v reflect.Value, path string) {
 	if path != "" {
-		c.marks[v.Addr().Interface()] = mark{c.at(path), !v.IsZero()}
+		c.marks[v.Addr().Interface()] = mark{c.addPath(path), !v.IsZero()}
 	}
 	switch {
 	case v.Kind() == reflect.Pointer && !v.IsNil():
@@ -93,7 +93,7 @@ func (c *Checker) locateEntries(of any, v reflect.Value, name, path string) {
 	for _, k := range v.MapKeys() {
 		at, in := strings.TrimPrefix(name+"."+k.String(), "."), v.MapIndex(k)
 		p := fmt.Sprintf("%s[%q]", path, k)
-		c.marks[member{of, at}] = mark{c.at(p), true}
+		c.marks[member{of, at}] = mark{c.addPath(p), true}
 		if in.Kind() == reflect.Interface {
 			in = in.Elem()
 		}
@@ -103,21 +103,21 @@ func (c *Checker) locateEntries(of any, v reflect.Value, name, path string) {
 	}
 }
 
-// derived refuses fields that follow from others: what is in them would be lost.
-func (c *Checker) derived(v reflect.Value, path string) {
+// checkDerived refuses fields that follow from others: what is in them would be lost.
+func (c *Checker) checkDerived(v reflect.Value, path string) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		switch tag := f.Tag.Get("yaml"); {
 		case tag == ",inline":
-			c.derived(v.Field(i), path)
+			c.checkDerived(v.Field(i), path)
 		case tag == "-" && f.Name != "Name" && !v.Field(i).IsZero():
-			c.undecodable(c.at(path+f.Name), f.Name+" follows from other fields", "leave it out"+f.Tag.Get("doc"))
+			c.undecodable(c.addPath(path+f.Name), f.Name+" follows from other fields", "leave it out"+f.Tag.Get("doc"))
 		}
 	}
 }
 
 func (c *Checker) valueTree(v reflect.Value, f Field, path string) *yamlnode.Node {
-	at := c.at(path)
+	at := c.addPath(path)
 	scalar := func(k yamlnode.Kind, text string) *yamlnode.Node { return &yamlnode.Node{Kind: k, At: at, Text: text} }
 	switch in := v.Interface().(type) {
 	case spec.Switch:
@@ -151,7 +151,7 @@ func (c *Checker) valueTree(v reflect.Value, f Field, path string) *yamlnode.Nod
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, k := range keys {
 			p := fmt.Sprintf("%s[%q]", path, k)
-			out.Fields = append(out.Fields, yamlnode.Field{Name: k.String(), At: c.at(p), Value: c.valueTree(v.MapIndex(k), Field{}, p)})
+			out.Fields = append(out.Fields, yamlnode.Field{Name: k.String(), At: c.addPath(p), Value: c.valueTree(v.MapIndex(k), Field{}, p)})
 		}
 		return out
 	default:
@@ -161,7 +161,7 @@ func (c *Checker) valueTree(v reflect.Value, f Field, path string) *yamlnode.Nod
 
 // list writes a list, or a mapping from the names of its items.
 func (c *Checker) list(v reflect.Value, f Field, path string) *yamlnode.Node {
-	out := &yamlnode.Node{Kind: yamlnode.List, At: c.at(path)}
+	out := &yamlnode.Node{Kind: yamlnode.List, At: c.addPath(path)}
 	first := map[string]string{}
 	for i := range v.Len() {
 		item, p := v.Index(i), fmt.Sprintf("%s[%d]", path, i)
@@ -172,11 +172,11 @@ func (c *Checker) list(v reflect.Value, f Field, path string) *yamlnode.Node {
 		name := item.FieldByName("Name").String()
 		if first[name] != "" {
 			c.Unclear = true
-			c.Wrong(c.at(p), fmt.Sprintf("%q is here twice, first as %s", name, first[name]), "keep one of them")
+			c.Wrong(c.addPath(p), fmt.Sprintf("%q is here twice, first as %s", name, first[name]), "keep one of them")
 			continue
 		}
 		first[name] = p
-		out.Fields = append(out.Fields, yamlnode.Field{Name: name, At: c.at(p), Value: c.valueTree(item, Field{}, p)})
+		out.Fields = append(out.Fields, yamlnode.Field{Name: name, At: c.addPath(p), Value: c.valueTree(item, Field{}, p)})
 	}
 	if f.Named {
 		out.Kind = yamlnode.Map
@@ -191,7 +191,7 @@ func (c *Checker) missing(at yamlnode.Pos, t reflect.Type, f Field) yamlnode.Pos
 	case c.paths == nil:
 		return at
 	case at.Line <= 1:
-		return c.at(f.path(t))
+		return c.addPath(f.path(t))
 	}
-	return c.at(c.paths[at.Line-1] + "." + f.path(t))
+	return c.addPath(c.paths[at.Line-1] + "." + f.path(t))
 }

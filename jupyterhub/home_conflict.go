@@ -27,8 +27,8 @@ func (a HomeConflict) String() string {
 // namedNodes is how many nodes a sentence names.
 const namedNodes = 3
 
-// apart checks all pairs of profiles that run somewhere.
-func (h Hub) apart() []HomeConflict {
+// homeConflicts checks all pairs of profiles that run somewhere.
+func (h Hub) homeConflicts() []HomeConflict {
 	all := spec.Variants(h.Profiles...)
 	nodes := make([][]string, len(all))
 	for i, p := range all {
@@ -40,7 +40,7 @@ func (h Hub) apart() []HomeConflict {
 			if len(nodes[k]) == 0 || disjoint(p, other) {
 				continue
 			}
-			if only := without(nodes[i], nodes[k]); len(only) > 0 {
+			if only := difference(nodes[i], nodes[k]); len(only) > 0 {
 				out = append(out, HomeConflict{Profile: p.Name, Other: other.Name, Nodes: only})
 			}
 		}
@@ -68,7 +68,7 @@ func (h Hub) nodesOf(p spec.HubProfile) []string {
 	return out
 }
 
-// without returns the names of a that are not in b.
-func without(a, b []string) []string {
+// difference returns the names of a that are not in b.
+func difference(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return slices.Contains(b, name) })
 }

@@ -8,11 +8,11 @@ import (
 
 // resources lists the files of the bundle's folder that go into the bundle.
 func (t *lintTree) resources(s *BundleSource) []*lintFile {
-	files, _ := t.stored(s) // s.Err has the mistake
+	files, _ := t.storedFiles(s) // s.Err has the mistake
 	return files
 }
 
-func (t *lintTree) stored(s *BundleSource) ([]*lintFile, error) {
+func (t *lintTree) storedFiles(s *BundleSource) ([]*lintFile, error) {
 	config := map[string]bool{"fleet.yaml": true}
 	if rel, own := s.ownOptions(); own {
 		config[rel] = true

@@ -202,18 +202,18 @@ func (c *counter) flow(t *token.Token) {
 func (c *counter) block(t *token.Token) {
 	switch {
 	case t.Type == token.SequenceEntryType || t.Type == token.MappingKeyType:
-		c.under(t.Position.Column)
+		c.closeRightOf(t.Position.Column)
 		c.push(frame{column: t.Position.Column, size: index})
 	case t.Type == token.MappingValueType && c.last != nil:
-		nth := c.under(c.last.Position.Column) + 1
+		nth := c.closeRightOf(c.last.Position.Column) + 1
 		c.siblings += nth
 		c.push(frame{column: c.last.Position.Column, size: len(c.last.Value) + 1, nth: nth})
 	}
 }
 
-// under closes frames that are not left of a column, and returns the index of the last key
+// closeRightOf closes frames that are not left of a column, and returns the index of the last key
 // there.
-func (c *counter) under(column int) (nth int) {
+func (c *counter) closeRightOf(column int) (nth int) {
 	for len(c.open) > 0 && !c.top().flow && c.top().column >= column {
 		if top := c.top(); top.column == column {
 			nth = top.nth

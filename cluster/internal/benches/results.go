@@ -32,7 +32,7 @@ func (b *Benches) plan(k bench.Kind, node string) string {
 	if !slices.Contains(b.order, id) {
 		b.order = append(b.order, id)
 	}
-	b.of[id] = skipped(k, node, "no result: its step failed, or one before it, or the run was ended")
+	b.of[id] = skippedCheck(k, node, "no result: its step failed, or one before it, or the run was ended")
 	return id
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// Reserved is what a node keeps from pods, by the kubelet's settings in the file, and how many pods it
+// Reservation is what a node keeps from pods, by the kubelet's settings in the file, and how many pods it
 // takes.
-type Reserved struct {
+type Reservation struct {
 	CPU    float64   // reserved for the system and for Kubernetes
 	Memory spec.Size // the same, and what the kubelet evicts pods for beyond its usual 100 MiB
 	Pods   int       // that the node takes, those that run on every node among them
@@ -43,9 +43,9 @@ func Memory(n spec.Node) spec.Size {
 }
 
 // ReservedBy returns what a node keeps. Wrong values are the kubelet's to refuse: they count as nothing.
-func ReservedBy(s *spec.Spec, n spec.Node) Reserved {
+func ReservedBy(s *spec.Spec, n spec.Node) Reservation {
 	k := kubelet(s, n)
-	out := Reserved{Pods: maxPods}
+	out := Reservation{Pods: maxPods}
 	if pods, err := strconv.Atoi(k.maxPods); err == nil && pods > 0 {
 		out.Pods = pods
 	}

@@ -12,13 +12,13 @@ import (
 // builder makes a graph from the present state of the cluster.
 type builder func(ctx context.Context) (*converge.Graph, error)
 
-// confirmed runs a graph after asking about its costs. Once the run holds the lease, it builds
+// runConfirmed runs a graph after asking about its costs. Once the run holds the lease, it builds
 // the graph again, because another run may have changed the cluster while it asked or waited.
-func (s *Session) confirmed(ctx context.Context, build builder, say Change) error {
+func (s *Session) runConfirmed(ctx context.Context, build builder, say Change) error {
 	if say.Yes {
 		build = withoutCosts(build)
 	}
-	_, plan, err := s.planned(ctx, build)
+	_, plan, err := s.buildPlan(ctx, build)
 	if err != nil {
 		return interruptionError(ctx, err, "")
 	}
@@ -66,8 +66,8 @@ func withoutCosts(build builder) builder {
 	}
 }
 
-// planned builds a graph and its plan.
-func (s *Session) planned(ctx context.Context, build builder) (*converge.Graph, *converge.Plan, error) {
+// buildPlan builds a graph and its plan.
+func (s *Session) buildPlan(ctx context.Context, build builder) (*converge.Graph, *converge.Plan, error) {
 	graph, err := build(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func (s *Session) rebuild(ctx context.Context, build builder, shown *converge.Pl
 		return build(ctx)
 	}
 	for {
-		graph, now, err := s.planned(ctx, build)
+		graph, now, err := s.buildPlan(ctx, build)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func (s *Session) rebuild(ctx context.Context, build builder, shown *converge.Pl
 		}
 		list := "the cluster has changed since you were asked, and this would be done too:\n  " + strings.Join(more, "\n  ")
 		if !s.isInteractive() {
-			return nil, failedf(refused, "nothing was changed: %s\nrun it again", list)
+			return nil, exitErrorf(refused, "nothing was changed: %s\nrun it again", list)
 		}
 		s.Printf("%s", capital(list))
 		question, answers := s.questionFor(lacking, w)

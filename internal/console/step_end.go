@@ -34,9 +34,9 @@ type failure struct{ above, told int }
 // fail prints an error in full.
 func (l *liveDisplay) fail(s *liveStep, lines []string) {
 	before := len(l.told)
-	l.indented("✗ ", fmt.Sprintf("%s: %s failed after %s", s.part.name, s.what, duration(s.took)), l.paint.red)
+	l.printIndented("✗ ", fmt.Sprintf("%s: %s failed after %s", s.part.name, s.what, duration(s.took)), l.paint.red)
 	for _, line := range lines {
-		l.indented("    ", line, nil)
+		l.printIndented("    ", line, nil)
 	}
 	l.failures = append(l.failures, failure{before, len(l.told)})
 }
@@ -44,14 +44,14 @@ func (l *liveDisplay) fail(s *liveStep, lines []string) {
 // close prints what is unfinished, in the order of the file, and repeats the errors that
 // have scrolled out of sight.
 func (l *liveDisplay) close(height int) {
-	var partial []folded[string]
+	var partial []group[string]
 	for _, p := range l.parts {
 		if p.unfinished != "" {
-			partial = append(partial, folded[string]{[]string{p.name}, p.unfinished})
+			partial = append(partial, group[string]{[]string{p.name}, p.unfinished})
 		}
 	}
 	for _, p := range fold(partial, func(s string) string { return s }) {
-		l.indented("- ", shortList(p.names)+": "+p.what, l.paint.faint)
+		l.printIndented("- ", shortList(p.names)+": "+p.what, l.paint.faint)
 	}
 	const below = 4 // lines that the command prints afterwards
 	seen := len(l.told) - (height - below)
@@ -109,7 +109,7 @@ func (l *liveDisplay) printFinished(p *livePart, took time.Duration, done []*liv
 		some := slices.DeleteFunc(slices.Clone(done), func(s *liveStep) bool { return !slices.Contains(longest[:n], s) })
 		line = fmt.Sprintf("%s · %d more", stepsText(some), len(done)-n)
 	}
-	l.told = append(l.told, l.paint.green("✓ ")+head+l.paint.faint(cut(line, room)))
+	l.told = append(l.told, l.paint.green("✓ ")+head+l.paint.faint(truncate(line, room)))
 }
 
 // stepsText lists steps, with their durations from one second on.
@@ -125,8 +125,8 @@ func stepsText(steps []*liveStep) string {
 	return strings.Join(out, " · ")
 }
 
-// indented prints a text whose further lines align with its first.
-func (l *liveDisplay) indented(mark, text string, paint func(string) string) {
+// printIndented prints a text whose further lines align with its first.
+func (l *liveDisplay) printIndented(mark, text string, paint func(string) string) {
 	width, _ := l.screen.size()
 	at := runewidth.StringWidth(mark)
 	for i, line := range wrap(text, at, width-1) {

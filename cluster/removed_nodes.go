@@ -139,7 +139,7 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 	}
 	cost.Users = c.members.Users(ctx, func(w *workload.Work) []converge.Loss {
 		cost.Holds = w.Volumes(name)
-		return w.On(name)
+		return w.LossesOn(name)
 	})
 	if err != nil {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: "its disks are not readable: " + printable.FirstLine(err.Error()), Unknown: true})

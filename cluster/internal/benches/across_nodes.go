@@ -27,10 +27,10 @@ func (b *Benches) AcrossNodesStep() converge.Step {
 			nodes = append(nodes, n)
 		}
 	}
-	if len(nodes) < 2 || b.image(bench.Across) == "" {
+	if len(nodes) < 2 || b.image(bench.AcrossNodes) == "" {
 		return nil
 	}
-	id := b.plan(bench.Across, everyNode)
+	id := b.plan(bench.AcrossNodes, everyNode)
 	a := &participants{}
 	return &converge.Resource[jobState]{
 		ID: id,
@@ -43,12 +43,12 @@ func (b *Benches) AcrossNodesStep() converge.Step {
 			if err != nil || !s.Ended() {
 				return s, err
 			}
-			lines, err := b.lines(ctx, bench.Name(a.nodes[0].Name, bench.Across, b.Verify.RunID))
+			lines, err := b.lines(ctx, bench.Name(a.nodes[0].Name, bench.AcrossNodes, b.Verify.RunID))
 			if s.Phase == kube.JobFailed { // whichever it was, all wait for it
 				err = fmt.Errorf("the job failed: %s", s.Reason)
 			}
-			judged := bench.Judge(bench.Across, everyNode, lines, bench.Machine{Mbit: a.mbit})
-			s.checks = complete(bench.Across, everyNode, judged, a.world, s.Job, err)
+			judged := bench.Judge(bench.AcrossNodes, everyNode, lines, bench.Machine{Mbit: a.mbit})
+			s.checks = complete(bench.AcrossNodes, everyNode, judged, a.world, s.Job, err)
 			b.note(id, append(s.checks, a.used...)...)
 			return s, converge.Permanent(broken(s.checks))
 		},
@@ -59,7 +59,7 @@ func (b *Benches) AcrossNodesStep() converge.Step {
 			return differs(s.Job, "NCCL sums over the GPUs of all nodes")
 		},
 		Apply:  func(ctx context.Context, _ jobState) error { return b.createJobs(ctx, nodes, a) },
-		Settle: pullTime + bench.Across.MaxTime(0) + afterwards, Poll: run.PollInterval,
+		Settle: pullTime + bench.AcrossNodes.MaxTime(0) + afterwards, Poll: run.PollInterval,
 	}
 }
 
@@ -77,7 +77,7 @@ type participants struct {
 func (b *Benches) all(ctx context.Context, a *participants) (jobState, error) {
 	s := jobState{Job: kube.Job{Phase: kube.JobMissing}}
 	for i, n := range a.nodes {
-		one, err := b.observe(ctx, bench.Across, n.Name)
+		one, err := b.observe(ctx, bench.AcrossNodes, n.Name)
 		if err != nil {
 			return s, err
 		}
@@ -103,7 +103,7 @@ func (b *Benches) createJobs(ctx context.Context, nodes []spec.Node, a *particip
 	*a = participants{}
 	counts := map[string]int{}
 	for _, n := range nodes {
-		count, used, err := b.countFree(ctx, client, bench.Across, n)
+		count, used, err := b.countFree(ctx, client, bench.AcrossNodes, n)
 		if err != nil {
 			return err
 		}
@@ -116,15 +116,15 @@ func (b *Benches) createJobs(ctx context.Context, nodes []spec.Node, a *particip
 	}
 	if len(a.nodes) < 2 {
 		a.nothing = true
-		few := skipped(bench.Across, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes)))
-		b.note(b.id(bench.Across, everyNode), append(a.used, few)...)
+		few := skippedCheck(bench.AcrossNodes, everyNode, fmt.Sprintf("%d of %d nodes have a free GPU", len(a.nodes), len(nodes)))
+		b.note(b.id(bench.AcrossNodes, everyNode), append(a.used, few)...)
 		return nil
 	}
-	o := bench.Options{Verify: b.Verify, Image: b.image(bench.Across), World: a.world}
-	o.Verify.Timeout = run.Limit(b.Spec, pullTime+bench.Across.MaxTime(0))
+	o := bench.Options{Verify: b.Verify, Image: b.image(bench.AcrossNodes), World: a.world}
+	o.Verify.Timeout = run.Limit(b.Spec, pullTime+bench.AcrossNodes.MaxTime(0))
 	for i, n := range a.nodes {
 		o.Rank = i
-		if err := b.create(ctx, client, bench.Job(n.Name, counts[n.Name], bench.Across, o)); err != nil {
+		if err := b.create(ctx, client, bench.Job(n.Name, counts[n.Name], bench.AcrossNodes, o)); err != nil {
 			return err
 		}
 		o.First += counts[n.Name]

@@ -12,14 +12,14 @@ import (
 // TestChartValues go over ours, beside what they say nothing of.
 func TestChartValues(t *testing.T) {
 	h := Hub{Hub: spec.Hub{Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: []spec.HubProfile{{Name: "cpu", Title: "CPU", Image: "quay.io/jupyter/minimal-notebook:2026-10-05"}}}}
-	plain, err := installed{h}.release()
+	plain, err := installation{h}.release()
 	require.NoError(t, err)
 	h.ChartValues = map[string]any{
 		"hub":        map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}, "services": map[string]any{"mine": map[string]any{"url": "http://x"}}},
 		"singleuser": map[string]any{"extraLabels": map[string]any{"a": "b"}},
 		"cull":       map[string]any{"concurrency": 3},
 	}
-	r, err := installed{h}.release()
+	r, err := installation{h}.release()
 	require.NoError(t, err)
 	hub := r.Values["hub"].(map[string]any)
 	assert.Equal(t, map[string]any{"disk": "ssd"}, hub["nodeSelector"])

@@ -8,9 +8,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// replaced lists the values of charts, by part and dotted, to which charts.values of the file gives
+// replacedValues lists the values of charts, by part and dotted, to which charts.values of the file gives
 // another value than its other keys. The hub's are left out: see jupyterhub.Hub.RemovedSettings.
-func replaced(s *spec.Spec) map[string][]string {
+func replacedValues(s *spec.Spec) map[string][]string {
 	if len(s.Platform.Charts.Values) == 0 {
 		return nil
 	}

@@ -15,15 +15,15 @@ import (
 // Main does not interfere.
 const listing = "HOMELAB_LISTING"
 
-// itself asks this program, as built by Mage, for a target of another package, and for the names of all targets. If
+// askOwnProgram asks this program, as built by Mage, for a target of another package, and for the names of all targets. If
 // the program does not answer, there are none.
-func itself(word string) (v *Verb, names []string) {
+func askOwnProgram(word string) (v *Verb, names []string) {
 	names = parseList(mageOutput("-l"))
 	i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, word) })
 	if i < 0 {
 		return nil, names
 	}
-	return described(names[i], mageOutput("-h", names[i])), names
+	return parseHelp(names[i], mageOutput("-h", names[i])), names
 }
 
 // mageOutput runs this program and returns what Mage prints.
@@ -58,8 +58,8 @@ func parseList(text string) []string {
 // flagLine matches a flag in the output of mage -h, on its own line or on that of the target.
 const flagLine = `-(\w+)=<([\w.]+)>\]?(?:  +(.*))?`
 
-// described reads the output of mage -h for a target.
-func described(name, text string) *Verb {
+// parseHelp reads the output of mage -h for a target.
+func parseHelp(name, text string) *Verb {
 	v := &Verb{Name: name}
 	doc, text, _ := strings.Cut(text, "Usage:\n")
 	words := strings.Fields(doc)
