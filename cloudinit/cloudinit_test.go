@@ -291,21 +291,29 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// Each card is found by its MAC address, and the boot waits for the first alone.
+// Each card is found by its MAC address, and the boot waits for the first alone, which also has the
+// default route and DNS servers, whatever routers and DHCP servers in the other networks announce.
 func TestCards(t *testing.T) {
 	m := worker()
 	m.Cards = []Card{
 		{Name: "storage", MAC: "BC:24:11:00:00:02", Address: netip.MustParsePrefix("10.10.0.21/24"), MTU: 9000, Routes: []Route{{To: "10.20.0.0/16", Via: "10.10.0.1"}}},
 		{Name: "camera", MAC: "bc:24:11:00:00:03"},
+		{Name: "office", MAC: "bc:24:11:00:00:04", DHCP: true},
 	}
 	n, err := RenderWorker(m)
 	require.NoError(t, err)
 	cards := n.Network.Ethernets
-	require.Len(t, cards, 3)
+	require.Len(t, cards, 4)
 	assert.False(t, cards["eth0"].Optional)
+	assert.Nil(t, cards["eth0"].AcceptRA)
 	assert.Equal(t, Ethernet{Match: Match{MAC: "bc:24:11:00:00:02"}, SetName: "storage", Addresses: []string{"10.10.0.21/24"}, MTU: 9000,
-		Routes: []Route{{To: "10.20.0.0/16", Via: "10.10.0.1"}}, Optional: true}, cards["storage"])
-	assert.Equal(t, Ethernet{Match: Match{MAC: "bc:24:11:00:00:03"}, SetName: "camera", Optional: true}, cards["camera"])
+		Routes: []Route{{To: "10.20.0.0/16", Via: "10.10.0.1"}}, AcceptRA: new(bool), Optional: true}, cards["storage"])
+	assert.Equal(t, Ethernet{Match: Match{MAC: "bc:24:11:00:00:03"}, SetName: "camera", AcceptRA: new(bool), Optional: true}, cards["camera"])
+	assert.Equal(t, Ethernet{Match: Match{MAC: "bc:24:11:00:00:04"}, SetName: "office", DHCP4: true, DHCPIdentifier: "mac", DHCP4Overrides: &Overrides{},
+		AcceptRA: new(bool), Optional: true}, cards["office"])
+	text, err := n.Network.Render()
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "use-dns: false")
 	for want, c := range map[string]Card{
 		`network card "Storage 1"`:           {Name: "Storage 1", MAC: "bc:24:11:00:00:02"},
 		`network card a: MAC address "bc:2"`: {Name: "a", MAC: "bc:2"},

@@ -20,6 +20,8 @@ type Ethernet struct {
 	SetName        string       `yaml:"set-name"`
 	DHCP4          bool         `yaml:"dhcp4"`
 	DHCPIdentifier string       `yaml:"dhcp-identifier,omitempty"`
+	DHCP4Overrides *Overrides   `yaml:"dhcp4-overrides,omitempty"`
+	AcceptRA       *bool        `yaml:"accept-ra,omitempty"` // nil: routers' IPv6 addresses, routes and DNS servers are taken
 	Addresses      []string     `yaml:"addresses,omitempty"` // address/prefix length
 	Routes         []Route      `yaml:"routes,omitempty"`
 	Nameservers    *Nameservers `yaml:"nameservers,omitempty"`
@@ -41,6 +43,13 @@ type Route struct {
 	OnLink bool   `yaml:"on-link,omitempty"`
 }
 
+// Overrides say what of a DHCP server's answer is used beside the address.
+type Overrides struct {
+	Routes  bool `yaml:"use-routes"` // the default route among them
+	DNS     bool `yaml:"use-dns"`
+	Domains bool `yaml:"use-domains"`
+}
+
 // Nameservers are asked in order.
 type Nameservers struct {
 	Addresses []string `yaml:"addresses,omitempty"`
@@ -52,7 +61,8 @@ type Nameservers struct {
 type Card struct {
 	Name    string // of the interface; not eth0, the first card's
 	MAC     string
-	Address netip.Prefix // the zero Prefix: none
+	Address netip.Prefix // the zero Prefix: none, or DHCP
+	DHCP    bool         // an IPv4 address from a DHCP server; neither routes nor DNS servers
 	MTU     int          // bytes; 0 means the interface's own
 	Routes  []Route
 }
@@ -108,9 +118,11 @@ func (c Card) ethernet() (Ethernet, error) {
 	}
 	// Without optional a boot waits two minutes for a card without a link or an address
 	// (systemd-networkd-wait-online).
-	e := Ethernet{Match: Match{MAC: mac.String()}, SetName: c.Name, MTU: c.MTU, Routes: c.Routes, Optional: true}
+	e := Ethernet{Match: Match{MAC: mac.String()}, SetName: c.Name, MTU: c.MTU, Routes: c.Routes, AcceptRA: new(bool), Optional: true}
 	if c.Address.IsValid() {
 		e.Addresses = []string{c.Address.String()}
+	} else if c.DHCP {
+		e.DHCP4, e.DHCPIdentifier, e.DHCP4Overrides = true, "mac", &Overrides{}
 	}
 	return e, nil
 }

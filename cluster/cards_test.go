@@ -22,6 +22,7 @@ pools:
     networks:
       storage: {bridge: vmbr1, mtu: 9000, prefix: 10.10.0.0/24, addresses: [10.10.0.21]}
       camera: {bridge: vmbr0, vlan: 30}
+      office: {bridge: vmbr0, vlan: 40, dhcp: true}
 `
 
 // A machine has its further cards from the first boot on, each by its own name; a card that comes
@@ -38,6 +39,7 @@ func TestFurtherCards(t *testing.T) {
 		assert.Empty(t, w.plan(t, spec))
 		assert.Regexp(t, `(?m)^eth0 +UP +10\.0\.0\.21/24$`, ask(t, w.guests()["wk1"], "ip", "-br", "addr"))
 		assert.Regexp(t, `(?m)^storage +UP +10\.10\.0\.21/24$`, ask(t, w.guests()["wk1"], "ip", "-br", "addr"))
+		assert.Regexp(t, `(?m)^office +UP +10\.0\.0\.\d+/26$`, ask(t, w.guests()["wk1"], "ip", "-br", "addr"))
 		assert.Regexp(t, `(?m)^camera +UP *$`, ask(t, w.guests()["wk1"], "ip", "-br", "addr"))
 		assert.Contains(t, w.vm(t, "wk1").Config["net1"], "bridge=vmbr1,mtu=9000")
 		assert.Contains(t, w.vm(t, "wk1").Config["net2"], "bridge=vmbr0,tag=30")

@@ -51,6 +51,7 @@ pools:
     networks:
       storage: {bridge: vmbr1, mtu: 9000, prefix: 10.10.0.0/24, addresses: [10.10.0.11], routes: [{to: 10.20.0.0/16, via: 10.10.0.1}]}
       camera: {bridge: vmbr0, vlan: 30}
+      office: {bridge: vmbr1, dhcp: true}
 `
 
 // realWorld is a simulated host whose VMs are real.
@@ -246,7 +247,12 @@ func hasCards(t *testing.T, c inside) {
 	assert.Regexp(t, `(?m)^eth0 +UP +10\.0\.0\.11/32 *$`, addresses)
 	assert.Regexp(t, `(?m)^storage +UP +10\.10\.0\.11/24 *$`, addresses)
 	assert.Regexp(t, `(?m)^camera +UP `, said(t, c, "ip", "-br", "link"))
+	assert.Regexp(t, `(?m)^office +UP +172\.31\.3\.\d+/24 `, addresses)
 	assert.NotContains(t, addresses, "camera")
+	office := said(t, c, "cat", "/run/systemd/network/10-netplan-office.network")
+	for _, want := range []string{"UseRoutes=false", "UseDNS=false", "UseDomains=false", "IPv6AcceptRA=no"} {
+		assert.Contains(t, office, want)
+	}
 	routes := said(t, c, "ip", "-4", "route")
 	assert.Regexp(t, `(?m)^default via 10\.0\.0\.1 dev eth0 .*onlink`, routes)
 	assert.Equal(t, 1, strings.Count(routes, "default"), routes)

@@ -58,7 +58,8 @@ func crowd(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 		"GET /nodes/pve1/qemu/105/agent/network-get-interfaces": raw(500, "QEMU guest agent is not running", ""),
 		agent: data(entry{"result": []any{
 			entry{"name": "lo", "ip-addresses": []any{entry{"ip-address": "127.0.0.1"}, entry{"ip-address": "::1"}}},
-			entry{"name": "eth0", "ip-addresses": []any{entry{"ip-address": "10.0.0.77"}, entry{"ip-address": "fe80::1"}, entry{"ip-address": "odd"}, entry{"ip-address": "fd00::77"}}},
+			entry{"name": "storage", "hardware-address": "bc:24:11:00:00:02", "ip-addresses": []any{entry{"ip-address": "10.10.0.77"}}},
+			entry{"name": "eth0", "hardware-address": "bc:24:11:00:00:01", "ip-addresses": []any{entry{"ip-address": "10.0.0.77"}, entry{"ip-address": "fe80::1"}, entry{"ip-address": "odd"}, entry{"ip-address": "fd00::77"}}},
 			entry{"name": "eth1"},
 		}}),
 	}
@@ -139,7 +140,7 @@ func TestKeptAnswersObeyTheirContext(t *testing.T) {
 
 func TestAgentAddresses(t *testing.T) {
 	c := serve(t, crowd(nil)).dial(t)
-	got, err := c.Agents.Addresses(t.Context(), &proxmox.VM{Name: "dhcp", Host: "pve1", VMID: 109})
+	got, err := c.Agents.Addresses(t.Context(), &proxmox.VM{Name: "dhcp", Host: "pve1", VMID: 109, NICs: []proxmox.NIC{{MAC: "BC:24:11:00:00:01"}}})
 	require.NoError(t, err)
 	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.0.0.77"), netip.MustParseAddr("fd00::77")}, got)
 	_, err = c.Agents.Addresses(t.Context(), &proxmox.VM{Name: "deaf", Host: "pve1", VMID: 105})

@@ -23,9 +23,9 @@ func (c *AgentClient) ReadFile(ctx context.Context, vm *VM, path string) ([]byte
 	return c.agents.ReadFile(ctx, agentOf(vm), path)
 }
 
-// Addresses returns the addresses of a guest as its agent reports them, in the guest's order,
-// without loopback and link-local ones. It is for guests that get their addresses from a DHCP
-// server.
+// Addresses returns the addresses that a guest has on its first network card as its agent reports
+// them, in the guest's order, without loopback and link-local ones. It is for guests that get
+// their addresses from a DHCP server.
 func (c *AgentClient) Addresses(ctx context.Context, vm *VM) ([]netip.Addr, error) {
 	return c.agents.Addresses(ctx, agentOf(vm))
 }
@@ -51,5 +51,6 @@ func (c *AgentClient) Uptime(ctx context.Context, vm *VM) time.Duration {
 
 // agentOf is what package agent has to know of a VM.
 func agentOf(vm *VM) agent.VM {
-	return agent.VM{Host: vm.Host, Name: vm.Name, VMID: vm.VMID, Networked: len(vm.NICs) > 0}
+	first, _ := vm.nic(0)
+	return agent.VM{Host: vm.Host, Name: vm.Name, VMID: vm.VMID, Networked: len(vm.NICs) > 0, MAC: first.MAC}
 }

@@ -89,15 +89,23 @@ func (r cardsSection) address(n *spec.Node, c *spec.Card) {
 	switch {
 	case r.IsSet(&c.Addresses):
 		r.Wrong(&c.Addresses, "addresses are for the nodes of a pool", "write address: here")
-	case !addr.IsValid() && r.IsSet(&c.Routes):
-		r.Wrong(&c.Routes, fmt.Sprintf("the card %s has routes and no address", c.Name), "write address: beside them")
-	case !addr.IsValid():
+	case addr.IsValid() && c.DHCP:
+		r.Wrong(&c.DHCP, fmt.Sprintf("the card %s has an address, and asks a DHCP server for one", c.Name), "remove address, or dhcp")
+	case !addr.IsValid() && !c.DHCP && r.IsSet(&c.Routes):
+		r.Wrong(&c.Routes, fmt.Sprintf("the card %s has routes and no address", c.Name), "write address: or dhcp: true beside them")
+	case !addr.IsValid() && (!c.DHCP || !p.IsValid() && !r.IsSet(&c.Routes)):
 	case !p.IsValid():
-		r.Wrong(&c.Address, fmt.Sprintf("the network of the card %s has no prefix", c.Name), "write prefix: beside it, e.g. prefix: 10.10.0.0/24")
+		at := any(&c.Address)
+		if c.DHCP {
+			at = &c.Routes
+		}
+		r.Wrong(at, fmt.Sprintf("the network of the card %s has no prefix", c.Name), "write prefix: beside it, e.g. prefix: 10.10.0.0/24")
 	case p != p.Masked():
 		r.Wrong(&c.Prefix, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
 	case n.Network.Prefix.IsValid() && p.Overlaps(n.Network.Prefix):
 		r.Wrong(&c.Prefix, fmt.Sprintf("%s shares addresses with the network of the node's first card, %s: answers would leave by the wrong one", p, n.Network.Prefix), "write another network, or remove the card")
+	case c.DHCP:
+		r.routes(c)
 	case networkSection(r).insidePrefix(&c.Address, "address", addr, p):
 		c.Address = netip.PrefixFrom(addr, p.Bits())
 		r.routes(c)
@@ -124,10 +132,12 @@ func (r cardsSection) checkOverlaps(n plannedNode, macs map[spec.MAC]any, addres
 	for i := range n.Networks {
 		c := &n.Networks[i]
 		unique(r.resolver, macs, c.MAC, &c.MAC, fmt.Sprintf("MAC %s is another card's", c.MAC), "write another, or leave it out")
-		if !c.Address.IsValid() {
+		switch {
+		case c.Address.IsValid():
+			unique(r.resolver, addresses, c.Address.Addr(), &c.Address, fmt.Sprintf("address %s is another card's", c.Address.Addr()), "write another")
+		case !c.DHCP:
 			continue
 		}
-		unique(r.resolver, addresses, c.Address.Addr(), &c.Address, fmt.Sprintf("address %s is another card's", c.Address.Addr()), "write another")
 		for _, in := range []struct {
 			who string
 			p   netip.Prefix

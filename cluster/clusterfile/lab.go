@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -89,6 +90,8 @@ func (r labSection) realGuests() {
 			r.Wrong(&n.SSH, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
 		case n.HasGPUs():
 			r.Wrong(&n.GPUs, n.Name+" has GPUs, and real VMs of the lab cannot have simulated cards", "remove gpus, or lab.guests")
+		case slices.ContainsFunc(n.Networks, func(c spec.Card) bool { return c.DHCP }):
+			r.Wrong(&n.Networks, "the networks of the lab's real VMs have no DHCP server", "give the cards addresses")
 		case n.DHCP():
 			r.Wrong(&n.Network.DHCP, "the network of the lab's real VMs has no DHCP server", "give the nodes addresses")
 		case !p.Addr().Is4() || !n.Network.Gateway.IsValid():

@@ -125,6 +125,7 @@ type Card struct {
 	Prefix    netip.Prefix   `yaml:"prefix" absent:"required with an address" doc:"Its network, e.g. ‘10.10.0.0/24’."`
 	Address   netip.Prefix   `yaml:"address,single" absent:"from ‘addresses’, else none" doc:"Its static address."` // with the length of Prefix; not valid: none
 	Addresses []AddressRange `yaml:"addresses" json:"-" doc:"In a pool: addresses in the order of its nodes."`
+	DHCP      bool           `yaml:"dhcp" json:",omitempty" doc:"Its IPv4 address comes from a DHCP server, but no default route and no DNS server."`
 	Routes    []Route        `yaml:"routes" doc:"Networks behind a router of this one."`
 	MAC       MAC            `yaml:"mac" absent:"derived from the names, and stable" doc:"Ethernet address."`
 	Firewall  Switch         `yaml:"firewall" json:",omitempty" absent:"unchanged; a new card: ‘false’" doc:"Put the card behind Proxmox's firewall."`

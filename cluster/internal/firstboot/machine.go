@@ -22,7 +22,7 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		APTMirror: s.Guest.APTMirror, APTSecurity: APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
 	for _, card := range n.Networks {
-		c := cloudinit.Card{Name: card.Name, MAC: card.MAC.String(), Address: card.Address, MTU: card.MTU}
+		c := cloudinit.Card{Name: card.Name, MAC: card.MAC.String(), Address: card.Address, DHCP: card.DHCP, MTU: card.MTU}
 		for _, to := range card.Routes {
 			c.Routes = append(c.Routes, cloudinit.Route{To: to.To.String(), Via: to.Via.String()})
 		}

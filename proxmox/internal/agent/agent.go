@@ -29,7 +29,8 @@ type Agents struct {
 type VM struct {
 	Host, Name string
 	VMID       int
-	Networked  bool // it has a network interface
+	Networked  bool   // it has a network interface
+	MAC        string // of the first
 }
 
 // String names the VM: "wk-gpu1 (VM 104 on pve1)".

@@ -36,9 +36,10 @@ type ethernet struct {
 		MAC  any    `yaml:"macaddress"`
 		Name string `yaml:"name"`
 	} `yaml:"match"`
-	SetName   string `yaml:"set-name"`
-	DHCP4     bool   `yaml:"dhcp4"`
-	Addresses []any  `yaml:"addresses"`
+	SetName    string `yaml:"set-name"`
+	DHCP4      bool   `yaml:"dhcp4"`
+	Identifier string `yaml:"dhcp-identifier"`
+	Addresses  []any  `yaml:"addresses"`
 }
 
 // Up brings up the cards as netplan's file says; without one, none.
@@ -64,7 +65,7 @@ func Up(s *machine.System) {
 			if e.SetName != "" {
 				card.Name = e.SetName
 			}
-			card.Addrs = addresses(s, e)
+			card.Addrs = addresses(s, e, card.MAC)
 			break
 		}
 		ifaces = append(ifaces, card)
@@ -98,7 +99,7 @@ func (e ethernet) fits(name string, card machine.Interface) bool {
 	return name == card.Name
 }
 
-func addresses(s *machine.System, e ethernet) []netip.Prefix {
+func addresses(s *machine.System, e ethernet, mac string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, a := range e.Addresses {
 		text, _ := a.(string)
@@ -110,6 +111,9 @@ func addresses(s *machine.System, e ethernet) []netip.Prefix {
 		// systemd-networkd's identifier comes from the machine-id: two clones
 		// with one machine-id share one lease.
 		id, _ := s.Root().ReadFile("/etc/machine-id")
+		if e.Identifier == "mac" {
+			id = []byte(mac)
+		}
 		if p, ok := network.Lease(s.Config.Network, strings.TrimSpace(string(id))); ok {
 			out = append(out, p)
 		}
