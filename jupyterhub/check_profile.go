@@ -93,6 +93,11 @@ func checkAmounts(c *checker, field string, p spec.HubProfile) {
 	c.size(field+".Memory", p.Memory.Guarantee)
 	c.size(field+".Memory", p.Memory.Limit)
 	c.size(field+".SHM", p.SHM)
+	c.size(field+".EphemeralStorage", p.EphemeralStorage.Guarantee)
+	c.size(field+".EphemeralStorage", p.EphemeralStorage.Limit)
+	if p.EphemeralStorage.Limit > 0 && p.EphemeralStorage.Guarantee > p.EphemeralStorage.Limit {
+		c.say(field+".EphemeralStorage", "%s is more than the limit of %s", Bytes(p.EphemeralStorage.Guarantee), Bytes(p.EphemeralStorage.Limit))
+	}
 	if p.Memory.Limit > 0 && requestsOf(p).memory > Bytes(p.Memory.Limit) {
 		c.say(field+".Memory", "%s is more than the limit of %s", requestsOf(p).memory, p.Memory.Limit)
 	}

@@ -36,6 +36,7 @@ type Node struct {
 	GPUs      int            // or shares of GPUs
 	Resources map[string]int // further extended resources, e.g. nvidia.com/mig-1g.5gb
 	Pods      int            // 0: 110, the kubelet's own limit
+	Disk      Bytes          // for what servers write outside of volumes; 0: not known
 }
 
 func (in Pool) gpus() (most int) {
@@ -230,6 +231,9 @@ func (n Node) holds(p spec.HubProfile) int {
 	if need.gpus > 0 {
 		count = min(count, n.GPUs/need.gpus)
 	}
+	if need.disk > 0 && n.Disk > 0 {
+		count = min(count, int(n.Disk/need.disk))
+	}
 	for name, amount := range amounts(p) {
 		count = min(count, n.Resources[name]/amount)
 	}
@@ -252,6 +256,9 @@ func (in Pool) lacks(p spec.HubProfile) (why, largest string) {
 	for _, n := range in.Nodes {
 		near := math.Min(share(n.CPU, need.cpu), share(float64(n.Memory), float64(need.memory)))
 		near = math.Min(near, share(float64(n.GPUs), float64(need.gpus)))
+		if n.Disk > 0 {
+			near = math.Min(near, share(float64(n.Disk), float64(need.disk)))
+		}
 		for name, amount := range amounts(p) {
 			near = math.Min(near, share(float64(n.Resources[name]), float64(amount)))
 		}
@@ -281,6 +288,10 @@ func (in Pool) lacks(p spec.HubProfile) (why, largest string) {
 	if best.Memory < need.memory {
 		memory = best.Memory.roughly()
 		short = append(short, memory+" of "+need.memory.String())
+	}
+	if need.disk > best.Disk && best.Disk > 0 {
+		short = append(short, best.Disk.roughly()+" of "+need.disk.String()+" of disk")
+		memory += " with " + best.Disk.roughly() + " of disk"
 	}
 	why = "a node has " + strings.Join(short, ", ")
 	if nearest <= 0 { // a resource that the node does not have at all

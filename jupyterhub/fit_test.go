@@ -300,3 +300,19 @@ func TestLargestFits(t *testing.T) {
 		}
 	}
 }
+
+// Servers' guaranteed disk counts, where the disk of nodes is known.
+func TestFitDisk(t *testing.T) {
+	p := spec.HubProfile{Name: "p", EphemeralStorage: spec.EphemeralStorage{Guarantee: 20 * GiB, Limit: 40 * GiB}}
+	pools := []Pool{{Name: "a", Nodes: []Node{{Name: "n", CPU: 8, Memory: 64 * GiB, Disk: 54 * GiB}}}}
+	require.Equal(t, 2, Fit([]spec.HubProfile{p}, pools, spec.HubQuota{}).Rows[0].Total)
+	p.EphemeralStorage.Guarantee = 0
+	require.Equal(t, 1, Fit([]spec.HubProfile{p}, pools, spec.HubQuota{}).Rows[0].Total, "Kubernetes requests what is limited")
+	p.EphemeralStorage.Limit = 60 * GiB
+	require.ErrorContains(t, Fit([]spec.HubProfile{p}, pools, spec.HubQuota{}).Err(), "a node has 54Gi of 60Gi of disk. The largest that fits: 1Gi with 54Gi of disk")
+	pools[0].Nodes[0].Disk = 0
+	require.Equal(t, 64, Fit([]spec.HubProfile{p}, pools, spec.HubQuota{}).Rows[0].Total, "not known")
+	override := Hub{}.override(p)
+	require.Equal(t, map[string]any{"ephemeral-storage": "60Gi"}, override["extra_resource_limits"])
+	require.Equal(t, override["extra_resource_limits"], override["extra_resource_guarantees"])
+}

@@ -30,12 +30,13 @@ const chartMemory = 1 * GiB
 type requests struct {
 	cpu    float64
 	memory Bytes
+	disk   Bytes
 	gpus   int
 }
 
 func requestsOf(p spec.HubProfile) requests {
 	memory := or(or(p.Memory.Guarantee, p.Memory.Limit), chartMemory)
-	return requests{cpu: float64(or(p.CPU.Guarantee, p.CPU.Limit)), memory: Bytes(memory), gpus: p.GPUs}
+	return requests{cpu: float64(or(p.CPU.Guarantee, p.CPU.Limit)), memory: Bytes(memory), disk: Bytes(or(p.EphemeralStorage.Guarantee, p.EphemeralStorage.Limit)), gpus: p.GPUs}
 }
 
 // usesGPU says whether a server of the profile computes on a GPU or a part of one.
@@ -213,16 +214,25 @@ func putSizes(p spec.HubProfile, override map[string]any) {
 	if p.Memory.Limit > 0 {
 		override["mem_limit"] = Bytes(p.Memory.Limit).spawner()
 	}
-	extra := map[string]any{}
+	limits := map[string]any{}
 	if p.GPUs > 0 {
-		extra[resourceGPU] = strconv.Itoa(p.GPUs)
+		limits[resourceGPU] = strconv.Itoa(p.GPUs)
 	}
 	for name, amount := range amounts(p) {
-		extra[name] = strconv.Itoa(amount)
+		limits[name] = strconv.Itoa(amount)
 	}
-	if len(extra) > 0 { // requests of extended resources must equal their limits
-		override["extra_resource_limits"] = extra
-		override["extra_resource_guarantees"] = maps.Clone(extra)
+	guarantees := maps.Clone(limits) // requests of extended resources must equal their limits
+	if p.EphemeralStorage.Limit > 0 {
+		limits["ephemeral-storage"] = Bytes(p.EphemeralStorage.Limit).String()
+	}
+	if r.disk > 0 {
+		guarantees["ephemeral-storage"] = r.disk.String()
+	}
+	if len(limits) > 0 {
+		override["extra_resource_limits"] = limits
+	}
+	if len(guarantees) > 0 {
+		override["extra_resource_guarantees"] = guarantees
 	}
 }
 

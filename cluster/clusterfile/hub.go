@@ -93,6 +93,15 @@ func (r hubSection) hubProfile(p *spec.HubProfile) {
 	// Kubernetes itself uses a limit as the request if there is none.
 	p.CPU.Guarantee = cmp.Or(p.CPU.Guarantee, p.CPU.Limit)
 	p.Memory.Guarantee = cmp.Or(p.Memory.Guarantee, p.Memory.Limit, spec.GiB)
+	if d := &p.EphemeralStorage; r.IsSet(d) {
+		if r.IsSet(&d.Limit) && d.Limit < spec.GiB {
+			r.Wrong(&d.Limit, fmt.Sprintf("a notebook writes more than %s", d.Limit), "write 5GiB or more")
+		}
+		if d.Limit > 0 && d.Guarantee > d.Limit {
+			r.Wrong(&d.Guarantee, fmt.Sprintf("%s is guaranteed %s of disk and limited to %s", p.Name, d.Guarantee, d.Limit), "write a guarantee that is at most the limit")
+		}
+		d.Guarantee = cmp.Or(d.Guarantee, min(d.Limit, spec.GiB))
+	}
 	for i := range p.Sizes {
 		r.profileSize(p, &p.Sizes[i])
 	}

@@ -135,25 +135,26 @@ type GitHubAuth struct {
 
 // HubProfile is a choice in the hub's form.
 type HubProfile struct {
-	Name         string            `yaml:"-"`
-	Title        string            `yaml:"title" absent:"the name" doc:"What the list shows."`
-	Description  string            `yaml:"description" doc:"Text below the title."`
-	Image        string            `yaml:"image" absent:"a notebook of the Jupyter project, with PyTorch and CUDA for GPUs" doc:"Image with its tag."`
-	Images       []HubImage        `yaml:"images,named" absent:"‘image’" doc:"Images to choose from, by name. The first one is preselected."`
-	OtherImages  string            `yaml:"otherImages" doc:"Further images that people may type: a regular expression, ‘quay\\.io/jupyter/.+’."`
-	Sizes        []HubSize         `yaml:"sizes,named" absent:"‘cpu’, ‘memory’ and ‘gpus’" doc:"Sizes to choose from, by name. The first one is preselected."`
-	Default      bool              `yaml:"default" absent:"the first one" doc:"Preselect this profile."`
-	CPU          CPU               `yaml:"cpu" absent:"no limit" doc:"Cores: ‘4’, ‘0.5’ or ‘500m’ for guarantee and limit both, or the two keys."`
-	Memory       Memory            `yaml:"memory" absent:"guarantee 1GiB" doc:"In the same way: ‘8GiB’, or the two keys."`
-	GPUs         int               `yaml:"gpus" doc:"Number of GPUs that a server gets."`
-	GPUMemory    Size              `yaml:"gpuMemory" absent:"all of it" doc:"Memory of a GPU shared with MPS, at most its part of the card."`
-	MIG          string            `yaml:"mig" doc:"MIG profile of the instance that it gets, e.g. ‘1g.5gb’. Where all GPUs of a node are divided alike, write ‘gpus: 1’."`
-	Pool         string            `yaml:"pool" absent:"any" doc:"Pool of nodes that it runs on, or a node that is in no pool."`
-	RuntimeClass string            `yaml:"runtimeClass" absent:"‘nvidia’ with GPUs" doc:"RuntimeClass of its pods."`
-	Groups       []string          `yaml:"groups" absent:"all users" doc:"Groups of users that see it."`
-	Env          map[string]string `yaml:"env" doc:"Environment variables. No secrets."`
-	DefaultURL   string            `yaml:"defaultURL" absent:"the hub's" doc:"First page in the browser, ‘/lab’."`
-	SHM          Size              `yaml:"shm" absent:"‘hub.shm’" doc:"Size of ‘/dev/shm’."`
+	Name             string            `yaml:"-"`
+	Title            string            `yaml:"title" absent:"the name" doc:"What the list shows."`
+	Description      string            `yaml:"description" doc:"Text below the title."`
+	Image            string            `yaml:"image" absent:"a notebook of the Jupyter project, with PyTorch and CUDA for GPUs" doc:"Image with its tag."`
+	Images           []HubImage        `yaml:"images,named" absent:"‘image’" doc:"Images to choose from, by name. The first one is preselected."`
+	OtherImages      string            `yaml:"otherImages" doc:"Further images that people may type: a regular expression, ‘quay\\.io/jupyter/.+’."`
+	Sizes            []HubSize         `yaml:"sizes,named" absent:"‘cpu’, ‘memory’ and ‘gpus’" doc:"Sizes to choose from, by name. The first one is preselected."`
+	Default          bool              `yaml:"default" absent:"the first one" doc:"Preselect this profile."`
+	CPU              CPU               `yaml:"cpu" absent:"no limit" doc:"Cores: ‘4’, ‘0.5’ or ‘500m’ for guarantee and limit both, or the two keys."`
+	Memory           Memory            `yaml:"memory" absent:"guarantee 1GiB" doc:"In the same way: ‘8GiB’, or the two keys."`
+	EphemeralStorage EphemeralStorage  `yaml:"ephemeralStorage" json:",omitzero" absent:"no limit" doc:"What a server may write outside of volumes, on its node's disk: ‘20GiB’, or the two keys."`
+	GPUs             int               `yaml:"gpus" doc:"Number of GPUs that a server gets."`
+	GPUMemory        Size              `yaml:"gpuMemory" absent:"all of it" doc:"Memory of a GPU shared with MPS, at most its part of the card."`
+	MIG              string            `yaml:"mig" doc:"MIG profile of the instance that it gets, e.g. ‘1g.5gb’. Where all GPUs of a node are divided alike, write ‘gpus: 1’."`
+	Pool             string            `yaml:"pool" absent:"any" doc:"Pool of nodes that it runs on, or a node that is in no pool."`
+	RuntimeClass     string            `yaml:"runtimeClass" absent:"‘nvidia’ with GPUs" doc:"RuntimeClass of its pods."`
+	Groups           []string          `yaml:"groups" absent:"all users" doc:"Groups of users that see it."`
+	Env              map[string]string `yaml:"env" doc:"Environment variables. No secrets."`
+	DefaultURL       string            `yaml:"defaultURL" absent:"the hub's" doc:"First page in the browser, ‘/lab’."`
+	SHM              Size              `yaml:"shm" absent:"‘hub.shm’" doc:"Size of ‘/dev/shm’."`
 }
 
 // Variants returns each profile in each of its sizes, whose names are PROFILE/SIZE; one without sizes as it is.
@@ -198,6 +199,12 @@ type CPU struct {
 type Memory struct {
 	Guarantee Size `yaml:"guarantee" short:"size" absent:"the limit, else 1GiB" doc:"Reserved memory."`
 	Limit     Size `yaml:"limit" short:"size" doc:"Above it, the kernel kills the process."`
+}
+
+// EphemeralStorage is Kubernetes' ephemeral storage of a server; it may also be written as its limit alone.
+type EphemeralStorage struct {
+	Guarantee Size `yaml:"guarantee" absent:"the limit, at most 1GiB" doc:"Reserved disk. The scheduler counts it."`
+	Limit     Size `yaml:"limit" short:"size" doc:"Above it, the kubelet stops the server."`
 }
 
 // HubHome may also be written as its size alone.

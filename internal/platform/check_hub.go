@@ -55,7 +55,7 @@ func (c checker) oversizedKey(raw *spec.HubProfile, why string) any {
 	for _, k := range []struct {
 		word string
 		at   any
-	}{{"quota", &c.spec.Platform.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"nvidia.com/mig", &raw.MIG}, {"cores", &raw.CPU}, {"iB", &raw.Memory}} {
+	}{{"quota", &c.spec.Platform.Hub.Quota}, {"GPU", &raw.GPUs}, {"share of a GPU", &raw.GPUMemory}, {"nvidia.com/mig", &raw.MIG}, {"cores", &raw.CPU}, {"of disk", &raw.EphemeralStorage}, {"iB", &raw.Memory}} {
 		if strings.Contains(why, k.word) && c.IsSet(k.at) {
 			return k.at
 		}

@@ -73,7 +73,17 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 			cpu -= info.CPUShare * float64(n.Cores)
 		}
 	}
+	disk := n.OSDisk.Size
+	if n.External { // its size is not in the file
+		disk = 0
+	}
+	for _, d := range n.Disks {
+		if d.Mount == "/var/lib/kubelet" {
+			disk = d.Size
+		}
+	}
 	return jupyterhub.Node{
+		Disk: jupyterhub.Bytes(disk / 10 * 9), // less the file system's own and the kubelet's reserve
 		Name: n.Name, CPU: max(0, cpu), Memory: jupyterhub.Bytes(max(0, memory)), Pods: max(1, kept.Pods-daemonPods),
 		GPUs: offers.Resources[nvidia.Resource], Resources: offers.InstanceResources(),
 	}
