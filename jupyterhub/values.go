@@ -1,6 +1,8 @@
 package jupyterhub
 
 import (
+	"html"
+
 	"github.com/cps-gpu/homelab/cluster/spec"
 
 	_ "embed" // the snippets that the hub runs
@@ -65,6 +67,10 @@ func (h Hub) hub() map[string]any {
 	}
 	if overrides := h.groupOverrides(); len(overrides) > 0 {
 		v["config"].(map[string]any)["KubeSpawner"] = map[string]any{"group_overrides": overrides}
+	}
+	if h.Announcement != "" { // the hub's page.html takes it for HTML
+		text := strings.ReplaceAll(html.EscapeString(strings.TrimSpace(h.Announcement)), "\n", "<br>")
+		v["templateVars"] = map[string]any{"announcement": text}
 	}
 	if bear := tolerate(h.Taints); len(bear) > 0 {
 		v["tolerations"] = tolerationValues(bear)

@@ -75,6 +75,7 @@ func hubs() map[string]Hub {
 	with("native", func(h *Hub) {
 		h.Auth = spec.HubAuth{Kind: spec.AuthNative, Admins: []string{"teacher"}}
 		h.Cull.Exempt = []string{"teacher"}
+		h.Announcement = "Down on <Friday>,\n8 to 10.\n"
 		h.PrePull = true
 	})
 	with("oidc", func(h *Hub) {

@@ -13,21 +13,22 @@ import (
 
 // Hub is JupyterHub. It may also be written as its hostname alone.
 type Hub struct {
-	Hostname  string         `yaml:"hostname" short:"text" required:"true" doc:"A name that your DNS resolves to the cluster."`
-	Version   string         `yaml:"version" absent:"pinned" doc:"Of the chart."`
-	Namespace string         `yaml:"namespace" default:"jupyterhub" doc:"Namespace of the hub and its notebooks."`
-	Database  HubDatabase    `yaml:"database" absent:"‘sqlite’" doc:"Where users and tokens are kept."`
-	Auth      HubAuth        `yaml:"auth" absent:"required, except in the lab" doc:"Who may log in."`
-	Profiles  []HubProfile   `yaml:"profiles,named" absent:"one without GPU and, if a node has GPUs, one with a GPU" doc:"What people can start: [profiles.md](profiles.md)."`
-	Home      HubHome        `yaml:"home" absent:"20GiB each, of the default class" doc:"Each user's own folder."`
-	Shared    []HubShare     `yaml:"shared,named" doc:"Shares of ‘storage.nfs’ that every notebook mounts."`
-	Scratch   *HubScratch    `yaml:"scratch" doc:"An ephemeral volume for each server: ‘true’, a size, or the keys below."`
-	SHM       Size           `yaml:"shm" default:"8GiB" doc:"Size of ‘/dev/shm’, which is memory: at most half of a profile’s limit."`
-	Cull      HubCull        `yaml:"cull" absent:"after an hour" doc:"When to stop idle servers: a duration, ‘false’, or the keys below."`
-	PrePull   bool           `yaml:"prePull" doc:"Pull the profiles' images beforehand."`
-	Isolate   Switch         `yaml:"isolate" default:"true" doc:"Network policies around hub and notebooks."`
-	Reach     []netip.Prefix `yaml:"reach" doc:"Private networks that notebooks may reach despite ‘isolate’."`
-	Quota     HubQuota       `yaml:"quota" absent:"no limit" doc:"Limits for all notebooks together."`
+	Hostname     string         `yaml:"hostname" short:"text" required:"true" doc:"A name that your DNS resolves to the cluster."`
+	Version      string         `yaml:"version" absent:"pinned" doc:"Of the chart."`
+	Namespace    string         `yaml:"namespace" default:"jupyterhub" doc:"Namespace of the hub and its notebooks."`
+	Database     HubDatabase    `yaml:"database" absent:"‘sqlite’" doc:"Where users and tokens are kept."`
+	Auth         HubAuth        `yaml:"auth" absent:"required, except in the lab" doc:"Who may log in."`
+	Profiles     []HubProfile   `yaml:"profiles,named" absent:"one without GPU and, if a node has GPUs, one with a GPU" doc:"What people can start: [profiles.md](profiles.md)."`
+	Home         HubHome        `yaml:"home" absent:"20GiB each, of the default class" doc:"Each user's own folder."`
+	Shared       []HubShare     `yaml:"shared,named" doc:"Shares of ‘storage.nfs’ that every notebook mounts."`
+	Scratch      *HubScratch    `yaml:"scratch" doc:"An ephemeral volume for each server: ‘true’, a size, or the keys below."`
+	SHM          Size           `yaml:"shm" default:"8GiB" doc:"Size of ‘/dev/shm’, which is memory: at most half of a profile’s limit."`
+	Announcement string         `yaml:"announcement" json:",omitempty" doc:"Text above every page of the hub, e.g. when it is down for maintenance."`
+	Cull         HubCull        `yaml:"cull" absent:"after an hour" doc:"When to stop idle servers: a duration, ‘false’, or the keys below."`
+	PrePull      bool           `yaml:"prePull" doc:"Pull the profiles' images beforehand."`
+	Isolate      Switch         `yaml:"isolate" default:"true" doc:"Network policies around hub and notebooks."`
+	Reach        []netip.Prefix `yaml:"reach" doc:"Private networks that notebooks may reach despite ‘isolate’."`
+	Quota        HubQuota       `yaml:"quota" absent:"no limit" doc:"Limits for all notebooks together."`
 }
 
 // HubDatabase may also be written as its kind alone.

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"fmt"
+	"html/template"
 	"maps"
 	"slices"
 	"strings"
@@ -101,6 +102,9 @@ type hubValues struct {
 			Scopes   []string `json:"scopes"`
 			Services []string `json:"services"`
 		} `json:"loadRoles"`
+		TemplateVars struct {
+			Announcement template.HTML `json:"announcement"` // taken for HTML, as by the real one's page.html
+		} `json:"templateVars"`
 		AllowNamedServers bool        `json:"allowNamedServers"`
 		Config            loginConfig `json:"config"`
 	} `json:"hub"`

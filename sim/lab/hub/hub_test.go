@@ -36,6 +36,7 @@ const evil = `<img src=x onerror="window.evil=1"><script>window.evil=1</script>`
 // values are the chart's, as its Secret has them.
 const values = `
 hub:
+  templateVars: {announcement: "Down on &lt;Friday&gt;<br>8 to 10"}
   config:
     JupyterHub: {authenticator_class: %s}
     Authenticator: {allow_all: true, admin_users: [teacher], blocked_users: [homelab-verifier]}
@@ -48,6 +49,8 @@ singleuser:
   - {slug: cpu, display_name: CPU, kubespawner_override: {cpu_limit: 2, cpu_guarantee: 0.5, mem_limit: 4294967296, mem_guarantee: 2147483648}}
   - slug: gpu-2
     display_name: Two
+    profile_options:
+      image: {display_name: Image, choices: {base: {default: true}, torch: {display_name: PyTorch, kubespawner_override: {image: "torch:1"}}}, unlisted_choice: {enabled: true}}
     description: '%s'
     kubespawner_override: {cpu_limit: 8, mem_limit: 60G, extra_resource_limits: {nvidia.com/gpu: "2"}}
   - {slug: broken, display_name: Broken, kubespawner_override: {extra_pod_config: {runtimeClassName: nowhere}}}

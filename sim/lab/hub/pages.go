@@ -70,7 +70,7 @@ func (h pages) own(next func(w http.ResponseWriter, r *http.Request, user string
 // show writes a page. Nothing that it shows can become a script: it loads none but the lab's own.
 func (h pages) show(w http.ResponseWriter, status int, name string, page any) {
 	var text bytes.Buffer
-	t, err := template.ParseFS(files, "pages/layout.html", "pages/"+name+".html")
+	t, err := template.New(name).Funcs(template.FuncMap{"announcement": func() template.HTML { return h.values.Hub.TemplateVars.Announcement }}).ParseFS(files, "pages/layout.html", "pages/"+name+".html")
 	if err == nil {
 		err = t.ExecuteTemplate(&text, "layout.html", page)
 	}

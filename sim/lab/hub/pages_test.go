@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/internal/browsertest"
 )
@@ -150,6 +152,7 @@ func TestWhoMayLogIn(t *testing.T) {
 	w = newWorld(t, native)
 	assert.Equal(t, http.StatusSeeOther, w.person(t).login("anybody", "anything"))
 	_, _, text := w.person(t).ask("GET", "/hub/login", nil)
+	assert.Contains(t, text, "Down on &lt;Friday&gt;<br>8 to 10", "the announcement")
 	assert.Contains(t, text, "the lab has no accounts of the authenticator <code>native</code>")
 }
 
@@ -263,4 +266,20 @@ func TestInABrowser(t *testing.T) {
 	b.Visit(w.url + "/user/student1/")
 	b.WaitUntil(`location.pathname == "/hub/login"`)
 	clean()
+}
+
+// TestChoicesOfTheForm: the form shows a profile's options, and the server has what was chosen.
+func TestChoicesOfTheForm(t *testing.T) {
+	w := newWorld(t, sharedPassword)
+	p := w.person(t)
+	require.Equal(t, http.StatusSeeOther, p.login("student1", userPassword))
+	_, _, text := p.ask("GET", "/hub/spawn", nil)
+	for _, part := range []string{`<select name="profile-option-gpu-2--image">`, `<option value="base" selected>base</option>`, "PyTorch", `name="profile-option-gpu-2--image--unlisted-choice"`} {
+		assert.Contains(t, text, part)
+	}
+	p.ask("POST", "/hub/spawn", url.Values{"profile": {"gpu-2"}, "profile-option-gpu-2--image": {"torch"}, "profile-option-cpu--image": {"other"}})
+	require.Eventually(t, func() bool { return w.running("student1") != "" }, 20*time.Second, 20*time.Millisecond)
+	pod, err := w.Client.CoreV1().Pods("jupyterhub").Get(t.Context(), w.running("student1"), metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "torch:1", pod.Spec.Containers[0].Image)
 }
