@@ -26,7 +26,7 @@ func (c *VMClient) destroy(ctx context.Context, vm *VM) error {
 	converge.Progressf(ctx, "destroying %s", vm)
 	exit := ""
 	if err := c.retry(ctx, vm, "destroy", func() (err error) {
-		exit, err = c.pve.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
+		_, exit, err = c.pve.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})
 		if errors.Is(err, ErrNotFound) {
 			return nil
 		}

@@ -41,17 +41,38 @@ func (c *VMClient) EverStarted(ctx context.Context, vm *VM) (bool, error) {
 func (c *VMClient) Start(ctx context.Context, vm *VM) error {
 	limit := StartTimeout(vm.Memory, len(vm.GPUs), len(vm.NICs), vm.Hugepages != "")
 	converge.Progressf(ctx, "starting %s, up to %s", vm, limit)
+	runs := func() (bool, error) { return c.status(ctx, vm.Host, vm.VMID) }
 	if err := c.retry(ctx, vm, "start", func() error {
-		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "start"), api.Params{"timeout": int(limit.Seconds())})
+		err := c.power(ctx, vm, "start", api.Params{"timeout": int(limit.Seconds())}, limit, runs)
 		if api.IsAlreadyRunning(err) {
 			return nil
 		}
 		return err
-	}, func() (bool, error) { return c.status(ctx, vm.Host, vm.VMID) }); err != nil {
+	}, runs); err != nil {
 		return err
 	}
 	vm.Running = true
 	return nil
+}
+
+// haTime is how long Proxmox's HA may take to begin: its managers' rounds take ten seconds each.
+const haTime = 2 * time.Minute
+
+// power asks to start, stop or shut down a VM, and waits until that is done. Of a VM that HA manages
+// the task only notes what is wanted (hastart and hastop in PVE/API2/Qemu.pm); HA does it later.
+func (c *core) power(ctx context.Context, vm *VM, verb string, p api.Params, limit time.Duration, done func() (bool, error)) error {
+	task, _, err := c.pve.DoExit(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
+	if err != nil || !strings.HasPrefix(task.Type, "ha") {
+		return err
+	}
+	defer c.pve.Invalidate("/qemu")
+	rule := converge.WaitRule{What: fmt.Sprintf("waiting for Proxmox's HA to %s %s", verb, vm), Limit: limit + haTime}
+	return converge.Until(ctx, rule, func(context.Context) (string, error) {
+		if ok, err := done(); ok || err != nil {
+			return "", err
+		}
+		return "not done yet", nil
+	})
 }
 
 // shutdownTime is how long a guest may take to shut down before it is switched off.
@@ -83,7 +104,11 @@ func (c *VMClient) down(ctx context.Context, vm *VM, verb string, p api.Params) 
 		return !running, err
 	}
 	if err := c.retry(ctx, vm, verb, func() error {
-		err := c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", verb), p)
+		err := c.power(ctx, vm, verb, p, shutdownTime, stopped)
+		if api.IsOfHA(err) {
+			delete(p, "overrule-shutdown")
+			err = c.power(ctx, vm, verb, p, shutdownTime, stopped)
+		}
 		if api.IsNotRunning(err) || errors.Is(err, ErrNotFound) {
 			return nil
 		}

@@ -42,7 +42,7 @@
 //
 // There are no backups, containers, and no SDN beyond its bridges; behind the tickets
 // of consoles is not a screen. Rules of firewalls are verified and filter nothing, HA
-// moves nothing, a migration copies disks and no memory. Figures such as CPU load are
+// starts and stops and moves nothing, a migration copies disks and no memory. Figures such as CPU load are
 // made up. A method of Proxmox's that is not simulated refuses what Proxmox refuses,
 // and then answers 501; [Methods] lists those that are.
 //

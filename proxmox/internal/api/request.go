@@ -126,18 +126,18 @@ func (c *Client) launch(ctx context.Context, method, path string, p Params) (UPI
 
 // Do sends a request that starts a task and waits until the task ends.
 func (c *Client) Do(ctx context.Context, method, path string, p Params) error {
-	_, err := c.DoExit(ctx, method, path, p)
+	_, _, err := c.DoExit(ctx, method, path, p)
 	return err
 }
 
-// DoExit is Do that also returns the task's exit status: "OK", or "WARNINGS: 2".
-func (c *Client) DoExit(ctx context.Context, method, path string, p Params) (exit string, err error) {
+// DoExit is Do that also returns the task, and its exit status: "OK", or "WARNINGS: 2".
+func (c *Client) DoExit(ctx context.Context, method, path string, p Params) (task UPID, exit string, err error) {
 	defer c.glances.invalidate(path) // not earlier: answers that others got meanwhile are from before the change
-	upid, err := c.launch(ctx, method, path, p)
-	if err != nil {
-		return "", err
+	if task, err = c.launch(ctx, method, path, p); err != nil {
+		return task, "", err
 	}
-	return c.exit(ctx, upid)
+	exit, err = c.exit(ctx, task)
+	return task, exit, err
 }
 
 // plain removes the wrapper that net/http adds to a transport's error.

@@ -47,6 +47,11 @@ func isMessageOf(text string, target error) bool {
 // IsProtected reports whether err says that a VM must not be destroyed.
 func IsProtected(err error) bool { return strings.Contains(messageOf(err), "protection mode enabled") }
 
+// IsOfHA reports whether err says that a request cannot have an option since HA manages the VM.
+func IsOfHA(err error) bool {
+	return strings.Contains(messageOf(err), "Not applicable for HA resources")
+}
+
 // IsVMIDTaken reports whether err says that a VMID is already in use.
 func IsVMIDTaken(err error) bool { return vmidTakenText.MatchString(messageOf(err)) }
 

@@ -258,7 +258,7 @@ func deleteEntry(c *world.Call, r world.Register) error {
 	}
 	delete(c.State.Entries(r), id)
 	if r.ID == "sid" && (!c.Params.Has("purge") || c.Params.Bool("purge")) {
-		leaveHARules(c.State, id)
+		c.State.LeaveHARules(id)
 	}
 	return nil
 }

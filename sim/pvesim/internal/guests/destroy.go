@@ -98,6 +98,9 @@ func destroy(w world.Worker, v *world.VM, purge, strays bool) error {
 	}
 	if purge {
 		w.Log("purging VM %d from related configurations..", v.ID)
+		sid := "vm:" + strconv.Itoa(v.ID)
+		delete(w.State.Entries(world.Register{Path: "/cluster/ha/resources"}), sid)
+		w.State.LeaveHARules(sid)
 	}
 	delete(w.State.VMs, v.ID)
 	w.State.Release(v)

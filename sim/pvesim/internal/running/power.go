@@ -67,9 +67,12 @@ func stopVM(c *world.Call) (any, error) {
 	}
 	id, node := c.VMID(), c.Param("node")
 	if c.Params.Bool("overrule-shutdown") {
+		if managed(c.State, id) != nil {
+			return nil, answer.BadParam("overrule-shutdown", "Not applicable for HA resources.")
+		}
 		overrule(c.State, id)
 	}
-	return c.StartTask("qmstop", strconv.Itoa(id), func(w world.Worker) error {
+	return power(c, "qmstop", id, "stopped", func(w world.Worker) error {
 		v, unlock, err := lockedVM(w, id, node, c.Params.Bool("skiplock"))
 		if err != nil {
 			return err
@@ -135,7 +138,7 @@ func shutdownVM(c *world.Call) (any, error) {
 	if v := c.State.VMs[id]; v != nil && v.Running && v.Paused && !force {
 		return nil, answer.Die("VM is paused - cannot shutdown")
 	}
-	return c.StartTask("qmshutdown", strconv.Itoa(id), func(w world.Worker) error {
+	return power(c, "qmshutdown", id, "stopped", func(w world.Worker) error {
 		v, unlock, err := lockedVM(w, id, node, c.Params.Bool("skiplock"))
 		if err != nil {
 			return err

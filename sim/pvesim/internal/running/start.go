@@ -2,7 +2,6 @@ package running
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +27,7 @@ func startVM(c *world.Call) (any, error) {
 		timeout := time.Duration(c.Params.Int("timeout", 0)) * time.Second
 		how.timeout = &timeout
 	}
-	return c.StartTask("qmstart", strconv.Itoa(how.ID), func(w world.Worker) error {
+	return power(c, "qmstart", how.ID, "started", func(w world.Worker) error {
 		if v := c.State.VMs[how.ID]; v != nil && faults != nil {
 			v.Faults = *faults
 		}
