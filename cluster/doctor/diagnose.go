@@ -114,7 +114,7 @@ func (d *diagnosis) hosts() {
 			used := int(100 * (s.Total - s.Free) / s.Total)
 			f := Finding{
 				Failure: "storage-full", Where: where, What: fmt.Sprintf("storage %s is %d %% full: a VM pauses when its storage has no room", s.Name, used),
-				Evidence: []string{fmt.Sprintf("%s of %s free", s.Free, s.Total)}, Do: "remove what is not needed from " + s.Name + ", for example old backups, or let discarded blocks go: fstrim -a in the VMs",
+				Evidence: []string{fmt.Sprintf("%s of %s free", s.Free.Approximate(), s.Total.Approximate())}, Do: "remove what is not needed from " + s.Name + ", for example old backups, or let discarded blocks go: fstrim -a in the VMs",
 			}
 			switch {
 			case used >= full:
