@@ -37,6 +37,8 @@ import (
 type Backend struct {
 	Proxmox *proxmox.Client // nil if every machine is external
 	Signers []ssh.Signer    // keys to log in to the guests with
+	// MachineKeys are offered to single external machines in place of all others, by node.
+	MachineKeys map[string]ssh.Signer
 	// TokenKey is the LoginKey of the API token, which is offered after Signers; may be nil.
 	TokenKey ssh.Signer
 	Agent    string // socket of an SSH agent with further keys, or empty
@@ -116,7 +118,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	}
 	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)
 	c.nodes = nodes.New(nodes.Config{
-		Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Signers: b.Signers, TokenKey: b.TokenKey, Agent: b.Agent,
+		Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Signers: b.Signers, MachineKeys: b.MachineKeys, TokenKey: b.TokenKey, Agent: b.Agent,
 		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
 	})
 	c.members = members.New(members.Config{

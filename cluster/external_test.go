@@ -80,6 +80,17 @@ func TestNoProxmox(t *testing.T) {
 		_, err = stranger.Up().Run(t.Context(), nil)
 		require.ErrorContains(t, err, "the login key of this cluster is not on the machine: ssh -p 22 ops@10.0.0.40 'umask 077; mkdir -p .ssh; echo "+ssh.AuthorizedKey(other.PublicKey())+" >>.ssh/authorized_keys'")
 
+		own, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
+		require.NoError(t, err)
+		half, err := cluster.New(spec, cluster.Backend{
+			Signers: []ssh.Signer{other}, MachineKeys: map[string]ssh.Signer{"a": own}, Dial: w.sim.Network().Dial, Dir: w.dir, KnownHosts: ssh.NewKnownHosts(keys),
+		})
+		require.NoError(t, err)
+		t.Cleanup(half.Close)
+		_, err = half.Up().Run(t.Context(), nil)
+		require.ErrorContains(t, err, "ssh -p 22 ops@10.0.0.41 ")
+		assert.NotContains(t, err.Error(), "ops@10.0.0.40 ", "a has a key of its own")
+
 		run := func(c *cluster.Cluster) {
 			t.Helper()
 			_, err := c.Up().Run(t.Context(), w.listen(t))

@@ -16,12 +16,7 @@ type guestSection struct{ *resolver }
 func (r guestSection) access() {
 	a := &r.spec.Access
 	a.User = cmp.Or(a.User, distro.ByName(r.spec.Image.Distribution).User)
-	if strings.ContainsAny(a.PrivateKey, "\r\n") || strings.Contains(a.PrivateKey, "PRIVATE KEY") {
-		r.Wrong(&a.PrivateKey, "privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path")
-		a.PrivateKey = ""
-	} else {
-		a.PrivateKey = r.existing(&a.PrivateKey, a.PrivateKey, false)
-	}
+	r.privateKey(&a.PrivateKey)
 	if !matches(userName, a.User) || a.User == "root" {
 		cure := "write a name in lower-case letters that is not root, e.g. ubuntu"
 		if a.User == "root" && !r.IsSet(&r.spec.Proxmox) {
@@ -41,6 +36,16 @@ func (r guestSection) access() {
 	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) && r.IsSet(&r.spec.Proxmox) { // without it, the machines exist, and have keys
 		r.Wrong(&a.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or remove all of them: homelab then has a key of its own")
 	}
+}
+
+// privateKey checks the path of a key.
+func (r guestSection) privateKey(path *string) {
+	if strings.ContainsAny(*path, "\r\n") || strings.Contains(*path, "PRIVATE KEY") {
+		r.Wrong(path, "privateKey holds a key itself", "save it to a file with mode 0600 and write the file's path")
+		*path = ""
+		return
+	}
+	*path = r.existing(path, *path, false)
 }
 
 // publicKeys returns the keys of one item: itself, or the lines of the file it names.

@@ -254,6 +254,9 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	if n.Adopt && n.External {
 		r.Wrong(&n.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")
 	}
+	if n.KeyFile != "" && !n.External {
+		r.Wrong(&n.KeyFile, "privateKey is the key of an existing machine, and homelab makes this one", "write ssh.privateKey and ssh.publicKeys, or remove privateKey")
+	}
 	nvidiaSection(r).gpus(&n.GPUs, n.External)
 	r.shape(n)
 	hardwareSection(r).hardware(n)
@@ -278,6 +281,7 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 // external resolves an external machine.
 func (r nodesSection) external(n *spec.Node) {
 	n.External, n.Host = true, ""
+	guestSection(r).privateKey(&n.KeyFile)
 	login := r.login(&n.SSH, r.spec.Access.User)
 	user, host, _ := decode.CutLast(login, "@")
 	addr, err := netip.ParseAddrPort(host)

@@ -170,3 +170,19 @@ func (s *Session) hostsOf(f HostFlags) ([]spec.Host, error) {
 	}
 	return nil, exitErrorf(invalid, "-host=%s: the file has no such host; it has %s", f.Host, strings.Join(names, ", "))
 }
+
+// machineKeys loads the keys of nodes that name one.
+func machineKeys(nodes []spec.Node) (map[string]ssh.Signer, error) {
+	keys := map[string]ssh.Signer{}
+	for _, n := range nodes {
+		if n.KeyFile == "" {
+			continue
+		}
+		signer, err := ssh.LoadSigner(n.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("privateKey of %s: %w", n.Name, err)
+		}
+		keys[n.Name] = signer
+	}
+	return keys, nil
+}

@@ -189,6 +189,9 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	if s.Spec == nil { // there is no file and no machine yet
 		return nil
 	}
+	if b.MachineKeys, err = machineKeys(s.Spec.Nodes); err != nil {
+		return err
+	}
 	a := s.Spec.Access
 	if a.Agent {
 		b.Agent = os.Getenv("SSH_AUTH_SOCK")

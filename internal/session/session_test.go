@@ -136,6 +136,18 @@ func TestLoginWithKeysOfOnesOwn(t *testing.T) {
 		s.Spec.Access.Agent, s.Spec.Access.PrivateKey = false, "/nowhere/key"
 		assert.ErrorIs(t, s.login(&b, token), fs.ErrNotExist)
 		assert.Nil(t, b.TokenKey)
+
+		private, public, err := ssh.GenerateKey()
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "edge")
+		s.Spec.Access.PrivateKey, s.Spec.Nodes = "", []spec.Node{{Name: "edge", KeyFile: path}, {Name: "wk1"}}
+		err = s.login(&b, token)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.ErrorContains(t, err, "privateKey of edge: ")
+		require.NoError(t, os.WriteFile(path, private, 0o600))
+		require.NoError(t, s.login(&b, token))
+		require.Len(t, b.MachineKeys, 1)
+		assert.Contains(t, public, ssh.AuthorizedKey(b.MachineKeys["edge"].PublicKey()))
 	})
 }
 

@@ -91,7 +91,7 @@ func (ns *Nodes) checkExternal(ctx context.Context, n spec.Node) (problem string
 // keyHint says how to add the key that was made for this cluster to an external machine. It
 // is empty if the file names the user's own keys.
 func (ns *Nodes) keyHint(n spec.Node) string {
-	if ns.Spec.Access.PrivateKey != "" || ns.Spec.Access.Agent || len(ns.signers()) == 0 {
+	if n.KeyFile != "" || ns.Spec.Access.PrivateKey != "" || ns.Spec.Access.Agent || len(ns.signers()) == 0 {
 		return ""
 	}
 	keys := ns.signers()

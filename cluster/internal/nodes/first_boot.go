@@ -50,7 +50,11 @@ func (s *sharedState) sshConfig(n spec.Node) ssh.Config {
 	if !n.DHCP() {
 		host = n.Address.Addr().String()
 	}
-	return ssh.Config{Addr: net.JoinHostPort(host, port), User: user, Signers: s.signers(), Agent: s.Agent, Via: s.Via}
+	cfg := ssh.Config{Addr: net.JoinHostPort(host, port), User: user, Signers: s.signers(), Agent: s.Agent, Via: s.Via}
+	if key, ok := s.MachineKeys[n.Name]; ok {
+		cfg.Signers, cfg.Agent = []ssh.Signer{key}, ""
+	}
+	return cfg
 }
 
 func (ns *Nodes) newGuest(n spec.Node) *guest {

@@ -14,12 +14,14 @@ import (
 
 // Config is what Nodes need to reach the machines.
 type Config struct {
-	Spec     *spec.Spec
-	Proxmox  *proxmox.Client // nil where every machine is external, or where Proxmox cannot be reached
-	Seeds    *firstboot.Maker
-	Signers  []ssh.Signer // keys to log in with
-	TokenKey ssh.Signer   // an additional key, of the API token; may be nil
-	Agent    string       // socket of an SSH agent with more keys, or empty
+	Spec    *spec.Spec
+	Proxmox *proxmox.Client // nil where every machine is external, or where Proxmox cannot be reached
+	Seeds   *firstboot.Maker
+	Signers []ssh.Signer // keys to log in with
+	// MachineKeys are keys of single external machines in place of all others, by node.
+	MachineKeys map[string]ssh.Signer
+	TokenKey    ssh.Signer // an additional key, of the API token; may be nil
+	Agent       string     // socket of an SSH agent with more keys, or empty
 	// Dial reaches the machines; nil dials directly.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	Via  string // what messages call this way
