@@ -17,6 +17,7 @@ import (
 type deviceState struct {
 	placement.DeviceShare
 	have []pci.MappingState
+	usb  placement.USB
 }
 
 // devicesStep makes the resource mappings of a node's devices. What another owner or the host itself
@@ -25,11 +26,11 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 	return &converge.Resource[deviceState]{
 		ID: "devices/" + n.Name,
 		Observe: func(ctx context.Context) (deviceState, error) {
-			shares, have, err := c.shareDevices(ctx, n.Host)
+			shares, have, usb, err := c.shareDevices(ctx, n.Host)
 			if err != nil {
 				return deviceState{}, err
 			}
-			return deviceState{shares[n.Name], have}, errors.Join(shares[n.Name].Errs...)
+			return deviceState{shares[n.Name], have, usb}, errors.Join(shares[n.Name].Errs...)
 		},
 		Diff: deviceState.diff,
 		Costs: func(ctx context.Context, s deviceState, _ converge.Diff) []converge.Cost {
@@ -39,6 +40,9 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 			return c.members.Stops(ctx, "other devices", n.Name)
 		},
 		Apply: func(ctx context.Context, s deviceState) error {
+			if err := c.rewriteUSB(ctx, n, s); err != nil {
+				return err
+			}
 			vm, err := c.using(ctx, n, s.changedMappings())
 			switch {
 			case err != nil:
@@ -61,30 +65,45 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 }
 
 // shareDevices assigns the devices of a host, and returns all mappings.
-func (c *site) shareDevices(ctx context.Context, host string) (map[string]placement.DeviceShare, []pci.MappingState, error) {
-	if !slices.ContainsFunc(c.spec.Machines(), func(n spec.Node) bool { return n.Host == host && len(n.Devices) > 0 }) {
-		return nil, nil, nil
+func (c *site) shareDevices(ctx context.Context, host string) (shares map[string]placement.DeviceShare, have []pci.MappingState, usb placement.USB, err error) {
+	has := func(of func(spec.Device) bool) bool {
+		return slices.ContainsFunc(c.spec.Machines(), func(n spec.Node) bool { return n.Host == host && slices.ContainsFunc(n.Devices, of) })
+	}
+	if !has(func(spec.Device) bool { return true }) {
+		return nil, nil, usb, nil
 	}
 	ledger, err := c.Proxmox.PCI.Ledger(ctx, host)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, usb, err
 	}
 	uses, err := c.Proxmox.PCI.Uses(ctx, host)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, usb, err
 	}
-	return placement.Devices(c.spec, host, ledger, uses), ledger.Mappings, nil
+	if has(func(d spec.Device) bool { return d.USB != "" }) {
+		if usb.Mappings, err = c.Proxmox.PCI.USBMappings(ctx, host); err != nil {
+			return nil, nil, usb, err
+		}
+		if usb.Claims, err = c.Proxmox.PCI.USBClaims(ctx, host); err != nil {
+			return nil, nil, usb, err
+		}
+	}
+	return placement.Devices(c.spec, host, ledger, uses, usb), ledger.Mappings, usb, nil
 }
 
 // checkDevices returns every problem with the devices of a host's nodes, before anything is made.
 func (c *cards) checkDevices(ctx context.Context, host string) error {
-	shares, _, err := c.shareDevices(ctx, host)
+	shares, have, usb, err := c.shareDevices(ctx, host)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, n := range c.spec.Machines() {
-		errs = append(errs, shares[n.Name].Errs...)
+		// The step of a node that has its devices reports its problems; they block no other node.
+		share := shares[n.Name]
+		if s := (deviceState{share, have, usb}); len(share.Mappings)+len(share.USB) == 0 || !s.diff().Empty() {
+			errs = append(errs, share.Errs...)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -105,6 +124,12 @@ func (s deviceState) diff() converge.Diff {
 			d = append(d, f)
 		}
 	}
+	for _, m := range s.USB {
+		for _, f := range m.Diff(s.usb.Mapping(m.ID)) {
+			f.Path, f.Note = m.ID, m.Device.String()
+			d = append(d, f)
+		}
+	}
 	return d
 }
 
@@ -116,6 +141,32 @@ func (c *site) using(ctx context.Context, n spec.Node, mappings []pci.Mapping) (
 		return nil, err
 	}
 	return vm, nil
+}
+
+// rewriteUSB writes the mappings of USB devices that differ. A VM that has one loses the old device while it
+// runs, and its own step gives it the new one.
+func (c *cards) rewriteUSB(ctx context.Context, n spec.Node, s deviceState) error {
+	for _, m := range s.USB {
+		have := s.usb.Mapping(m.ID)
+		if m.Diff(have).Empty() {
+			continue
+		}
+		vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
+		if err != nil {
+			return err
+		}
+		if vm != nil {
+			for _, slot := range vm.USBSlots(m.ID) {
+				if err := proxmox.DetachUSB(ctx, vm, slot); err != nil {
+					return err
+				}
+			}
+		}
+		if err := c.Proxmox.PCI.RewriteUSBMapping(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *cards) rewrite(ctx context.Context, mappings []pci.Mapping) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -45,6 +46,7 @@ func workstation() pvesim.Model {
 	add("0000:0a:00.0", "1022:7901", "010601", 36, "SATA controller")
 	add("0000:0a:00.1", "1022:149c", "0c0330", 36, "USB controller")
 	add("0000:0b:00.0", "8086:4680", "030000", -1, "UHD Graphics")
+	h.USB = []pvesim.USBDevice{{Port: "1-2", ID: "10c4:ea60", Product: "CP2102N"}, {Port: "1-3.1", ID: "1a86:7523"}, {Port: "1-3.2", ID: "1a86:7523"}}
 	return m
 }
 
@@ -149,9 +151,11 @@ func TestDevicesThatNoNodeGets(t *testing.T) {
 // A token with the grants of the file can give nodes their devices, and remove them.
 func TestDevicesWithTheLeastGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spec := parse(t, replace(t, twoDevices, "network:", "image: {storage: images, seedStorage: isos}\nnetwork:"))
+		text := replace(t, twoDevices, "network:", "image: {storage: images, seedStorage: isos}\nnetwork:")
+		spec := parse(t, replace(t, text, `{tpu: {pci: "1ac1:089a"}}`, `{tpu: {pci: "1ac1:089a"}}
+nodes: {wk1: {devices: {zigbee: {usb: "10c4:ea60"}}}}`))
 		model := leastModel("9.2.11", hostprep.Grants(spec, proxmox.Version{Version: "9.2.11"}))
-		model.Hosts[0].PCI, model.Hosts[0].SATA = workstation().Hosts[0].PCI, true
+		model.Hosts[0].PCI, model.Hosts[0].USB, model.Hosts[0].SATA = workstation().Hosts[0].PCI, workstation().Hosts[0].USB, true
 		w := newWorld(t, model)
 		defer w.close()
 		w.up(t, spec)
@@ -164,4 +168,75 @@ func TestDevicesWithTheLeastGrants(t *testing.T) {
 		require.NoError(t, err)
 		assert.Empty(t, mappingsOf(w))
 	})
+}
+
+const usbDevices = `
+name: devs
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11]}
+  wk: {count: 1, addresses: [10.0.0.21], devices: {zigbee: {usb: 10C4:EA60}, meter: {usb: "1a86:7523", port: 1-3.1}}}
+`
+
+// A USB device comes to a node that runs, is exchanged and goes, without a restart.
+func TestUSBDevices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := workstation()
+		model.Mappings = []pvesim.PCIMapping{{ID: "meter2", USB: true, Map: []string{"node=pve1,id=1a86:7523,path=1-3.2"}}}
+		w := newWorld(t, model)
+		defer w.close()
+		w.up(t, parse(t, replace(t, usbDevices, ", devices: {zigbee: {usb: 10C4:EA60}, meter: {usb: \"1a86:7523\", port: 1-3.1}}", "")))
+		machine := w.guests()["wk1"]
+		step := func(spec *spec.Spec, usb0, usb1 string) {
+			t.Helper()
+			w.up(t, spec)
+			assert.Empty(t, w.plan(t, spec))
+			assert.Same(t, machine, w.guests()["wk1"], "no restart")
+			assert.Equal(t, []string{usb0, usb1}, []string{w.vm(t, "wk1").Config["usb0"], w.vm(t, "wk1").Config["usb1"]})
+			assert.Empty(t, w.vm(t, "wk1").Pending)
+		}
+		step(parse(t, usbDevices), "mapping=devs_wk1_zigbee", "mapping=devs_wk1_meter")
+		assert.Equal(t, []string{"devs_wk1_meter node=pve1,id=1a86:7523,path=1-3.1", "devs_wk1_zigbee node=pve1,id=10c4:ea60", "meter2 node=pve1,id=1a86:7523,path=1-3.2"}, mappingsOf(w))
+		other := replace(t, usbDevices, "{zigbee: {usb: 10C4:EA60}, meter: {usb: \"1a86:7523\", port: 1-3.1}}", "{zigbee: {usb: \"1a86:7523\", port: 1-3.1}, meter: {usb: meter2}}")
+		step(parse(t, other), "mapping=devs_wk1_zigbee", "mapping=meter2")
+		step(parse(t, replace(t, other, "{zigbee: {usb: \"1a86:7523\", port: 1-3.1}, meter: {usb: meter2}}", "{}")), "", "")
+		assert.Equal(t, []string{"meter2 node=pve1,id=1a86:7523,path=1-3.2"}, mappingsOf(w))
+	})
+}
+
+// A USB device that is not there, or another VM's, is refused.
+func TestUSBDevicesThatNoNodeGets(t *testing.T) {
+	for device, want := range map[string]string{
+		`usb: "dead:beef"`:              "usb device 'dead:beef' not found\n  plug the device in, or correct the file: lsusb on pve1",
+		`usb: "10c4:ea60", port: 1-3.1`: "'id' does not match for 'devs_wk1_stick' (1a86:7523 != 10c4:ea60)",
+		`usb: "1a86:7523"`:              "belongs to VM 500 (home), by address as usb0, stopped\n  remove it from the VM, on pve1: qm set 500 --delete usb0",
+		`usb: "1a86:7523", port: 1-3.2`: "belongs to VM 500 (home)",
+		`usb: gone`:                     "there is no resource mapping gone of USB devices, or the token may not see it (Mapping.Use on /mapping/usb/gone); there is far, lab2_w_stick, old",
+		`usb: far`:                      "mapping far has 0 devices on pve1",
+		`usb: old`:                      "mapping old does not fit pve1: Invalid configuration: usb device '7-7' not found",
+		`usb: "10c4:ea60"`:              "USB device 10c4:ea60 may be that of VM 500 (home), which has the one in port 1-2, by address as usb1, stopped",
+		`usb: "0403:6001"`:              "belongs to cluster lab2, by its mapping lab2_w_stick",
+	} {
+		t.Run(device, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				model := workstation()
+				model.VMs = append(model.VMs, pvesim.VM{ID: 500, Node: "pve1", Name: "home", Config: map[string]string{"memory": "1024", "usb0": "host=1a86:7523"}})
+				if strings.Contains(want, "may be") {
+					model.VMs[0].Config["usb1"] = "host=1-2"
+				}
+				model.Mappings = []pvesim.PCIMapping{
+					{ID: "far", USB: true, Map: []string{"node=pve9,id=1a86:7523"}}, {ID: "old", USB: true, Map: []string{"node=pve1,id=1a86:7523,path=7-7"}},
+					{ID: "lab2_w_stick", USB: true, Description: "made by homelab for cluster lab2", Map: []string{"node=pve1,id=0403:6001"}},
+				}
+				w := newWorld(t, model)
+				defer w.close()
+				before := mappingsOf(w)
+				text := replace(t, usbDevices, "{zigbee: {usb: 10C4:EA60}, meter: {usb: \"1a86:7523\", port: 1-3.1}}", "{stick: {"+device+"}}")
+				_, err := w.cluster(t, parse(t, text)).Up().Run(t.Context(), w.listen(t))
+				require.ErrorContains(t, err, want)
+				assert.Equal(t, before, mappingsOf(w))
+			})
+		})
+	}
 }

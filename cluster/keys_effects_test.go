@@ -112,6 +112,8 @@ func (e effects) ofHosts(ctx context.Context, c inside) {
 	e.say("host", []any{w.Owner, w.Grants, w.Role, w.ReadGrants, w.Ticket, w.Driver, w.Release, w.Hosts, w.VMs}, nil)
 	e.say("addresses", w.Addresses, nil)
 	for _, host := range c.templates.Hosts() {
+		shares, _, _, err := c.shareDevices(ctx, host)
+		e.say("devices/"+host, shares, err)
 		a, err := c.allot(ctx, host)
 		if err != nil {
 			e.say("gpus/"+host, nil, err)

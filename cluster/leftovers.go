@@ -89,7 +89,11 @@ func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, 
 		}
 		k.mappings[names.Mapping(c.spec, n.Name)] = n.HasGPUs()
 		for _, d := range n.Devices {
-			k.mappings[names.DeviceMapping(c.spec, n.Name, d.Name)] = true
+			id := names.DeviceMapping(c.spec, n.Name, d.Name)
+			if d.USB != "" {
+				id = proxmox.OfUSB + id
+			}
+			k.mappings[id] = true
 		}
 		sd, err := c.seeds.Seed(n) // hosts may share the storage
 		if err != nil {
@@ -210,7 +214,13 @@ func (c *holdings) ownMappings(ctx context.Context, host string, keep map[string
 			out = append(out, m.ID)
 		}
 	}
-	return out, nil
+	usb, err := c.Proxmox.PCI.USBMappings(ctx, "")
+	for _, m := range usb {
+		if id := proxmox.OfUSB + m.ID; m.Description == names.MappingNote(c.spec) && !keep[id] {
+			out = append(out, id)
+		}
+	}
+	return out, err
 }
 
 // inDrive reports whether an outdated seed is in the drive of a machine of the file, which

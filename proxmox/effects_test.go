@@ -56,6 +56,7 @@ func samples() map[string]effectSample {
 		"serial console":                      {key: "serial0", value: to("")},
 		"TPM":                                 {key: "tpmstate0", value: to("vmdata:1,version=v2.0")},
 		"firmware's variables":                {key: "efidisk0", value: to("vmdata:0,efitype=4m")},
+		"USB device":                          {key: "usb0", value: to("mapping=stick")},
 		"passed-through device":               {key: "hostpci0", value: to("mapping=card,pcie=1")},
 	}
 }
@@ -72,6 +73,8 @@ func TestRulesAreProxmoxs(t *testing.T) {
 		}
 		t.Run(rule.Thing, func(t *testing.T) {
 			model := pvesim.EightA100()
+			model.Hosts[0].USB = []pvesim.USBDevice{{Port: "1-2", ID: "10c4:ea60"}}
+			model.Mappings = append(model.Mappings, pvesim.PCIMapping{ID: "stick", USB: true, Map: []string{"node=pve1,id=10c4:ea60"}})
 			model.Users = append(model.Users, pvesim.User{ID: "root@pam", Password: rootPassword})
 			bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
 				root := login(t, sim)

@@ -88,6 +88,9 @@ func (h *Holders) enter(vm *VM) {
 		case strings.HasPrefix(key, "hostpci"):
 			id := wire.ParseLenient(line).Get("mapping")
 			h.mappings[id] = append(h.mappings[id], vm.Summary())
+		case strings.HasPrefix(key, "usb"): // mappings of USB devices have names of their own
+			id := OfUSB + wire.ParseLenient(line).Get("mapping")
+			h.mappings[id] = append(h.mappings[id], vm.Summary())
 		}
 	}
 	for key, line := range vm.Config() {

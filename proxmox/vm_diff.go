@@ -73,6 +73,7 @@ func (s VMSpec) changes(vm *VM) []change {
 	s.diffNICs(d, vm)
 	s.diffDisks(d, vm)
 	s.diffGPUs(d, vm)
+	s.diffUSB(d, vm)
 	s.diffSeed(d, vm)
 	return d.all
 }
@@ -99,6 +100,8 @@ func (d *differ) add(ch change) {
 		ch.Field.Effect = d.plugEffect("network")
 	case theDisk, theDiskGone:
 		ch.Field.Effect = d.plugEffect("disk")
+	case theUSB:
+		ch.Field.Effect = d.plugEffect("usb")
 	}
 	if ch.Field.Effect == converge.Restart && (!d.running || d.undoes(ch)) {
 		ch.Field.Effect = converge.Update

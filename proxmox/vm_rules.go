@@ -53,6 +53,7 @@ const (
 	theDiskGone    = "disk: not wanted any more"
 	theDiskShrunk  = "disk: smaller"
 	theDevice      = "passed-through device"
+	theUSB         = "USB device"
 	theSeedDrive   = "seed: taken out"
 	theSeed        = "seed: another one"
 	theHost        = "host"
@@ -80,6 +81,7 @@ func rules() []rule {
 		{theStartup, "startup", converge.Update, fast + "; wants Sys.Modify on /"},
 		{theNIC, "netN", converge.Update, "plugged in, unless the VM's hotplug option lacks network"},
 		{theBridge, "netN", converge.Update, "the tap is plugged into the other bridge (vmconfig_update_net)"},
+		{theUSB, "usbN", converge.Update, "plugged in and out (vmconfig_hotplug_pending), unless the VM's hotplug option lacks usb or its ostype is not l26"},
 		{theDisk, "scsiN", converge.Update, "plugged in, unless the VM's hotplug option lacks disk"},
 		{theDiskGrown, "scsiN", converge.Update, "PUT …/resize grows the disk of a running VM"},
 		{theDiskGone, "scsiN", converge.Update, "detached and kept as unusedN (vmconfig_delete_or_detach_drive)"},
@@ -128,15 +130,16 @@ func ruleOf(thing string) rule {
 // make it in the running guest.
 func (ch change) needsStop() bool { return ch.thing == theNICDevice || ch.thing == theDiskSerial }
 
-// hotplugs reports whether a kind of device (network, disk) can be added to a VM while it runs
+// hotplugs reports whether a kind of device (network, disk, usb) can be added to a VM while it runs
 // (parse_hotplug_features in qemu-server).
 func (v *VM) hotplugs(kind string) bool {
 	switch features := v.config["hotplug"]; features {
 	case "", "1": // network, disk and usb
-		return kind == "network" || kind == "disk"
+		return kind != "usb" || v.config["ostype"] == "l26"
 	case "0":
 		return false
 	default:
-		return slices.Contains(strings.FieldsFunc(features, func(r rune) bool { return strings.ContainsRune(",; ", r) }), kind)
+		return slices.Contains(strings.FieldsFunc(features, func(r rune) bool { return strings.ContainsRune(",; ", r) }), kind) &&
+			(kind != "usb" || v.config["ostype"] == "l26")
 	}
 }

@@ -46,6 +46,7 @@ type VMSpec struct {
 	Disks       []Disk    // the first is the template's disk, grown; the others are created
 	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …
 	Devices     []HostPCI // further devices, after GPUs
+	USB         []HostUSB // in the order of usb0, usb1, …
 	Adopted     bool      // homelab did not make it: its OS disk, its interfaces' addresses and its extra disks are left alone
 	Seed        string    // volume id of the NoCloud ISO, on ide2
 	Running     bool      // false: either is accepted
@@ -137,6 +138,9 @@ func (s VMSpec) Check() error {
 	if n := len(s.passthrough()); n > 16 {
 		bad("%d passed-through devices; Proxmox takes 16", n)
 	}
+	if n := len(s.USB); n > maxUSB {
+		bad("%d USB devices; Proxmox takes %d", n, maxUSB)
+	}
 	return errors.Join(errs...)
 }
 
@@ -156,7 +160,7 @@ func (s VMSpec) String() string {
 	if n := len(s.GPUs); n > 0 {
 		parts = append(parts, plural(n, "GPU"))
 	}
-	if n := len(s.Devices); n > 0 {
+	if n := len(s.Devices) + len(s.USB); n > 0 {
 		parts = append(parts, plural(n, "device"))
 	}
 	return strings.Join(parts, ", ")

@@ -50,7 +50,7 @@ type Node struct {
 	Network     Network           `yaml:"network" absent:"the cluster's" doc:"Overrides of single keys."`
 	Networks    []Card            `yaml:"networks,named" absent:"none" doc:"[Further network cards](nodes.md#several-networks) by name. Kubernetes uses the first card, that of ‘network’."`
 	GPUs        GPURequest        `yaml:"gpus" doc:"GPUs to pass through: a number, or the keys below."`
-	Devices     []Device          `yaml:"devices,named" json:",omitempty" absent:"none" doc:"[Further devices](nodes.md#devices) of the host to pass through, by name: an NVMe disk, InfiniBand, a Coral TPU."`
+	Devices     []Device          `yaml:"devices,named" json:",omitempty" absent:"none" doc:"[Further devices](nodes.md#devices) of the host to pass through, by name: an NVMe disk, InfiniBand, a TPU, a USB stick."`
 	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node. Those of other owners stay."`
 	Taints      []Taint           `yaml:"taints" absent:"‘nvidia.com/gpu=present:NoSchedule’ on agents with GPUs" doc:"List of ‘key=value:Effect’ or ‘key:Effect’; ‘[]’ for none."`
 
@@ -135,7 +135,9 @@ type Card struct {
 // Device is a device of the host that a node gets, besides its GPUs.
 type Device struct {
 	Name string `yaml:"-"`
-	PCI  string `yaml:"pci" absent:"required" doc:"Its address on the host, ‘0000:03:00.0’, its vendor and device, ‘1ac1:089a’, or the name of an existing resource mapping."`
+	PCI  string `yaml:"pci" absent:"this or ‘usb’" doc:"PCI: its address on the host, ‘0000:03:00.0’, its vendor and device, ‘1ac1:089a’, or the name of an existing resource mapping."`
+	USB  string `yaml:"usb" json:",omitempty" absent:"this or ‘pci’" doc:"USB: its vendor and product, ‘10c4:ea60’, or the name of an existing resource mapping."`
+	Port string `yaml:"port" json:",omitempty" absent:"any" doc:"USB: its bus and port, ‘1-2.3’, where the host has several of that product."`
 }
 
 // Route leads to a network behind a router.

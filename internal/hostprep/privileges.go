@@ -205,8 +205,8 @@ func wantsDevices(s *spec.Spec) bool {
 // through a mapping.
 func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
-	var named []string
-	made := false
+	var named, namedUSB []string
+	made, usb := false, false
 	for _, n := range s.Nodes {
 		if n.External {
 			continue
@@ -214,12 +214,21 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 		named = append(named, n.GPUs.Mapping...)
 		made = made || n.HasGPUs() && len(n.GPUs.Mapping) == 0
 		for _, d := range n.Devices {
-			if strings.Contains(d.PCI, ":") {
+			switch {
+			case strings.Contains(d.PCI, ":"):
 				made = true
-			} else {
+			case strings.Contains(d.USB, ":"):
+				usb = true
+			case d.USB != "":
+				namedUSB = append(namedUSB, d.USB)
+			default:
 				named = append(named, d.PCI)
 			}
 		}
+	}
+	if usb {
+		all = append(all, proxmox.Grant{Path: "/mapping/usb", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
+			Reason: "create a mapping for each USB device of a node, and give machines the devices in it"})
 	}
 	if made {
 		all = append(all, proxmox.Grant{Path: "/mapping/pci", Privileges: []string{"Mapping.Modify", "Mapping.Use"}, Propagate: true,
@@ -229,6 +238,11 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	for _, id := range slices.Compact(named) {
 		all = append(all, proxmox.Grant{Path: "/mapping/pci/" + id, Privileges: []string{"Mapping.Use"},
 			Reason: fmt.Sprintf("give machines the cards in the mapping %s", id)})
+	}
+	slices.Sort(namedUSB)
+	for _, id := range slices.Compact(namedUSB) {
+		all = append(all, proxmox.Grant{Path: "/mapping/usb/" + id, Privileges: []string{"Mapping.Use"},
+			Reason: fmt.Sprintf("give machines the USB device of the mapping %s", id)})
 	}
 	return all
 }

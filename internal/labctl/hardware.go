@@ -26,6 +26,7 @@ type HostHardware struct {
 	GPUs     []HardwareGPU       `json:"gpus,omitempty"`
 	Mappings map[string]int      `json:"mappings,omitempty"` // cards by mapping
 	Devices  []string            `json:"devices,omitempty"`  // what nodes may name: addresses, vendors and devices, and mappings
+	USB      []string            `json:"usb,omitempty"`      // the same: vendors and products with and without a port, and mappings
 }
 
 // HardwareGPU is a card.
@@ -117,6 +118,11 @@ func (w HostNeeds) missingCards(h HostHardware) (out []string) {
 			left = slices.Delete(left, i, i+1)
 		} else {
 			say("has no device %s left", device)
+		}
+	}
+	for _, device := range w.USB {
+		if !slices.Contains(h.USB, device) {
+			say("has no USB device %s", device)
 		}
 	}
 	wanted := map[string]int{}

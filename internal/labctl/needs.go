@@ -35,6 +35,7 @@ type HostNeeds struct {
 	Slots    []string            `json:"slots,omitempty"`    // PCI addresses without function that nodes name
 	Mappings []string            `json:"mappings,omitempty"` // existing ones, once for each card
 	Devices  []string            `json:"devices,omitempty"`  // other devices: addresses, vendors and devices, and mappings
+	USB      []string            `json:"usb,omitempty"`      // vendors and products, some with a blank and a port, and mappings
 
 	Declared Declaration `json:"declared,omitzero"`
 }

@@ -27,6 +27,14 @@ func HardwareOf(m pvesim.Model) labctl.Hardware {
 			}
 			has.Devices = append(has.Devices, d.Address, strings.TrimSuffix(d.Address, ".0"), d.ID)
 		}
+		for _, d := range h.USB {
+			has.USB = append(has.USB, d.ID, d.ID+" "+d.Port)
+		}
+		for _, pm := range m.Mappings {
+			if pm.USB && slices.ContainsFunc(pm.Map, func(entry string) bool { return strings.Contains(entry, "node="+h.Name+",") }) {
+				has.USB = append(has.USB, pm.ID)
+			}
+		}
 		for _, id := range slices.Sorted(maps.Keys(has.Mappings)) {
 			has.Devices = append(has.Devices, slices.Repeat([]string{id}, has.Mappings[id])...)
 		}
@@ -48,7 +56,7 @@ func mappings(m pvesim.Model, host string) map[string]int {
 	out := map[string]int{}
 	for _, pm := range m.Mappings {
 		for _, entry := range pm.Map {
-			if strings.Contains(entry, "node="+host+",") {
+			if !pm.USB && strings.Contains(entry, "node="+host+",") {
 				out[pm.ID]++
 			}
 		}

@@ -188,6 +188,18 @@ func addDevices(w labctl.HostNeeds, h *pvesim.Host) (mappings []pvesim.PCIMappin
 		}
 		h.PCI = append(h.PCI, d)
 	}
+	for i, device := range w.USB {
+		d := pvesim.USBDevice{Port: fmt.Sprintf("9-%d", i+1), ID: "10c4:ea60", Product: "CP2102N USB to UART Bridge Controller"}
+		switch id, port, _ := strings.Cut(device, " "); {
+		case port != "":
+			d.ID, d.Port = id, port
+		case strings.Contains(id, ":"):
+			d.ID = id
+		default:
+			mappings = append(mappings, pvesim.PCIMapping{ID: device, USB: true, Map: []string{fmt.Sprintf("node=%s,id=%s,path=%s", h.Name, d.ID, d.Port)}})
+		}
+		h.USB = append(h.USB, d)
+	}
 	return mappings
 }
 

@@ -143,6 +143,10 @@ func (w *hostNeed) node(s *spec.Spec, n spec.Node) {
 	}
 	w.Mappings = append(w.Mappings, n.GPUs.Mapping...)
 	for _, d := range n.Devices {
+		if d.USB != "" {
+			w.USB = append(w.USB, strings.TrimSuffix(d.USB+" "+d.Port, " "))
+			continue
+		}
 		w.Devices = append(w.Devices, d.PCI)
 	}
 }

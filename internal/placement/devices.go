@@ -17,16 +17,17 @@ import (
 
 // DeviceShare is what a node has of its host, besides GPUs.
 type DeviceShare struct {
-	Mappings []pci.Mapping // in the order of the file, without those that the file names
-	Why      []string      // of each mapping: which device, and why
-	Errs     []error       // why the node cannot have devices of the file
+	Mappings []pci.Mapping        // in the order of the file, without those that the file names
+	Why      []string             // of each mapping: which device
+	USB      []proxmox.USBMapping // the same of USB devices
+	Errs     []error              // why the node cannot have devices of the file
 }
 
 // Devices assigns the devices of a host to the nodes on it, by node: all at once, so that concurrent
 // nodes and later runs get the same. ledger has all claims, those of our own VMs too, and uses is what
 // the host uses itself.
-func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use) map[string]DeviceShare {
-	b := &deviceBook{spec: s, host: host, ledger: ledger, uses: uses, given: map[string]pci.Device{}}
+func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use, usb USB) map[string]DeviceShare {
+	b := &deviceBook{spec: s, host: host, ledger: ledger, uses: uses, usb: usb, given: map[string]pci.Device{}}
 	var nodes []spec.Node
 	for _, n := range s.Machines() {
 		if !n.External && n.Host == host && len(n.Devices) > 0 {
@@ -39,7 +40,7 @@ func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use) map[
 		for _, n := range nodes {
 			for _, d := range n.Devices {
 				id := names.DeviceMapping(s, n.Name, d.Name)
-				if b.given[id].Functions != nil || failed[id] != nil {
+				if d.USB != "" || b.given[id].Functions != nil || failed[id] != nil {
 					continue
 				}
 				found, err := choose(n, d)
@@ -58,6 +59,12 @@ func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use) map[
 			err := failed[id]
 			switch {
 			case err != nil:
+			case strings.Contains(d.USB, ":"):
+				var m proxmox.USBMapping
+				m, err = b.usbDevice(n, d)
+				share.USB = append(share.USB, m)
+			case d.USB != "":
+				err = b.namedUSB(n, d)
 			case !has:
 				err = b.checkNamed(n, d)
 			default:
@@ -80,6 +87,7 @@ type deviceBook struct {
 	host   string
 	ledger *pci.Ledger
 	uses   []pci.Use
+	usb    USB
 	given  map[string]pci.Device // by mapping
 }
 

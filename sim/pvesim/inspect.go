@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/guests"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
@@ -89,14 +90,14 @@ func (s *Sim) ReadVolume(node, id string) []byte {
 	return slices.Clone(h.Stores[name].Volumes[path].Data)
 }
 
-// Mapping is a PCI resource mapping as a test sees it.
+// Mapping is a resource mapping as a test sees it.
 type Mapping struct {
 	ID          string
 	Description string
 	Devices     []string // as they were given: node=…,path=…,id=…
 }
 
-// Mappings returns every PCI resource mapping, by ID.
+// Mappings returns every resource mapping of PCI devices, by ID, and then of USB devices.
 func (s *Sim) Mappings() []Mapping {
 	s.state.Mu.Lock()
 	defer s.state.Mu.Unlock()
@@ -104,6 +105,10 @@ func (s *Sim) Mappings() []Mapping {
 	for _, id := range slices.Sorted(maps.Keys(s.state.Mappings)) {
 		m := s.state.Mappings[id]
 		out = append(out, Mapping{ID: id, Description: m.Description, Devices: slices.Clone(m.Entries)})
+	}
+	of := s.state.Entries(pci.USBRegister())
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, Mapping{ID: id, Description: strings.Join(of[id]["description"], ""), Devices: slices.Clone(of[id]["map"])})
 	}
 	return out
 }

@@ -15,6 +15,8 @@ type (
 	HostOS = model.HostOS
 	// PCIDevice is one function of a PCI device.
 	PCIDevice = model.PCIDevice
+	// USBDevice is a device in a USB port of a host.
+	USBDevice = model.USBDevice
 	// Container is a container that the model begins with.
 	Container = model.Container
 	// PCIMapping is a resource mapping of PCI devices.

@@ -34,7 +34,12 @@ func (ts *Templates) RemoveLeftovers(ctx context.Context, all []Leftover) error 
 		}
 		for _, m := range r.Mappings {
 			converge.Progressf(ctx, "removing mapping %s", m)
-			if err := ts.Proxmox.PCI.DeleteMapping(ctx, m); err != nil {
+			remove := ts.Proxmox.PCI.DeleteMapping
+			id, usb := strings.CutPrefix(m, proxmox.OfUSB)
+			if usb {
+				remove = ts.Proxmox.PCI.DeleteUSBMapping
+			}
+			if err := remove(ctx, id); err != nil {
 				return err
 			}
 		}

@@ -133,8 +133,12 @@ func (r *modelReader) checkVMs(m Model, hosts map[string]Host) {
 
 func (r *modelReader) checkMappings(m Model) {
 	seen := map[string]bool{}
-	keys := schema.Load().Methods["POST /cluster/mapping/pci"].Parameters["map"].Items.Format.Keys
 	for i, pm := range m.Mappings {
+		path := "POST /cluster/mapping/pci"
+		if pm.USB {
+			path = "POST /cluster/mapping/usb"
+		}
+		keys := schema.Load().Methods[path].Parameters["map"].Items.Format.Keys
 		at := fmt.Sprintf(".mappings[%d]", i)
 		r.says(at+".id", pm.ID == "", "a mapping needs an id")
 		r.says(at+".id", seen[pm.ID], "a second mapping %s", pm.ID)

@@ -53,6 +53,7 @@ type Host struct {
 	ClockOffset time.Duration `yaml:"clockOffset,omitempty"` // how far its clock is ahead: 90s, -2m
 	NoIOMMU     bool          `yaml:"noIOMMU,omitempty"`     // switched off in the firmware or the kernel's command line
 	PCI         []PCIDevice   `yaml:"pci,omitempty"`
+	USB         []USBDevice   `yaml:"usb,omitempty"`
 	Storages    []Storage     `yaml:"storages"`
 	Bridges     []string      `yaml:"bridges"`
 	OS          HostOS        `yaml:"os,omitempty"` // what those see who log in to it
@@ -90,6 +91,13 @@ type PCIDevice struct {
 	Interface  string `yaml:"interface,omitempty"`  // of the host's network, which it is: eno1
 }
 
+// USBDevice is a device in a USB port of a host.
+type USBDevice struct {
+	Port    string `yaml:"port"` // bus-port, 1-2.3
+	ID      string `yaml:"id"`   // vendor:product, 10c4:ea60
+	Product string `yaml:"product,omitempty"`
+}
+
 // Storage is a storage as a node sees it. Those of the same name with Shared
 // set are one.
 type Storage struct {
@@ -120,7 +128,8 @@ type PCIMapping struct {
 	Description   string   `yaml:"description,omitempty"`
 	MDev          bool     `yaml:"mdev,omitempty"`
 	LiveMigration bool     `yaml:"liveMigration,omitempty"`
-	Map           []string `yaml:"map"` // node=pve1,path=0000:41:00.0,id=10de:20f1,iommugroup=25,subsystem-id=10de:145f
+	USB           bool     `yaml:"usb,omitempty"` // one of USB devices: node=pve1,id=10c4:ea60,path=1-2.3
+	Map           []string `yaml:"map"`           // node=pve1,path=0000:41:00.0,id=10de:20f1,iommugroup=25,subsystem-id=10de:145f
 }
 
 // Zone is a zone of Proxmox's SDN.

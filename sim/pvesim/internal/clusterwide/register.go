@@ -1,7 +1,6 @@
 package clusterwide
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 func registerHandlers() map[string]world.Handler {
 	out := map[string]world.Handler{}
 	for _, r := range []world.Register{
-		{Path: "/cluster/mapping/usb", ID: "id", Kind: "hardware mapping", ACL: "/mapping/usb/"},
+		pci.USBRegister(),
 		{Path: "/cluster/mapping/dir", ID: "id", Kind: "directory mapping", ACL: "/mapping/dir/"},
 		{Path: "/cluster/ha/groups", ID: "group", Kind: "group", ACL: ""},
 		{Path: "/cluster/ha/resources", ID: "sid", Kind: "resource", ACL: ""},
@@ -100,18 +99,19 @@ func listEntries(c *world.Call, r world.Register) (any, error) {
 	return out, nil
 }
 
-// checkEntry says what is wrong with a mapping on a node. Hosts have no USB devices
-// here, and the folders that Debian has (PVE/Mapping/USB.pm, Dir.pm).
+// checkEntry says what is wrong with a mapping on a node. Hosts have the folders that Debian has
+// (PVE/Mapping/USB.pm, Dir.pm).
 func checkEntry(c *world.Call, r world.Register, e map[string]any, node string) {
 	found, wrong := false, []pci.Check{}
 	list, _ := e["map"].([]string)
+	id, _ := e[r.ID].(string)
 	for _, one := range list {
 		props, err := schema.ParseProps(c.State.Schema.Methods["POST "+r.Path].Parameters["map"].Items.Format.Keys, one)
 		if err != nil || props["node"] != node {
 			continue
 		}
 		found = true
-		if err := assertValid(r, props); err != nil {
+		if err := assertValid(c, r, id, props); err != nil {
 			wrong = append(wrong, pci.Check{Severity: "error", Message: "Invalid configuration: " + err.Error() + "\n"})
 		}
 	}
@@ -125,9 +125,9 @@ func checkEntry(c *world.Call, r world.Register, e map[string]any, node string) 
 func kindOfID(r world.Register) string { return r.Path[strings.LastIndexByte(r.Path, '/')+1:] }
 
 // assertValid holds an entry of a mapping against its host.
-func assertValid(r world.Register, props map[string]string) error {
+func assertValid(c *world.Call, r world.Register, id string, props map[string]string) error {
 	if kindOfID(r) == "usb" {
-		return answer.Die("usb device '%s' not found", cmp.Or(props["path"], props["id"]))
+		return pci.ValidUSB(c.State.Hosts[props["node"]], id, props)
 	}
 	path := strings.TrimRight(props["path"], "/")
 	if !slices.Contains(storages.RootFolders(), path) && !strings.HasPrefix(path, "/mnt/") && !strings.HasPrefix(path, "/var/lib/v") {
@@ -148,7 +148,7 @@ func validMap(c *world.Call, r world.Register) error {
 			return err
 		}
 		if props["node"] == c.State.Nodes()[0] {
-			if err := assertValid(r, props); err != nil {
+			if err := assertValid(c, r, "", props); err != nil {
 				return err
 			}
 		}

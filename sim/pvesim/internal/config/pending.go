@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
@@ -282,7 +283,10 @@ func (g *changing) plug(k, value string) error {
 	case k == "tablet":
 		return skipUnless(Hotplugs(v, "usb"))
 	case usbKey.MatchString(k):
-		return skipUnless(plugsUSB(v))
+		if !plugsUSB(v) {
+			return errSkip
+		}
+		return pci.PlugUSB(g.w.State, v, k, value)
 	case k == "vcpus":
 		return skipUnless(Hotplugs(v, "cpu"))
 	case k == "balloon":

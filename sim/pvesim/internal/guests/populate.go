@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
@@ -18,6 +19,14 @@ func Populate(s *world.State, m model.Model) {
 		s.Pools[p.ID] = &world.Pool{Comment: p.Comment}
 	}
 	for _, pm := range m.Mappings {
+		if pm.USB {
+			e := map[string][]string{"map": slices.Clone(pm.Map)}
+			if pm.Description != "" {
+				e["description"] = []string{pm.Description}
+			}
+			s.Entries(pci.USBRegister())[pm.ID] = e
+			continue
+		}
 		m := &world.Mapping{ID: pm.ID, Description: pm.Description, Entries: slices.Clone(pm.Map), Flags: map[string]bool{}}
 		for k, on := range map[string]bool{"mdev": pm.MDev, "live-migration-capable": pm.LiveMigration} {
 			if on {

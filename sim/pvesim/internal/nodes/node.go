@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/release"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
@@ -29,7 +30,7 @@ func nodeHandlers() map[string]world.Handler {
 		"GET " + node + "/certificates/info":           certificates,
 		"GET " + node + "/rrddata":                     nodeHistory,
 		"GET " + node + "/disks/list":                  nodeDisks,
-		"GET " + node + "/hardware/usb":                func(*world.Call) (any, error) { return []any{}, nil },
+		"GET " + node + "/hardware/usb":                pci.ListUSB,
 		"GET " + node + "/capabilities/qemu/cpu":       cpuModels,
 		"GET " + node + "/capabilities/qemu/cpu-flags": cpuFlags,
 		"GET " + node + "/capabilities/qemu/machines":  release.Machines,

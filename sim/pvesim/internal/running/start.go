@@ -78,6 +78,9 @@ func Start(w world.Worker, how Starting) error {
 	if err != nil {
 		return err
 	}
+	if err := pci.PlugAllUSB(w.State, v); err != nil {
+		return err
+	}
 	pci, held, err := pci.PassThrough(w, v)
 	if err != nil {
 		if unreadPCI.MatchString(err.Error()) { // who cleans up reads it again
