@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -50,7 +49,7 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
 			if err == nil {
 				err = c.members.Owns(ctx, n, have)
 			}
-			var others *members.OthersK3sError
+			var others *k3s.ForeignClusterError
 			if errors.As(err, &others) {
 				converge.Progressf(ctx, "left alone: %s", others)
 				return k3s.State{}, nil

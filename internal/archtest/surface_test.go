@@ -228,6 +228,27 @@ func TestDocLinksPointSomewhere(t *testing.T) {
 	}
 }
 
+// goName is a name of a package in a page: `pkg.Name`.
+var goName = regexp.MustCompile("`\\*?([a-z][a-z0-9]*)\\.([A-Z]\\w*[a-z]\\w*)")
+
+// TestPagesNameWhatIsThere: `pkg.Name` in a page is something of that package, if it is one of ours.
+func TestPagesNameWhatIsThere(t *testing.T) {
+	all := map[string][]*source{}
+	for _, s := range sources(t) {
+		all[filepath.Base(s.name)] = append(all[filepath.Base(s.name)], s)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "../../README.md", "../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range goName.FindAllStringSubmatch(string(text), -1) {
+			ours := all[m[1]]
+			assert.True(t, len(ours) == 0 || slices.ContainsFunc(ours, func(s *source) bool { return s.names[m[2]] }), "%s: %s is nowhere", page, m[0])
+		}
+	}
+}
+
 // points says whether a doc link of the package has something at its end.
 func (s *source) points(to string, imports map[string]string, all map[string]*source) bool {
 	pkg, name, ok := strings.Cut(to, ".")

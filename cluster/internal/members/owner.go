@@ -11,33 +11,9 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 )
-
-// OthersK3sError means that K3s on an external machine seems to belong to another cluster.
-// It is left alone.
-type OthersK3sError struct {
-	Node    string
-	Role    k3s.Role
-	Of      string // the cluster in its mark; empty if it has no mark
-	Cluster string // of the file
-}
-
-// Error returns who owns this K3s, and what to do about it.
-func (e *OthersK3sError) Error() string {
-	if e.Of != "" && e.Of != e.Cluster {
-		return fmt.Sprintf("K3s on the external machine %s belongs to another cluster, %s (%s): remove it there (node:remove -node=%s with the file of %s), or remove %s from the file",
-			e.Node, e.Of, k3s.ClusterFile, e.Node, e.Of, e.Node)
-	}
-	role := "K3s"
-	if e.Role != k3s.RoleNone {
-		role = "K3s runs, as " + string(e.Role) + ","
-	}
-	return fmt.Sprintf("%s on the external machine %s already, and may belong to another cluster: remove it there (k3s-uninstall.sh or k3s-agent-uninstall.sh), "+
-		"or remove %s from the file; if it belongs to %s, run there: echo %s | sudo tee %s", role, e.Node, e.Node, e.Cluster, printable.Word(e.Cluster), k3s.ClusterFile)
-}
 
 // Owns returns nil if the K3s on a machine belongs to this cluster or to none. An external
 // machine may have been a member of another cluster before it was added to the file, and may
@@ -48,7 +24,7 @@ func (ks *Kubernetes) Owns(ctx context.Context, n spec.Node, have k3s.State) err
 	if !n.External || have.Cluster == "" && have.Role == k3s.RoleNone && have.Config == nil && have.Authority == "" {
 		return nil
 	}
-	others := &OthersK3sError{Node: n.Name, Role: have.Role, Of: have.Cluster, Cluster: ks.Spec.Name}
+	others := &k3s.ForeignClusterError{Node: n.Name, Role: have.Role, Of: have.Cluster, Cluster: ks.Spec.Name}
 	if have.Cluster != ks.Spec.Name {
 		return others
 	}
@@ -130,7 +106,7 @@ func (ks *Kubernetes) markK3s(ctx context.Context, n spec.Node, have k3s.State) 
 
 // PermanentIfForeign makes the error for K3s of another cluster permanent.
 func PermanentIfForeign(err error) error {
-	var others *OthersK3sError
+	var others *k3s.ForeignClusterError
 	if errors.As(err, &others) {
 		return converge.Permanent(err)
 	}
