@@ -99,7 +99,8 @@ func TestEveryChange(t *testing.T) {
 		{"agent", nil, set("agent", "enabled=0"), "agent: agent=1 (restart)"},
 		{"with the host", func(s *VMSpec) { s.OnBoot = false }, nil, "onboot: onboot=0"},
 		{"startup", func(s *VMSpec) { s.Startup = "" }, nil, "startup: startup="},
-		{"description", func(s *VMSpec) { s.Description = "" }, nil, "description: description="},
+		{"description", func(s *VMSpec) { s.Description = "x" }, nil, "description: description=x"},
+		{"no description", func(s *VMSpec) { s.Description = "" }, nil, ""},
 		{"adopted", func(s *VMSpec) { s.Description, s.Adopted = "", true }, nil, ""},
 		{"adopted, described", func(s *VMSpec) { s.Description, s.Adopted = "x", true }, nil, "description: description=x"},
 		{"adopted: its first disk, address and other disks stay", func(s *VMSpec) {

@@ -64,9 +64,6 @@ func (s VMSpec) changes(vm *VM) []change {
 	if s.Pool != "" {
 		d.set(thePool, "pool", vm.Pool, s.Pool, "", "")
 	}
-	if s.Adopted && s.Description == "" {
-		s.Description = vm.Description
-	}
 	s.diffIdentity(d, vm)
 	s.diffAddress(d, vm)
 	s.diffFirmware(d, vm)

@@ -35,14 +35,21 @@ func note(mark string, claims []string) string {
 }
 
 // diffNotes compares the notes of a VM with that UUID. If only our line differs, it shows no more
-// than that.
+// than that. Notes that somebody wrote stay if s has none.
 func (s VMSpec) diffNotes(d *differ, vm *VM, uuid string) {
+	have, was := vm.splitNotes()
+	lined := s.Note && !s.Adopted && vm.config != nil // nil for a VM that was not read
+	if !lined {
+		have = vm.Description
+	}
 	want := strings.TrimSpace(s.Description)
-	if !s.Note || s.Adopted || vm.config == nil { // nil for a VM that was not read
-		d.set(theDescription, "description", vm.Description, want, "description", s.Description)
+	if want == "" && !vm.Unfinished {
+		want = have
+	}
+	if !lined {
+		d.set(theDescription, "description", have, want, "description", s.Description)
 		return
 	}
-	have, was := vm.splitNotes()
 	line := note(markFor(s.Owner, vm.VMID, uuid), s.Claims)
 	value := strings.TrimSpace(want + "\n\n" + line)
 	if have == want {

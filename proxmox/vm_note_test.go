@@ -41,6 +41,11 @@ func TestNote(t *testing.T) {
 		assert.Equal(t, "A server.\n\n"+line, changes[0].Value, have)
 	}
 
+	spec.Description = ""
+	assert.Empty(t, notes("by hand\n\n"+line), "what somebody wrote stays")
+	assert.Equal(t, "by hand\n\n"+line, notes("by hand")[0].Value)
+	spec.Description = "A server."
+
 	vm := noted(map[string]string{"smbios1": "uuid=" + uuid, "description": "A server.\n\n" + line})
 	assert.True(t, vm.OwnedBy("homelab-a100"))
 	assert.False(t, vm.OwnedBy("homelab-a10"))

@@ -38,7 +38,7 @@ type VMSpec struct {
 	OnBoot      bool       // start with the host
 	Protected   *bool      // Proxmox refuses to remove it and its disks; nil: either is accepted
 	Startup     string     // order=1,up=30; needs Sys.Modify on /
-	Description string
+	Description string     // empty: any is accepted
 	Note        bool         // the description ends with a line of ours: the mark, and Claims
 	Claims      []string     // addresses and ranges that the VM's cluster takes beside those of its machines
 	Address     netip.Prefix // told to others, in ipconfig0; the machine has it from its seed. Not valid: left alone

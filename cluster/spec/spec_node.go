@@ -44,7 +44,7 @@ type Node struct {
 	OnBoot      Switch            `yaml:"onboot" default:"true" doc:"Start with the host."`
 	Startup     Startup           `yaml:"startup" absent:"not set" doc:"Boot order, ‘order=1,up=30,down=120’. Needs Sys.Modify on ‘/’."`
 	Tags        []string          `yaml:"tags" doc:"Further tags of the VM."` // in addition to the cluster's own
-	Description string            `yaml:"description" doc:"Notes of the VM."`
+	Description string            `yaml:"description" absent:"unchanged" doc:"Notes of the VM."`
 	Storage     string            `yaml:"storage" json:"-" absent:"‘local-lvm’ (‘vmdata’ in the lab)" doc:"Storage of disks that name none."`
 	Disks       []Disk            `yaml:"disks,named" absent:"only ‘os’" doc:"Disks by name; ‘os’ is the boot disk."`
 	Network     Network           `yaml:"network" absent:"the cluster's" doc:"Overrides of single keys."`
