@@ -70,6 +70,11 @@ func (h Hub) checkProfile(c *checker, field string, p spec.HubProfile) {
 	if p.DefaultURL != "" && !strings.HasPrefix(p.DefaultURL, "/") {
 		c.say(field+".DefaultURL", "%q: want a path such as /lab", p.DefaultURL)
 	}
+	for _, name := range p.Packages {
+		if name == "" || strings.ContainsAny(name, "'\n") || name[0] == '-' {
+			c.say(field+".Packages", "%q is not a package for pip", name)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		if !envName.MatchString(name) {
 			c.say(field+".Env", "%q is not a name of a variable", name)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // needTool skips where a program is not installed; where CI says that all is there,
@@ -159,4 +161,31 @@ func TestLook(t *testing.T) {
 	require.ErrorContains(t, s.compare(Check{}), "it sees /dev/nvidia0 though it requested no GPU")
 	s.Writable = false
 	require.ErrorContains(t, s.compare(Check{}), "is not writable")
+}
+
+// TestStartCommand: a profile's script runs before the server, which starts whatever becomes of it.
+func TestStartCommand(t *testing.T) {
+	bin := t.TempDir()
+	for name, script := range map[string]string{"python3": `echo "python3 $*"`, "jupyterhub-singleuser": `echo "server $*"`} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	require.Nil(t, startCommand(spec.HubProfile{}))
+	for _, c := range []struct {
+		p    spec.HubProfile
+		want string
+	}{
+		{spec.HubProfile{Start: "x=$(echo one)\necho \"$x '$$'\" | tr -d 0-9"}, "one ''\nserver --port=1\n"},
+		{spec.HubProfile{Packages: []string{"a==1", "b[c]>=2"}, Start: "echo two"}, "python3 -m pip install --quiet --disable-pip-version-check a==1 b[c]>=2\ntwo\nserver --port=1\n"},
+		{spec.HubProfile{Start: "false\necho never"}, "homelab: the start script of the profile failed with code 1\nserver --port=1\n"},
+	} {
+		var args []string
+		for _, a := range append(startCommand(c.p), "--port=1") { // KubeSpawner appends arguments
+			args = append(args, strings.ReplaceAll(a.(string), "$$", "$")) // as Kubernetes does
+		}
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = []string{"PATH=" + bin + ":/usr/bin:/bin"}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Equal(t, c.want, string(out))
+	}
 }

@@ -3,6 +3,7 @@ package jupyterhub
 import (
 	"html"
 	"reflect"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 
@@ -196,10 +197,32 @@ func (h Hub) override(p spec.HubProfile) map[string]any {
 	if p.DefaultURL != "" {
 		override["default_url"] = p.DefaultURL
 	}
+	if cmd := startCommand(p); cmd != nil {
+		override["cmd"] = cmd
+	}
 	if h.waits(p) {
 		override["extra_labels"] = map[string]any{queueLabel: h.Queue}
 	}
 	return override
+}
+
+// startCommand runs a profile's script and packages before the server, in any image with a shell; nil: there
+// are none. A script that fails says so in the log and keeps nobody from the notebook, as hooks of Jupyter's
+// own images do. Kubernetes replaces $(NAME) in a command, and $$ by $ (expansion.Expand).
+func startCommand(p spec.HubProfile) []any {
+	script := p.Start
+	if len(p.Packages) > 0 {
+		script = "python3 -m pip install --quiet --disable-pip-version-check '" + strings.Join(p.Packages, "' '") + "'\n" + script
+	}
+	if script == "" {
+		return nil
+	}
+	const run = `sh -ec "$1" || echo "homelab: the start script of the profile failed with code $?" >&2; shift; exec "$@"`
+	var cmd []any
+	for _, arg := range []string{"sh", "-c", run, "sh", script, "jupyterhub-singleuser"} {
+		cmd = append(cmd, strings.ReplaceAll(arg, "$", "$$"))
+	}
+	return cmd
 }
 
 func putSizes(p spec.HubProfile, override map[string]any) {

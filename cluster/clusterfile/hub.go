@@ -176,6 +176,11 @@ func (r hubSection) profileNames(p *spec.HubProfile) {
 	if p.DefaultURL != "" && !strings.HasPrefix(p.DefaultURL, "/") {
 		r.Wrong(&p.DefaultURL, fmt.Sprintf("%q is not a path", p.DefaultURL), "write e.g. /lab, or /tree for the classic view")
 	}
+	for i, name := range p.Packages {
+		if !matches(pipName, name) {
+			r.Wrong(&p.Packages[i], fmt.Sprintf("%q is not a package for pip", name), "write name or name==version")
+		}
+	}
 	for _, name := range sortedNames(p.Env) {
 		at := r.MemberAt(&p.Env, name)
 		switch {

@@ -52,6 +52,9 @@ func (r *resolver) hostNames() []string {
 	return out
 }
 
+// pipName matches what pip installs by name, with a version or an address.
+const pipName = `^[A-Za-z0-9][^'\n]*$`
+
 // imageName matches host/path:tag, or with @sha256 at the end.
 const imageName = `^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
 

@@ -154,6 +154,8 @@ type HubProfile struct {
 	RuntimeClass     string            `yaml:"runtimeClass" absent:"‘nvidia’ with GPUs" doc:"RuntimeClass of its pods."`
 	Groups           []string          `yaml:"groups" absent:"all users" doc:"Groups of users that see it."`
 	Env              map[string]string `yaml:"env" doc:"Environment variables. No secrets."`
+	Packages         []string          `yaml:"packages" json:",omitempty" doc:"Python packages that pip installs at every start of a server, ‘torchmetrics==1.8.2’."`
+	Start            string            `yaml:"start" json:",omitempty" doc:"Shell script that runs in the notebook before the server: [profiles.md](profiles.md#before-a-server-starts)."`
 	DefaultURL       string            `yaml:"defaultURL" absent:"the hub's" doc:"First page in the browser, ‘/lab’."`
 	SHM              Size              `yaml:"shm" absent:"‘hub.shm’" doc:"Size of ‘/dev/shm’."`
 }

@@ -24,8 +24,12 @@ func (h *hub) podOf(user, claim string, t map[string]any) (*corev1.Pod, error) {
 		return nil, err
 	}
 	volumes, mounts := h.volumesOf(user, claim, t)
+	args, ok := t["cmd"].([]any)
+	if !ok {
+		args = []any{"jupyterhub-singleuser"}
+	}
 	container := map[string]any{
-		"name": "notebook", "image": t["image"], "args": []any{"jupyterhub-singleuser"}, "env": environmentOf(user, t["environment"]),
+		"name": "notebook", "image": t["image"], "args": args, "env": environmentOf(user, t["environment"]),
 		"ports": []any{map[string]any{"name": "notebook-port", "containerPort": serverPort}}, "resources": resources, "volumeMounts": mounts,
 		"securityContext": map[string]any{"allowPrivilegeEscalation": false, "runAsUser": h.values.Singleuser.UID},
 	}

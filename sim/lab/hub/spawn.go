@@ -27,6 +27,7 @@ const Component = "singleuser-server"
 // singleuser are the chart's values about users' servers.
 type singleuser struct {
 	Image            struct{ Name, Tag string }     `json:"image"`
+	Cmd              any                            `json:"cmd"`
 	StartTimeout     int                            `json:"startTimeout"`
 	NodeSelector     map[string]any                 `json:"nodeSelector"`
 	ExtraTolerations []any                          `json:"extraTolerations"`
@@ -129,7 +130,7 @@ func (h *hub) traits() map[string]any {
 		image += ":" + v.Image.Tag
 	}
 	t := map[string]any{
-		"image": image, "node_selector": table(v.NodeSelector), "environment": table(v.ExtraEnv), "extra_labels": table(v.ExtraLabels),
+		"image": image, "cmd": v.Cmd, "node_selector": table(v.NodeSelector), "environment": table(v.ExtraEnv), "extra_labels": table(v.ExtraLabels),
 		"extra_pod_config": table(v.ExtraPodConfig), "init_containers": v.InitContainers,
 		"tolerations": slices.Concat(h.values.Scheduling.UserPods.Tolerations, v.ExtraTolerations),
 		"cpu_limit":   v.CPU.Limit, "cpu_guarantee": v.CPU.Guarantee, "mem_limit": v.Memory.Limit, "mem_guarantee": v.Memory.Guarantee,

@@ -101,7 +101,7 @@ func (d *decoder) shows(at yamlnode.Pos, text, name string) bool {
 	switch {
 	case name == "content", name == "privateKey": // of a file; a path, for which a key itself has words of its own
 		return true
-	case name == "description", strings.HasPrefix(name, "env."):
+	case name == "description", name == "start", name == "announcement", strings.HasPrefix(name, "env."):
 		text = strings.NewReplacer("\n", "", "\t", "").Replace(text)
 	}
 	r, hidden := printable.Hidden(text)
