@@ -232,6 +232,11 @@ func (h Hub) checkCull(c *checker) {
 	if idle(h.Cull) < every(h.Cull) {
 		c.say("Cull.Idle", "%s is shorter than the interval between checks, %s: servers would live longer than that", idle(h.Cull), every(h.Cull))
 	}
+	for _, p := range h.Profiles {
+		if p.Idle != 0 && p.Idle < every(h.Cull) {
+			c.say("Profiles["+p.Name+"].Idle", "%s is shorter than the interval between checks, %s", p.Idle, every(h.Cull))
+		}
+	}
 	for _, name := range h.Cull.Exempt {
 		c.need("Cull.Exempt", name, "a user's name")
 	}

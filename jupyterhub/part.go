@@ -93,7 +93,7 @@ func (h installation) secret() (chart.Secret, error) {
 		// both written as hex.
 		Generate: map[string]int{keyCookie: 32, keyCrypt: 32, keyToken: 32},
 	}
-	if h.exempts() {
+	if h.ownCuller() {
 		s.Generate[keyCullToken] = 32
 	}
 	if config := (login{h.Hub}).secretConfig(); config != nil {

@@ -362,10 +362,12 @@ func (h *realHub) login(t *testing.T, name string) bool {
 	return res.StatusCode == http.StatusFound
 }
 
-// TestCullerOnRealHub: what nobody uses is stopped, and exempt users' servers go on.
+// TestCullerOnRealHub: what nobody uses is stopped, and servers of exempt users and of patient profiles go on.
 func TestCullerOnRealHub(t *testing.T) {
+	profiles := testProfiles("cpu", "long")
+	profiles[1].Idle = time.Hour
 	hub := startHub(t, Hub{Hub: spec.Hub{
-		Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: testProfiles("cpu"),
+		Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: profiles,
 		Cull: spec.HubCull{Idle: 2 * time.Second, Every: time.Second, Exempt: []string{"teacher"}},
 	}})
 	site := hub.site(t)
@@ -375,18 +377,18 @@ func TestCullerOnRealHub(t *testing.T) {
 		require.NoError(t, err)
 		return user.Servers[""] != nil && user.Servers[""].Ready
 	}
-	for _, name := range []string{"teacher", "student1"} {
+	for name, profile := range map[string]string{"teacher": "cpu", "student1": "cpu", "student2": "long"} {
 		_, err := site.call(t.Context(), http.MethodPost, "/hub/api/users/"+name, nil, nil)
 		require.NoError(t, err)
-		_, err = site.call(t.Context(), http.MethodPost, "/hub/api/users/"+name+"/server", map[string]any{"profile": "cpu"}, nil)
+		_, err = site.call(t.Context(), http.MethodPost, "/hub/api/users/"+name+"/server", map[string]any{"profile": profile}, nil)
 		require.NoError(t, err)
 	}
 	const stopped = "stopping /users/student1/server: nobody used it for"
 	deadline := time.Now().Add(3 * time.Minute)
-	for !running("teacher") || running("student1") || !strings.Contains(hub.output.String(), stopped) {
+	for !running("teacher") || !running("student2") || running("student1") || !strings.Contains(hub.output.String(), stopped) {
 		require.True(t, time.Now().Before(deadline), "neither stops student1's server nor starts teacher's:\n%s", hub.output.String())
 		time.Sleep(200 * time.Millisecond)
 	}
 	require.True(t, running("teacher"), "she is exempt")
-	require.NotContains(t, hub.output.String(), "stopping /users/teacher")
+	require.NotRegexp(t, "stopping /users/(teacher|student2)", hub.output.String())
 }

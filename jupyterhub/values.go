@@ -78,7 +78,7 @@ func (h Hub) hub() map[string]any {
 	if snippets := h.snippets(); len(snippets) > 0 {
 		v["extraConfig"] = snippets
 	}
-	if h.exempts() {
+	if h.ownCuller() {
 		v["extraFiles"] = map[string]any{"homelab-culler": map[string]any{"mountPath": cullerPath, "stringData": cullerScript}}
 	}
 	if !isOn(h.Isolate) {
@@ -128,7 +128,7 @@ func (h Hub) database() map[string]any {
 // services and roles are dictionaries, which Helm merges by key, so those of others stay.
 func (h Hub) services() map[string]any {
 	s := map[string]any{verifyService: map[string]any{}}
-	if h.exempts() {
+	if h.ownCuller() {
 		s[cullService] = map[string]any{"command": anys([]string{"python3", cullerPath})}
 	}
 	return s
@@ -140,7 +140,7 @@ func (h Hub) roles() map[string]any {
 		"scopes":      anys(verifyScopes()),
 		"services":    []any{verifyService},
 	}}
-	if h.exempts() {
+	if h.ownCuller() {
 		r[cullService] = map[string]any{
 			"description": "Stops idle servers",
 			"scopes":      anys([]string{"list:users", "read:users:activity", "read:servers", "delete:servers"}),
@@ -293,12 +293,25 @@ func (h Hub) prePuller() map[string]any {
 // cullService is the name of our own culler in the hub.
 const cullService = "homelab-culler"
 
-// exempts says whether some users' servers are never stopped. The chart's culler (version 1.4
-// of jupyterhub-idle-culler) cannot do that, so ours replaces it.
-func (h Hub) exempts() bool { return isOn(h.Cull.Enabled) && len(h.Cull.Exempt) > 0 }
+// ownCuller says whether some users' servers are never stopped, or those of a profile at another time. The
+// chart's culler (version 1.4 of jupyterhub-idle-culler) cannot do that, so ours replaces it.
+func (h Hub) ownCuller() bool {
+	return isOn(h.Cull.Enabled) && (len(h.Cull.Exempt) > 0 || len(idleProfiles(h.Profiles)) > 0)
+}
+
+// idleProfiles are the seconds after which servers of profiles are stopped that have a time of their own.
+func idleProfiles(profiles []spec.HubProfile) map[string]any {
+	v := map[string]any{}
+	for _, p := range profiles {
+		if p.Idle > 0 {
+			v[p.Name] = seconds(p.Idle)
+		}
+	}
+	return v
+}
 
 func (h Hub) cull() map[string]any {
-	if !isOn(h.Cull.Enabled) || h.exempts() {
+	if !isOn(h.Cull.Enabled) || h.ownCuller() {
 		return map[string]any{"enabled": false}
 	}
 	v := map[string]any{"enabled": true, "every": seconds(every(h.Cull)), "timeout": seconds(idle(h.Cull))}
@@ -326,12 +339,14 @@ func (h Hub) custom() map[string]any {
 	if h.Queue != "" {
 		v["queue"] = h.queue()
 	}
-	if h.exempts() {
+	if h.ownCuller() {
 		v["cull"] = map[string]any{
-			"every":   seconds(every(h.Cull)),
-			"timeout": seconds(idle(h.Cull)),
-			"maxAge":  seconds(h.Cull.MaxAge),
-			"exempt":  anys(h.Cull.Exempt),
+			"every":    seconds(every(h.Cull)),
+			"timeout":  seconds(idle(h.Cull)),
+			"maxAge":   seconds(h.Cull.MaxAge),
+			"exempt":   anys(h.Cull.Exempt),
+			"profiles": idleProfiles(h.Profiles),
+			"default":  h.first().Name,
 		}
 	}
 	return v

@@ -46,6 +46,9 @@ func (r hubSection) hub() {
 	r.hubShares(h)
 	r.hubScratch(h)
 	r.hubCull(&h.Cull)
+	for i := range h.Profiles {
+		r.profileIdle(&h.Profiles[i], h.Cull)
+	}
 	for i, p := range h.Reach {
 		if p.IsValid() && p != p.Masked() {
 			r.Wrong(&h.Reach[i], fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
@@ -375,4 +378,19 @@ func (r hubSection) hubCull(c *spec.HubCull) {
 		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", decode.Period(c.MaxAge), decode.Period(c.Idle)), "write more than idle, e.g. 24h")
 	}
 	authSection(r).userNames(c.Exempt)
+}
+
+// profileIdle checks when servers of a profile are stopped.
+func (r hubSection) profileIdle(p *spec.HubProfile, c spec.HubCull) {
+	switch {
+	case !r.IsSet(&p.Idle):
+	case !c.Enabled.IsOn():
+		r.Wrong(&p.Idle, "servers are never stopped, so this has no effect", "remove it, or cull: false")
+	case p.Idle < 5*time.Minute:
+		r.Wrong(&p.Idle, fmt.Sprintf("servers would be stopped after %s, before a notebook has even loaded", decode.Period(p.Idle)), "write 30m or more")
+	case c.Every > p.Idle:
+		r.Wrong(&p.Idle, fmt.Sprintf("servers are checked every %s, and would be stopped after %s", decode.Period(c.Every), decode.Period(p.Idle)), "write cull: {every: 5m}")
+	case c.MaxAge > 0 && p.Idle > c.MaxAge:
+		r.Wrong(&p.Idle, fmt.Sprintf("even busy servers are stopped after %s", decode.Period(c.MaxAge)), "write less, or a longer cull.maxAge")
+	}
 }

@@ -156,6 +156,7 @@ type HubProfile struct {
 	Env              map[string]string `yaml:"env" doc:"Environment variables. No secrets."`
 	Packages         []string          `yaml:"packages" json:",omitempty" doc:"Python packages that pip installs at every start of a server, ‘torchmetrics==1.8.2’."`
 	Start            string            `yaml:"start" json:",omitempty" doc:"Shell script that runs in the notebook before the server: [profiles.md](profiles.md#before-a-server-starts)."`
+	Idle             time.Duration     `yaml:"idle" json:",omitempty" absent:"‘hub.cull.idle’" doc:"Stop its servers after this time without activity."`
 	DefaultURL       string            `yaml:"defaultURL" absent:"the hub's" doc:"First page in the browser, ‘/lab’."`
 	SHM              Size              `yaml:"shm" absent:"‘hub.shm’" doc:"Size of ‘/dev/shm’."`
 }

@@ -1,4 +1,4 @@
-# Stops idle servers, but for those of exempt users.
+# Stops idle servers, but for those of exempt users. A profile may have a time of its own.
 #
 # Runs beside the hub as one of its services, which gives it a token and the address
 # of the API. It asks for servers that are ready, and looks at what the hub last saw
@@ -62,13 +62,14 @@ def why(server, timeout, max_age, now):
     return None
 
 
-def look(timeout, max_age, exempt):
+def look(timeout, max_age, exempt, profiles, default):
     now = datetime.now(timezone.utc)
     for user in ready_users():
         if user["name"] in exempt:
             continue
         for name, server in user["servers"].items():
-            reason = why(server, timeout, max_age, now)
+            profile = (server.get("user_options") or {}).get("profile") or default
+            reason = why(server, profiles.get(profile, timeout), max_age, now)
             if not reason:
                 continue
             path = "/users/" + urllib.parse.quote(user["name"], safe="")
@@ -91,7 +92,7 @@ def main():
     s = settings()
     while True:
         try:
-            look(s["timeout"], s.get("maxAge", 0), set(s["exempt"]))
+            look(s["timeout"], s.get("maxAge", 0), set(s["exempt"]), s.get("profiles", {}), s.get("default"))
         except (OSError, ValueError, KeyError) as problem:
             print("looking at servers: %s" % problem, file=sys.stderr, flush=True)
         time.sleep(s["every"])
