@@ -96,7 +96,7 @@ func (h installation) secret() (chart.Secret, error) {
 	if h.ownCuller() {
 		s.Generate[keyCullToken] = 32
 	}
-	if config := (login{h.Hub}).secretConfig(); config != nil {
+	if config := login(h).secretConfig(); config != nil {
 		text, err := yaml.Marshal(map[string]any{"hub": map[string]any{"config": config}})
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", keyValues, err)
