@@ -58,3 +58,60 @@ func TestFurtherCards(t *testing.T) {
 		}
 	})
 }
+
+// Nodes know each other by a further card's addresses, and others know them by the first card's. A
+// server stays what etcd knows it as.
+func TestKubernetesOnAFurtherCard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := pvesim.OneGPU()
+		model.Hosts[0].Bridges = append(model.Hosts[0].Bridges, "vmbr1")
+		w := newWorld(t, model)
+		defer w.close()
+		file := replace(t, storageNetwork, "mtu: 9000, ", "")
+		file = replace(t, file, "addresses: [10.0.0.11]}", "addresses: [10.0.0.11], networks: {storage: {bridge: vmbr1, prefix: 10.10.0.0/24, addresses: [10.10.0.11]}}}")
+		moved := parse(t, file+"k3s: {network: storage}\n")
+		w.up(t, moved)
+		assert.Empty(t, w.plan(t, moved))
+		assert.Equal(t, "10.10.0.11", w.nodes(t)["cp1"].InternalIP.String())
+		assert.Equal(t, "10.10.0.21", w.nodes(t)["wk1"].InternalIP.String())
+		for _, want := range []string{"flannel-iface: storage", "node-external-ip:\n- 10.0.0.21", "server: https://10.0.0.11:6443"} {
+			assert.Contains(t, ask(t, w.guests()["wk1"], "cat", "/etc/rancher/k3s/config.yaml"), want)
+		}
+		c := w.cluster(t, parse(t, file))
+		defer c.Close()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "cp1: etcd knows the server by its address 10.10.0.11, and the file now gives it 10.0.0.11")
+	})
+}
+
+// Servers that are replaced one after the other get to another card.
+func TestServersMoveToAnotherCard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := pvesim.OneGPU()
+		model.Hosts[0].Bridges = append(model.Hosts[0].Bridges, "vmbr1")
+		w := newWorld(t, model)
+		defer w.close()
+		file := `
+name: cards
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {vip: 10.0.0.10}
+defaults: {networks: {storage: {bridge: vmbr1, prefix: 10.10.0.0/24}}}
+pools:
+  cp: {role: server, count: 3, addresses: [10.0.0.11-10.0.0.13], memory: 4GiB, cores: 2, networks: {storage: {addresses: [10.10.0.11-10.10.0.13]}}}
+`
+		w.up(t, parse(t, file))
+		moved := parse(t, replace(t, file, "vip: 10.0.0.10", "vip: 10.0.0.10, network: storage"))
+		for _, name := range []string{"cp1", "cp2", "cp3"} {
+			c := w.cluster(t, moved)
+			g, err := c.NodeReplace(t.Context(), name, true)
+			require.NoError(t, err)
+			_, err = g.Run(t.Context(), w.listen(t))
+			require.NoError(t, err, name)
+			c.Close()
+			assert.Contains(t, w.nodes(t)[name].InternalIP.String(), "10.10.0.1")
+		}
+		w.up(t, moved)
+		assert.Empty(t, w.plan(t, moved))
+	})
+}

@@ -112,7 +112,7 @@ func joinMachines(s *spec.Spec, vms []proxmox.Summary, nodes []kube.Node, holder
 // enter adds what Kubernetes knows.
 func (m *Machine) enter(want spec.Node, n kube.Node, holders []kube.Holder) {
 	m.Joined, m.Ready, m.Reason, m.Cordoned, m.Version, m.Created = true, n.Ready, n.Reason, n.Cordoned, n.Version, n.Created
-	if n.InternalIP.IsValid() {
+	if !m.Address.IsValid() {
 		m.Address = n.InternalIP
 	}
 	var units []string

@@ -55,7 +55,8 @@ func (r Role) Unit() string {
 type Node struct {
 	Name        string            // node-name; empty: the hostname
 	IPs         []netip.Addr      // node-ip: the node's address; empty: the default route's
-	ExternalIPs []netip.Addr      // node-external-ip
+	ExternalIPs []netip.Addr      // node-external-ip: of Services' load balancers, and a server's API for pods
+	Interface   string            // flannel-iface; empty: the default route's
 	Labels      map[string]string // node-label: set when the node registers, and again whenever K3s starts
 	Taints      []string          // node-taint, as key=value:Effect: set when the node registers, never changed afterwards
 	KubeletArgs []string          // kubelet-arg, as name=value
@@ -178,6 +179,7 @@ func (n Node) keys() map[string]any {
 	putText(k, "node-name", n.Name)
 	put(k, "node-ip", texts(n.IPs))
 	put(k, "node-external-ip", texts(n.ExternalIPs))
+	putText(k, "flannel-iface", n.Interface)
 	labels := make([]string, 0, len(n.Labels))
 	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
 		labels = append(labels, key+"="+n.Labels[key])

@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the units below
 	"encoding/hex"
@@ -122,6 +123,16 @@ func (s Server) Diff(have State) converge.Diff {
 		return invalid(err)
 	}
 	return p.diff(have)
+}
+
+// CheckAddress returns an error if a server that is a member of etcd would get another address: K3s
+// looks for its old one among the members and never gets ready.
+func (s Server) CheckAddress(have State) error {
+	was, is := show(have.Config, "node-ip"), plain(texts(s.IPs))
+	if have.Role != RoleServer || have.Config == nil || was == is {
+		return nil
+	}
+	return fmt.Errorf("etcd knows the server by its address %s, and the file now gives it %s", cmp.Or(was, "of the default route"), cmp.Or(is, "none"))
 }
 
 // Diff says how the machine differs from a. An invalid a differs in everything:

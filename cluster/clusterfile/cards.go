@@ -3,6 +3,7 @@ package clusterfile
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -122,6 +123,31 @@ func (r cardsSection) routes(c *spec.Card) {
 			r.Wrong(&to.To, "the default route is that of the first card", "write network: {gateway: …}, and here the networks behind this card's router")
 		case !c.Prefix.Contains(to.Via) || to.Via == c.Address.Addr():
 			r.Wrong(to, fmt.Sprintf("the route to %s has no router in %s", to.To, c.Prefix), "write via: and the router's address in that network")
+		}
+	}
+}
+
+// ofKubernetes checks that each machine has the card that k3s.network names, with an address.
+func (r cardsSection) ofKubernetes() {
+	name, at := r.spec.K3s.Network, &r.spec.K3s.Network
+	if name == "" {
+		return
+	}
+	for _, more := range []*map[string]any{&r.spec.K3s.ServerConfig, &r.spec.K3s.AgentConfig} {
+		for _, key := range []string{"flannel-iface", "node-external-ip"} {
+			if _, is := (*more)[key]; is {
+				r.Wrong(r.MemberAt(more, key), key+" is set by k3s.network", "remove one of them")
+			}
+		}
+	}
+	for _, n := range r.nodes {
+		i := slices.IndexFunc(n.Networks, func(c spec.Card) bool { return c.Name == name })
+		switch {
+		case n.External:
+		case i < 0 || !n.Networks[i].Address.IsValid():
+			r.Wrong(at, fmt.Sprintf("node %s has no card %s with an address", n.Name, name), "write networks: {"+name+": {bridge: …, prefix: …}} in defaults, and an address for every node")
+		case n.Networks[i].Address.Addr().BitLen() != r.spec.K3s.PodCIDR.Addr().BitLen():
+			r.Wrong(at, fmt.Sprintf("the card %s of node %s and k3s.podCIDR (%s) have addresses of two families", name, n.Name, r.spec.K3s.PodCIDR), "write addresses of one family")
 		}
 	}
 }

@@ -29,6 +29,7 @@ func (r *resolver) validate() {
 	}
 	networkSection{r}.vip()
 	networkSection{r}.clusterNetworks()
+	cardsSection{r}.ofKubernetes()
 	capacitySection{r}.cards()
 	devicesSection{r}.onePerHost()
 	k3sSection{r}.runtimeClass()

@@ -48,7 +48,7 @@ type Node struct {
 	Storage     string            `yaml:"storage" json:"-" absent:"‘local-lvm’ (‘vmdata’ in the lab)" doc:"Storage of disks that name none."`
 	Disks       []Disk            `yaml:"disks,named" absent:"only ‘os’" doc:"Disks by name; ‘os’ is the boot disk."`
 	Network     Network           `yaml:"network" absent:"the cluster's" doc:"Overrides of single keys."`
-	Networks    []Card            `yaml:"networks,named" absent:"none" doc:"[Further network cards](nodes.md#several-networks) by name. Kubernetes uses the first card, that of ‘network’."`
+	Networks    []Card            `yaml:"networks,named" absent:"none" doc:"[Further network cards](nodes.md#several-networks) by name. Kubernetes uses the first card, that of ‘network’, unless ‘k3s.network’ names another."`
 	GPUs        GPURequest        `yaml:"gpus" doc:"GPUs to pass through: a number, or the keys below."`
 	Devices     []Device          `yaml:"devices,named" json:",omitempty" absent:"none" doc:"[Further devices](nodes.md#devices) of the host to pass through, by name: an NVMe disk, InfiniBand, a TPU, a USB stick."`
 	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node. Those of other owners stay."`

@@ -156,6 +156,9 @@ func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin map[corev1.ResourceN
 			Architecture: "amd64", OSImage: "Ubuntu 24.04 LTS (simulated)", KernelVersion: "6.8.0-simulated"},
 		Conditions: was.Conditions,
 	}
+	if n.ExternalIP.IsValid() {
+		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: n.ExternalIP.String()})
+	}
 	s.Allocatable = maps.Clone(s.Capacity)
 	for name := range was.Capacity {
 		if strings.HasPrefix(string(name), "nvidia.com/") { // a kubelet keeps the capacity of a plugin that has ended

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
@@ -42,6 +44,9 @@ func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) 
 	}
 	if !n.DHCP() {
 		node.IPs = append(node.IPs, n.Address.Addr())
+	}
+	if i := slices.IndexFunc(n.Networks, func(c spec.Card) bool { return c.Name == s.K3s.Network }); i >= 0 {
+		node.ExternalIPs, node.IPs, node.Interface = node.IPs, []netip.Addr{n.Networks[i].Address.Addr()}, s.K3s.Network
 	}
 	return node, nil
 }
@@ -187,6 +192,13 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	if isOtherVersion(have, ks.Spec.K3s.Version) {
 		if err := ks.checkVersion(string(n.Role), have.Version); err != nil {
 			return have, converge.Permanent(err)
+		}
+	}
+	if n.Role == spec.Server {
+		if want, err := k3sServer(ks.Spec, n, false); err == nil {
+			if err := want.CheckAddress(have); err != nil {
+				return have, converge.Permanent(fmt.Errorf("%s: %w: write the file as it was (k3s.network), or replace one server after the other (node:replace), if there are three", n.Name, err))
+			}
 		}
 	}
 	if d, ok := have.Diagnosis(); ok && d.Fatal && have.Version == ks.Spec.K3s.Version && ks.Nodes.Observation(n.Name).Started.Load() {

@@ -109,10 +109,12 @@ func (i *instance) openNodes() ([]string, error) {
 		if closed || !up {
 			continue
 		}
+		of := map[corev1.NodeAddressType]string{}
 		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				out = append(out, a.Address)
-			}
+			of[a.Type] = a.Address
+		}
+		if a := cmp.Or(of[corev1.NodeExternalIP], of[corev1.NodeInternalIP]); a != "" {
+			out = append(out, a)
 		}
 	}
 	slices.SortFunc(out, func(a, b string) int {

@@ -259,6 +259,7 @@ func (n *node) describe(ip netip.Addr) plane.Node {
 	node := plane.Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
 		CPUs: n.sys.Config.CPUs, Memory: n.sys.Config.Memory, GPUs: n.gpus, Run: func(ctx context.Context, c plane.Container) (int, string, string) { return Container(ctx, n.sys, c) },
 		BootID: strings.TrimSpace(string(boot))}
+	node.ExternalIP, _ = netip.ParseAddr(n.cfg.get("node-external-ip"))
 	for _, l := range n.cfg.commas("node-label") {
 		key, value, _ := strings.Cut(l, "=")
 		node.Labels[key] = value

@@ -65,6 +65,7 @@ type Node struct {
 	Name       string
 	Role       string // "server" or "agent"
 	InternalIP netip.Addr
+	ExternalIP netip.Addr        // not valid: none
 	Version    string            // of K3s
 	Labels     map[string]string // of node-label
 	Taints     []string          // of node-taint, "key=value:Effect"
