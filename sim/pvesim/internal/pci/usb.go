@@ -11,11 +11,10 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
-// usbRegister is where the mappings of USB devices are.
-var usbRegister = world.Register{Path: "/cluster/mapping/usb", ID: "id", Kind: "hardware mapping", ACL: "/mapping/usb/"}
-
-// USBRegister is the register of the mappings of USB devices.
-func USBRegister() world.Register { return usbRegister }
+// USBRegister is where the mappings of USB devices are.
+func USBRegister() world.Register {
+	return world.Register{Path: "/cluster/mapping/usb", ID: "id", Kind: "hardware mapping", ACL: "/mapping/usb/"}
+}
 
 // ListUSB lists the USB devices of a node (pve-common, PVE/SysFSTools.pm, scan_usb).
 func ListUSB(c *world.Call) (any, error) {
@@ -65,9 +64,9 @@ func PlugUSB(s *world.State, v *world.VM, key, value string) error {
 		return nil
 	}
 	var found []map[string]string
-	if e := s.Entries(usbRegister)[id]; e != nil {
+	if e := s.Entries(USBRegister())[id]; e != nil {
 		for _, line := range e["map"] {
-			props, err := schema.ParseProps(s.Schema.Methods["POST "+usbRegister.Path].Parameters["map"].Items.Format.Keys, line)
+			props, err := schema.ParseProps(s.Schema.Methods["POST "+USBRegister().Path].Parameters["map"].Items.Format.Keys, line)
 			if err == nil && props["node"] == v.Node {
 				found = append(found, props)
 			}
