@@ -77,6 +77,15 @@ func TestKubernetesOnAFurtherCard(t *testing.T) {
 		for _, want := range []string{"flannel-iface: storage", "node-external-ip:\n- 10.0.0.21", "server: https://10.0.0.11:6443"} {
 			assert.Contains(t, ask(t, w.guests()["wk1"], "cat", "/etc/rancher/k3s/config.yaml"), want)
 		}
+		for change, want := range map[string]string{
+			"podCIDR":     "cp1: the cluster's pods have addresses of 10.42.0.0/16, and the file now gives them 10.64.0.0/16, which K3s cannot change",
+			"serviceCIDR": "cp1: the cluster's services have addresses of 10.43.0.0/16, and the file now gives them 10.64.0.0/16",
+		} {
+			c := w.cluster(t, parse(t, file+"k3s: {network: storage, "+change+": 10.64.0.0/16}\n"))
+			_, err := c.Up().Run(t.Context(), w.listen(t))
+			require.ErrorContains(t, err, want)
+			c.Close()
+		}
 		c := w.cluster(t, parse(t, file))
 		defer c.Close()
 		_, err := c.Up().Run(t.Context(), w.listen(t))

@@ -6,6 +6,7 @@ import (
 	_ "embed" // the units below
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -133,6 +134,26 @@ func (s Server) CheckAddress(have State) error {
 		return nil
 	}
 	return fmt.Errorf("etcd knows the server by its address %s, and the file now gives it %s", cmp.Or(was, "of the default route"), cmp.Or(is, "none"))
+}
+
+// CheckRanges returns an error if a server that has a cluster would get other addresses for pods or
+// services: nodes and services keep those they have, and the controllers of Kubernetes end when these
+// are outside of the range.
+func (s Server) CheckRanges(have State) error {
+	if have.Role != RoleServer || have.Config == nil {
+		return nil
+	}
+	var errs []error
+	for _, r := range []struct{ key, of, want, byDefault string }{
+		{"cluster-cidr", "pods", valid(s.ClusterCIDR), "10.42.0.0/16"},
+		{"service-cidr", "services", valid(s.ServiceCIDR), "10.43.0.0/16"},
+	} {
+		was, is := cmp.Or(show(have.Config, r.key), r.byDefault), cmp.Or(r.want, r.byDefault)
+		if was != is {
+			errs = append(errs, fmt.Errorf("the cluster's %s have addresses of %s, and the file now gives them %s", r.of, was, is))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Diff says how the machine differs from a. An invalid a differs in everything:

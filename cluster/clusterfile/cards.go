@@ -145,7 +145,7 @@ func (r cardsSection) ofKubernetes() {
 		switch {
 		case n.External:
 		case i < 0 || !n.Networks[i].Address.IsValid():
-			r.Wrong(at, fmt.Sprintf("node %s has no card %s with an address", n.Name, name), "write networks: {"+name+": {bridge: …, prefix: …}} in defaults, and an address for every node")
+			r.Wrong(at, fmt.Sprintf("node %s has no card %s with an address", n.Name, name), "write it below networks: in defaults, with bridge and prefix, and an address for every node")
 		case n.Networks[i].Address.Addr().BitLen() != r.spec.K3s.PodCIDR.Addr().BitLen():
 			r.Wrong(at, fmt.Sprintf("the card %s of node %s and k3s.podCIDR (%s) have addresses of two families", name, n.Name, r.spec.K3s.PodCIDR), "write addresses of one family")
 		}

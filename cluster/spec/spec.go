@@ -167,8 +167,8 @@ type K3s struct {
 	VIPInterface string       `yaml:"vipInterface" absent:"the one with the node's address" doc:"Interface that carries it."`
 	Network      string       `yaml:"network" json:",omitempty" absent:"the first card" doc:"Name of the [further card](nodes.md#several-networks) for traffic between nodes: pods, etcd, kubelets. Every VM needs it, with a static address. Cannot be changed later on a server."`
 	TLSSANs      []string     `yaml:"tlsSANs" doc:"Further names and addresses for the API's certificate."`
-	PodCIDR      netip.Prefix `yaml:"podCIDR" absent:"‘10.42.0.0/16’; ‘fd00:42::/56’ for nodes with IPv6" doc:"Addresses of pods: a ‘/24’ for each node, a ‘/64’ with IPv6."`
-	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" absent:"‘10.43.0.0/16’; ‘fd00:43::/112’ for nodes with IPv6" doc:"Addresses of services."`
+	PodCIDR      netip.Prefix `yaml:"podCIDR" absent:"‘10.42.0.0/16’; ‘fd00:42::/56’ for nodes with IPv6" doc:"Addresses of pods: a ‘/24’ for each node, a ‘/64’ with IPv6. Cannot be changed later."`
+	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" absent:"‘10.43.0.0/16’; ‘fd00:43::/112’ for nodes with IPv6" doc:"Addresses of services. Cannot be changed later."`
 
 	ClusterDomain  string   `yaml:"clusterDomain" default:"cluster.local" doc:"DNS domain of services."`
 	Disable        []string `yaml:"disable" enum:"coredns,servicelb,traefik,local-storage,metrics-server,runtimes" absent:"components that another part replaces" doc:"Components to leave out: ‘coredns’, ‘servicelb’, ‘traefik’, ‘local-storage’, ‘metrics-server’, ‘runtimes’."`

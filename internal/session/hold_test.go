@@ -172,7 +172,7 @@ func TestALostLeaseEndsTheRun(t *testing.T) {
 			for _, vm := range sim.VMs() {
 				theirs, err := pve.VMs.GetByID(t.Context(), vm.ID)
 				assert.NoError(t, err)
-				assert.ErrorContains(t, pve.VMs.Remove(t.Context(), theirs), "protection mode enabled", "not by accident")
+				assert.ErrorContains(t, pve.VMs.Remove(t.Context(), theirs), "it is protected in Proxmox", "not by accident")
 			}
 			found := pve.Lease("lab1", "pve1") // as somebody would in the web interface, who takes that off
 			seen, err := found.Read(t.Context())

@@ -196,6 +196,9 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	}
 	if n.Role == spec.Server {
 		if want, err := k3sServer(ks.Spec, n, false); err == nil {
+			if err := want.CheckRanges(have); err != nil {
+				return have, converge.Permanent(fmt.Errorf("%s: %w, which K3s cannot change: write k3s.podCIDR and k3s.serviceCIDR as they were, or recreate the cluster (cluster:down, cluster:up)", n.Name, err))
+			}
 			if err := want.CheckAddress(have); err != nil {
 				return have, converge.Permanent(fmt.Errorf("%s: %w: write the file as it was (k3s.network), or replace one server after the other (node:replace), if there are three", n.Name, err))
 			}
