@@ -34,6 +34,7 @@ func askedAbout() map[string]string {
 		"costsOfRestore":        "../internal/session/backup TestPage",
 		"costsOfDividing":       "GPUs divided in another way, or whole again (MIG)",
 		"costsOfCards":          "fewer GPUs for a node",
+		"costsOfDevices":        ". TestDevices",
 		"costsOfChart":          "internal/parts TestCostsOfClaimsAndReplacements",
 		"costsOfClaims":         "internal/parts TestCostsOfClaimsAndReplacements",
 		"costsOfPlugin":         "GPUs shared in another way, while programs compute through MPS",

@@ -33,12 +33,7 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 			return deviceState{shares[n.Name], have, usb}, errors.Join(shares[n.Name].Errs...)
 		},
 		Diff: deviceState.diff,
-		Costs: func(ctx context.Context, s deviceState, _ converge.Diff) []converge.Cost {
-			if vm, err := c.using(ctx, n, s.changedMappings()); err == nil && vm == nil {
-				return nil
-			}
-			return c.members.Stops(ctx, "other devices", n.Name)
-		},
+		Costs: c.costsOfDevices(n),
 		Apply: func(ctx context.Context, s deviceState) error {
 			if err := c.rewriteUSB(ctx, n, s); err != nil {
 				return err
@@ -61,6 +56,16 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 				return c.Proxmox.VMs.Start(ctx, vm)
 			})
 		},
+	}
+}
+
+// costsOfDevices is the cost of other devices: a restart of the node, if its machine runs with those it has.
+func (c *cards) costsOfDevices(n spec.Node) func(context.Context, deviceState, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, s deviceState, _ converge.Diff) []converge.Cost {
+		if vm, err := c.using(ctx, n, s.changedMappings()); err == nil && vm == nil {
+			return nil
+		}
+		return c.members.Stops(ctx, "other devices", n.Name)
 	}
 }
 

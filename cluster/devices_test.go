@@ -79,6 +79,9 @@ func TestDevices(t *testing.T) {
 		// Another device by the same name, and one of another owner's mapping.
 		before := w.now()
 		other := parse(t, replace(t, twoDevices, `nvme: {pci: "0000:03:00.0"}`, `nvme: {pci: "0000:08:00.1"}, disk: {pci: other}`))
+		costs := w.costsOf(t, other)
+		require.NotEmpty(t, costs)
+		assert.Equal(t, "other devices", costs[0].Reason)
 		w.up(t, other)
 		assert.Equal(t, []string{"cp1"}, before.changes().Restarted)
 		assert.Equal(t, []string{"0000:08:00.1", "0000:04:00.0"}, w.vm(t, "cp1").PCI)

@@ -43,7 +43,7 @@ func TestUpTwice(t *testing.T) {
 		for _, r := range w.sim.Requests()[asked:] {
 			reads = append(reads, r.Method+" "+r.Path)
 		}
-		assert.LessOrEqual(t, len(reads), 9+len(spec.Nodes), "%q", reads)
+		assert.LessOrEqual(t, len(reads), 10+len(spec.Nodes), "%q", reads)
 		assert.Empty(t, w.plan(t, spec))
 		assert.Equal(t, changes{}, before.changes())
 		assert.Equal(t, inventory, w.inventory())

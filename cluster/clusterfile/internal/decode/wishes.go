@@ -63,7 +63,7 @@ var wishes = []wish{
 	{in: "node", keys: "pcidevices hostpci hostpci0 hostpci1 hostdevices passthrough pcipassthrough", why: "devices that are passed through have names",
 		instead: "write gpus: for NVIDIA GPUs, and devices: {nvme: {pci: \"0000:03:00.0\"}} for others"},
 	{in: "node", keys: "usb usbdevices usb0 usb1", why: "devices that are passed through have names", instead: "write devices: {stick: {usb: \"10c4:ea60\"}}, with vendor and product as lsusb shows them on the host, or a resource mapping's name"},
-	{in: "node", keys: "balloon ballooning minmemory memorymin floating", why: "a node's memory is fixed: Proxmox starts a VM that has a balloon with the least, and kubelet counts on what it finds then; a GPU pins it all",
+	{in: "node", keys: "balloon ballooning minmemory memorymin floating", why: "a node's memory is fixed: Proxmox starts a VM that has a balloon with the least, and kubelet counts on what it finds then",
 		instead: "remove it: homelab writes balloon: 0"},
 	{in: "node", keys: "sockets", why: "a node has one socket", instead: "write cores: with all of them; numaNodes: shows the guest several NUMA nodes"},
 	{in: "node", keys: "machine machinetype", why: "homelab chooses the machine type: the newest q35", instead: "remove it; a pinned q35, such as pc-q35-9.2, may be set by hand, and " + byHand},
