@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -70,10 +71,11 @@ func (r *reader) devices(ctx context.Context, h *pvesim.Host) {
 
 func (r *reader) bridges(ctx context.Context, h *pvesim.Host) {
 	for _, e := range r.rows(ctx, "/nodes/"+h.Name+"/network", "iface", nil) {
+		name := e.text("iface")
 		if kind := e.text("type"); kind != "bridge" && kind != "OVSBridge" {
+			nameDevice(h, name, append(e.list("altnames"), name))
 			continue
 		}
-		name := e.text("iface")
 		h.Bridges = append(h.Bridges, name)
 		if e.is("bridge_vlan_aware") {
 			h.VLANAware = append(h.VLANAware, name)
@@ -91,6 +93,21 @@ func (r *reader) bridges(ctx context.Context, h *pvesim.Host) {
 		h.Gateway = cmp.Or(h.Gateway, e.text("gateway"))
 		if e.text("bridge_ports") == "" && e.text("ovs_ports") == "" {
 			h.NoPorts = append(h.NoPorts, name)
+		}
+	}
+}
+
+// nameDevice says which PCI device is a network interface: one of its names says its place, as enp5s0 does, and
+// enp67s0f1 for one function of several.
+func nameDevice(h *pvesim.Host, name string, all []string) {
+	for i := range h.PCI {
+		var domain, bus, slot, function int
+		if n, _ := fmt.Sscanf(h.PCI[i].Address, "%x:%x:%x.%x", &domain, &bus, &slot, &function); n != 4 {
+			continue
+		}
+		place := fmt.Sprintf("enp%ds%d", bus, slot)
+		if slices.Contains(all, fmt.Sprintf("%sf%d", place, function)) || function == 0 && slices.Contains(all, place) {
+			h.PCI[i].Interface = name
 		}
 	}
 }
