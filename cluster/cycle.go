@@ -52,11 +52,7 @@ func (c *machines) cycleStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*pr
 		Costs: c.costsOfCycle(n),
 		Apply: func(ctx context.Context, vm *proxmox.VM) error {
 			return c.members.Cycle(ctx, n, func(ctx context.Context) error {
-				now, err := c.shutDown(ctx, vm)
-				if err != nil {
-					return err
-				}
-				return c.Proxmox.VMs.Start(ctx, now)
+				return c.whileOff(ctx, vm, func(*proxmox.VM) error { return nil })
 			})
 		},
 		Once: true,
@@ -75,6 +71,18 @@ func (c *site) shutDown(ctx context.Context, vm *proxmox.VM) (*proxmox.VM, error
 		return nil, fmt.Errorf("%s is gone", vm)
 	}
 	return now, c.Proxmox.VMs.Shutdown(ctx, now)
+}
+
+// whileOff shuts a machine down like shutDown, calls do with its new state, and starts it.
+func (c *site) whileOff(ctx context.Context, vm *proxmox.VM, do func(vm *proxmox.VM) error) error {
+	now, err := c.shutDown(ctx, vm)
+	if err != nil {
+		return err
+	}
+	if err := do(now); err != nil {
+		return err
+	}
+	return c.Proxmox.VMs.Start(ctx, now)
 }
 
 // costsOfCycle is the cost of switching a node off and on.

@@ -32,7 +32,7 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 			}
 			return deviceState{shares[n.Name], have, usb}, errors.Join(shares[n.Name].Errs...)
 		},
-		Diff: deviceState.diff,
+		Diff:  deviceState.diff,
 		Costs: c.costsOfDevices(n),
 		Apply: func(ctx context.Context, s deviceState) error {
 			if err := c.rewriteUSB(ctx, n, s); err != nil {
@@ -46,14 +46,7 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 				return c.rewrite(ctx, s.changedMappings())
 			}
 			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
-				vm, err := c.shutDown(ctx, vm)
-				if err != nil {
-					return err
-				}
-				if err := c.rewrite(ctx, s.changedMappings()); err != nil {
-					return err
-				}
-				return c.Proxmox.VMs.Start(ctx, vm)
+				return c.whileOff(ctx, vm, func(*proxmox.VM) error { return c.rewrite(ctx, s.changedMappings()) })
 			})
 		},
 	}

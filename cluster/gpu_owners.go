@@ -117,10 +117,10 @@ func (c *cards) enterOwners(info *GPUInfo, card pci.Card, ledger *pci.Ledger, ou
 	for _, id := range card.Mappings {
 		m := placement.Mapping(ledger.Mappings, id)
 		node, named := strings.CutPrefix(id, names.Mapping(c.spec, ""))
-		other, made := strings.CutPrefix(m.Description, names.MappingNotePrefix)
+		cluster := names.MappingCluster(m.Description)
 		switch {
-		case !made:
-		case named && other == c.spec.Name:
+		case cluster == "":
+		case named && cluster == c.spec.Name:
 			info.State, info.Node = GPUOurs, node
 		default:
 			info.State = GPUTaken

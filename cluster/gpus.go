@@ -222,14 +222,7 @@ func (c *cards) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, hav
 		return c.recard(ctx, vm, mapping)
 	}
 	return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
-		vm, err := c.shutDown(ctx, vm)
-		if err != nil {
-			return err
-		}
-		if err := c.recard(ctx, vm, mapping); err != nil {
-			return err
-		}
-		return c.Proxmox.VMs.Start(ctx, vm)
+		return c.whileOff(ctx, vm, func(vm *proxmox.VM) error { return c.recard(ctx, vm, mapping) })
 	})
 }
 

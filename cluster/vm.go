@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,10 +181,7 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		to.GPUs = append(to.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe.IsOn(), ROMBar: n.GPUs.ROMBar.IsOn()})
 	}
 	for _, d := range n.Devices {
-		mapping := d.PCI + d.USB // the file has one of them
-		if strings.Contains(mapping, ":") {
-			mapping = names.DeviceMapping(s, n.Name, d.Name)
-		}
+		mapping := cmp.Or(d.NamedMapping(), names.DeviceMapping(s, n.Name, d.Name))
 		if d.USB != "" {
 			to.USB = append(to.USB, proxmox.HostUSB{Mapping: mapping})
 			continue

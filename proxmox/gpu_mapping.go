@@ -2,9 +2,7 @@ package proxmox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -95,36 +93,18 @@ func (c *PCIClient) GPU(ctx context.Context, host, address string) (pci.GPU, err
 // Mappings returns the PCI mappings that the token may see, sorted by id. If host is not empty,
 // Proxmox compares them with that host's hardware and reports what does not fit.
 func (c *PCIClient) Mappings(ctx context.Context, host string) ([]pci.MappingState, error) {
-	type entry struct {
-		ID          string   `json:"id"`
-		Description string   `json:"description"`
-		Map         []string `json:"map"`
-		Digest      string   `json:"digest"`
-		Checks      []struct {
-			Message  string `json:"message"`
-			Severity string `json:"severity"`
-		} `json:"checks"`
-	}
-	query := url.Values{}
-	if host != "" {
-		query.Set("check-node", host)
-	}
-	all, err := api.GetShared[[]entry](ctx, c.pve, "/cluster/mapping/pci", query)
+	all, err := c.readMappings(ctx, mappingPCI, host)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]pci.MappingState, 0, len(all))
 	for _, e := range all {
-		s := pci.MappingState{Mapping: pci.Mapping{ID: e.ID, Description: strings.TrimSpace(e.Description)}, Digest: e.Digest}
+		s := pci.MappingState{Mapping: pci.Mapping{ID: e.ID, Description: e.Description}, Digest: e.Digest, Problems: e.problems()}
 		for _, line := range e.Map {
 			s.Add(line)
 		}
-		for _, check := range e.Checks {
-			s.Problems = append(s.Problems, strings.TrimSpace(check.Message))
-		}
 		out = append(out, s)
 	}
-	sortBy(out, func(a, b pci.MappingState) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
@@ -205,20 +185,14 @@ func (c *PCIClient) writeMapping(ctx context.Context, m pci.Mapping, allowed fun
 	for i, d := range m.Devices {
 		lines[i] = d.Line()
 	}
-	p := api.Params{"map": lines}
-	if m.Description != "" {
-		p["description"] = m.Description
-	}
 	err = c.pve.Retry(ctx, host, "", func() error {
-		if have == nil {
-			p["id"] = m.ID
-			return c.pve.Call(ctx, http.MethodPost, "/cluster/mapping/pci", p, nil)
-		}
-		delete(p, "id")
-		if m.Description == "" && have.Description != "" {
+		p := api.Params{"map": lines}
+		if m.Description != "" {
+			p["description"] = m.Description
+		} else if have != nil && have.Description != "" {
 			p["delete"] = "description"
 		}
-		return c.pve.Call(ctx, http.MethodPut, "/cluster/mapping/pci/"+url.PathEscape(m.ID), p, nil)
+		return c.saveMapping(ctx, mappingPCI, m.ID, have != nil, p)
 	}, func() (bool, error) {
 		have, err = c.Mapping(ctx, m.ID, host)
 		return err == nil && m.Diff(have).Empty(), err
@@ -242,7 +216,7 @@ func (c *PCIClient) checkMapping(ctx context.Context, m pci.Mapping) error {
 		case err != nil:
 			return err
 		case now == nil:
-			return fmt.Errorf("mapping %s was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on /mapping/pci/%s", m.ID, m.ID)
+			return hiddenMappingError(mappingPCI, m.ID)
 		case len(now.Problems) > 0:
 			return fmt.Errorf("mapping %s does not fit the hardware of %s: %s", m.ID, d.Host, strings.Join(now.Problems, "; "))
 		}
@@ -253,9 +227,5 @@ func (c *PCIClient) checkMapping(ctx context.Context, m pci.Mapping) error {
 // DeleteMapping deletes a mapping. A missing mapping is not an error. Proxmox deletes a mapping
 // even if it is in use.
 func (c *PCIClient) DeleteMapping(ctx context.Context, id string) error {
-	err := c.pve.Call(ctx, http.MethodDelete, "/cluster/mapping/pci/"+url.PathEscape(id), nil, nil)
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
+	return c.deleteMapping(ctx, mappingPCI, id)
 }

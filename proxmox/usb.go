@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,34 +82,18 @@ func (m USBMapping) Diff(have *USBMappingState) converge.Diff {
 // USBMappings returns the mappings of USB devices that the token may see, sorted by id. If host is not
 // empty, Proxmox compares them with what is plugged in there.
 func (c *PCIClient) USBMappings(ctx context.Context, host string) ([]USBMappingState, error) {
-	type entry struct {
-		ID          string   `json:"id"`
-		Description string   `json:"description"`
-		Map         []string `json:"map"`
-		Errors      []struct {
-			Message string `json:"message"`
-		} `json:"errors"`
-	}
-	query := url.Values{}
-	if host != "" {
-		query.Set("check-node", host)
-	}
-	all, err := api.GetShared[[]entry](ctx, c.pve, "/cluster/mapping/usb", query)
+	all, err := c.readMappings(ctx, mappingUSB, host)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]USBMappingState, len(all))
 	for i, e := range all {
-		out[i] = USBMappingState{ID: e.ID, Description: strings.TrimSpace(e.Description), Devices: map[string][]USBDevice{}}
+		out[i] = USBMappingState{ID: e.ID, Description: e.Description, Devices: map[string][]USBDevice{}, Problems: e.problems()}
 		for _, line := range e.Map {
 			p := wire.ParseLenient(line)
 			out[i].Devices[p.Get("node")] = append(out[i].Devices[p.Get("node")], USBDevice{strings.ToLower(p.Get("id")), p.Get("path")})
 		}
-		for _, problem := range e.Errors {
-			out[i].Problems = append(out[i].Problems, strings.TrimSpace(problem.Message))
-		}
 	}
-	sortBy(out, func(a, b USBMappingState) int { return strings.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
@@ -135,12 +117,7 @@ func (c *PCIClient) RewriteUSBMapping(ctx context.Context, m USBMapping) error {
 	if !m.Diff(have).Empty() {
 		converge.Progressf(ctx, "mapping %s: USB device %s", m.ID, m.Device)
 		err = c.pve.Retry(ctx, m.Host, "", func() error {
-			p := api.Params{"map": []string{m.line()}, "description": m.Description}
-			if have == nil {
-				p["id"] = m.ID
-				return c.pve.Call(ctx, http.MethodPost, "/cluster/mapping/usb", p, nil)
-			}
-			return c.pve.Call(ctx, http.MethodPut, "/cluster/mapping/usb/"+url.PathEscape(m.ID), p, nil)
+			return c.saveMapping(ctx, mappingUSB, m.ID, have != nil, api.Params{"map": []string{m.line()}, "description": m.Description})
 		}, func() (bool, error) {
 			have, err = find()
 			return err == nil && m.Diff(have).Empty(), err
@@ -154,7 +131,7 @@ func (c *PCIClient) RewriteUSBMapping(ctx context.Context, m USBMapping) error {
 	}
 	switch {
 	case have == nil:
-		return fmt.Errorf("mapping %s was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on /mapping/usb/%s", m.ID, m.ID)
+		return hiddenMappingError(mappingUSB, m.ID)
 	case len(have.Problems) == 0:
 		return nil
 	case made:
@@ -166,11 +143,7 @@ func (c *PCIClient) RewriteUSBMapping(ctx context.Context, m USBMapping) error {
 
 // DeleteUSBMapping deletes a mapping of a USB device. A missing mapping is not an error.
 func (c *PCIClient) DeleteUSBMapping(ctx context.Context, id string) error {
-	err := c.pve.Call(ctx, http.MethodDelete, "/cluster/mapping/usb/"+url.PathEscape(id), nil, nil)
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
+	return c.deleteMapping(ctx, mappingUSB, id)
 }
 
 // USBClaim is a VM's claim on a USB device.

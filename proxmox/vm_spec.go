@@ -28,17 +28,17 @@ type VMSpec struct {
 	Memory      Size
 	CPUType     string // default host
 	NUMA        bool
-	NUMANodes   []NUMANode // numa0, numa1, …; NUMA must be on
-	Hugepages   string     // any, 2 or 1024 (MiB); [None] removes it; empty: any value is accepted; only root@pam may set it
-	Affinity    string     // CPUs of the host, 0-7,16; [None] removes it; empty: any value is accepted; only root@pam may set it
-	CPUUnits    int        // weight of its CPUs against other VMs'; 0: any value is accepted
-	CPULimit    float64    // CPUs of the host that it uses at most; 0: any value is accepted
-	TPM         bool       // has one, version 2.0; false: either is accepted
-	SecureBoot  *bool      // Microsoft's keys in the firmware; nil: either is accepted
-	OnBoot      bool       // start with the host
-	Protected   *bool      // Proxmox refuses to remove it and its disks; nil: either is accepted
-	Startup     string     // order=1,up=30; needs Sys.Modify on /
-	Description string     // empty: any is accepted
+	NUMANodes   []NUMANode   // numa0, numa1, …; NUMA must be on
+	Hugepages   string       // any, 2 or 1024 (MiB); [None] removes it; empty: any value is accepted; only root@pam may set it
+	Affinity    string       // CPUs of the host, 0-7,16; [None] removes it; empty: any value is accepted; only root@pam may set it
+	CPUUnits    int          // weight of its CPUs against other VMs'; 0: any value is accepted
+	CPULimit    float64      // CPUs of the host that it uses at most; 0: any value is accepted
+	TPM         bool         // has one, version 2.0; false: either is accepted
+	SecureBoot  *bool        // Microsoft's keys in the firmware; nil: either is accepted
+	OnBoot      bool         // start with the host
+	Protected   *bool        // Proxmox refuses to remove it and its disks; nil: either is accepted
+	Startup     string       // order=1,up=30; needs Sys.Modify on /
+	Description string       // empty: any is accepted
 	Note        bool         // the description ends with a line of ours: the mark, and Claims
 	Claims      []string     // addresses and ranges that the VM's cluster takes beside those of its machines
 	Address     netip.Prefix // told to others, in ipconfig0; the machine has it from its seed. Not valid: left alone

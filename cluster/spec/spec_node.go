@@ -2,6 +2,7 @@ package spec
 
 import (
 	"net/netip"
+	"strings"
 )
 
 // Role is a node's role in K3s.
@@ -138,6 +139,15 @@ type Device struct {
 	PCI  string `yaml:"pci" absent:"this or ‘usb’" doc:"PCI: its address on the host, ‘0000:03:00.0’, its vendor and device, ‘1ac1:089a’, or the name of an existing resource mapping."`
 	USB  string `yaml:"usb" json:",omitempty" absent:"this or ‘pci’" doc:"USB: its vendor and product, ‘10c4:ea60’, or the name of an existing resource mapping."`
 	Port string `yaml:"port" json:",omitempty" absent:"any" doc:"USB: its bus and port, ‘1-2.3’, where the host has several of that product."`
+}
+
+// NamedMapping returns the existing resource mapping that the file names for the device; "" if it names the
+// device itself, for which homelab makes a mapping.
+func (d Device) NamedMapping() string {
+	if name := d.PCI + d.USB; !strings.Contains(name, ":") { // the file has one of them
+		return name
+	}
+	return ""
 }
 
 // Route leads to a network behind a router.

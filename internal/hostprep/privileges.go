@@ -214,15 +214,13 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 		named = append(named, n.GPUs.Mapping...)
 		made = made || n.HasGPUs() && len(n.GPUs.Mapping) == 0
 		for _, d := range n.Devices {
-			switch {
-			case strings.Contains(d.PCI, ":"):
-				made = true
-			case strings.Contains(d.USB, ":"):
-				usb = true
+			switch name := d.NamedMapping(); {
+			case name == "":
+				made, usb = made || d.USB == "", usb || d.USB != ""
 			case d.USB != "":
-				namedUSB = append(namedUSB, d.USB)
+				namedUSB = append(namedUSB, name)
 			default:
-				named = append(named, d.PCI)
+				named = append(named, name)
 			}
 		}
 	}

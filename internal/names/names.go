@@ -62,6 +62,23 @@ func MappingNote(s *spec.Spec) string { return MappingNotePrefix + s.Name }
 // MappingNotePrefix is the start of the description of every mapping of homelab, of any cluster.
 const MappingNotePrefix = "made by homelab for cluster "
 
+// MappingCluster returns the cluster that a mapping with this description is of; "" if homelab did not make it.
+func MappingCluster(description string) string {
+	cluster, made := strings.CutPrefix(description, MappingNotePrefix)
+	if !made {
+		return ""
+	}
+	return cluster
+}
+
+// OtherMappingCluster is MappingCluster for mappings of other clusters; "" for those of s.
+func OtherMappingCluster(s *spec.Spec, description string) string {
+	if cluster := MappingCluster(description); cluster != s.Name {
+		return cluster
+	}
+	return ""
+}
+
 // Template is the name of a baked template. Each host has its own, because clones cannot cross
 // hosts without shared storage.
 func Template(s *spec.Spec, host, digest string) string {

@@ -59,7 +59,7 @@ func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use, usb 
 			err := failed[id]
 			switch {
 			case err != nil:
-			case strings.Contains(d.USB, ":"):
+			case d.USB != "" && d.NamedMapping() == "":
 				var m proxmox.USBMapping
 				m, err = b.usbDevice(n, d)
 				share.USB = append(share.USB, m)
@@ -94,6 +94,12 @@ type deviceBook struct {
 // fail is an error about a device of a node, which only the file or a person can change.
 func fail(n spec.Node, d spec.Device, cure, format string, args ...any) error {
 	return converge.Permanent(fmt.Errorf("devices.%s of %s: %s\n  %s", d.Name, n.Name, fmt.Sprintf(format, args...), cure))
+}
+
+// missing is the error of a mapping that the file names and that does not exist; all are those that do.
+func missing(n spec.Node, d spec.Device, all []string, or, kind, what string) error {
+	return fail(n, d, "name an existing one, or the device by "+or, "there is no resource mapping %s, or the token may not see it (Mapping.Use on /mapping/%s/%s); there is %s",
+		what, kind, d.NamedMapping(), cmp.Or(strings.Join(all, ", "), "none"))
 }
 
 // atAddress finds the device that the file names by its address.
@@ -135,7 +141,7 @@ func (b *deviceBook) free(n spec.Node, d spec.Device) (pci.Device, error) {
 		return pci.Device{}, why[0]
 	case len(why) > 1:
 		return pci.Device{}, converge.Permanent(errors.Join(why...))
-	case strings.Contains(d.PCI, ":"):
+	case d.NamedMapping() == "":
 		return pci.Device{}, fail(n, d, fmt.Sprintf("lspci -Dnn on %s lists what is there", b.host), "%s has no PCI device %s", b.host, d.PCI)
 	}
 	return pci.Device{}, nil
@@ -143,7 +149,7 @@ func (b *deviceBook) free(n spec.Node, d spec.Device) (pci.Device, error) {
 
 // ofKind lists the devices of a vendor and device that the file names.
 func (b *deviceBook) ofKind(d spec.Device) []pci.Device {
-	if !strings.Contains(d.PCI, ":") {
+	if d.NamedMapping() != "" {
 		return nil
 	}
 	return b.ledger.DevicesOfKind(b.host, d.PCI)
@@ -186,8 +192,8 @@ func (b *deviceBook) problem(n spec.Node, d spec.Device, found pci.Device) error
 		return fail(n, d, cl.ReleaseCommand()+"; a node of this cluster releases it in a run without it in the file", "%s belongs to %s, %s", found, cl, cl.Description())
 	}
 	for _, m := range b.ledger.Mappings {
-		name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix)
-		if made && name != b.spec.Name && slices.ContainsFunc(m.Devices, func(o pci.MappedDevice) bool { return o.Host == b.host && found.Overlaps(o.Address) }) {
+		name := names.OtherMappingCluster(b.spec, m.Description)
+		if name != "" && slices.ContainsFunc(m.Devices, func(o pci.MappedDevice) bool { return o.Host == b.host && found.Overlaps(o.Address) }) {
 			return fail(n, d, "remove it from that cluster's file and run cluster:up there", "%s belongs to cluster %s, by its mapping %s", found, name, m.ID)
 		}
 	}
@@ -229,8 +235,7 @@ func (b *deviceBook) checkNamed(n spec.Node, d spec.Device) error {
 		for _, m := range b.ledger.Mappings {
 			all = append(all, m.ID)
 		}
-		return fail(n, d, "name an existing one, or the device by its address", "there is no resource mapping %s, or the token may not see it (Mapping.Use on /mapping/pci/%s); there is %s",
-			d.PCI, d.PCI, cmp.Or(strings.Join(all, ", "), "none"))
+		return missing(n, d, all, "its address", "pci", d.PCI)
 	}
 	if len(m.Problems) > 0 {
 		return fail(n, d, "recreate it from what the host reports: Datacenter, Resource Mappings", "mapping %s does not fit the hardware of %s: %s", m.ID, b.host, strings.Join(m.Problems, "; "))

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,8 +41,8 @@ func (b *deviceBook) usbDevice(n spec.Node, d spec.Device) (proxmox.USBMapping, 
 		return m, err
 	}
 	for _, other := range b.usb.Mappings {
-		name, made := strings.CutPrefix(other.Description, names.MappingNotePrefix)
-		if made && name != b.spec.Name && slices.ContainsFunc(other.Devices[b.host], m.Device.MayBe) {
+		name := names.OtherMappingCluster(b.spec, other.Description)
+		if name != "" && slices.ContainsFunc(other.Devices[b.host], m.Device.MayBe) {
 			return m, fail(n, d, "remove it from that cluster's file and run cluster:up there", "USB device %s belongs to cluster %s, by its mapping %s", m.Device, name, other.ID)
 		}
 	}
@@ -91,8 +90,7 @@ func (b *deviceBook) namedUSB(n spec.Node, d spec.Device) error {
 		for _, m := range b.usb.Mappings {
 			all = append(all, m.ID)
 		}
-		return fail(n, d, "name an existing one, or the device by its vendor and product", "there is no resource mapping %s of USB devices, or the token may not see it (Mapping.Use on /mapping/usb/%s); there is %s",
-			d.USB, d.USB, cmp.Or(strings.Join(all, ", "), "none"))
+		return missing(n, d, all, "its vendor and product", "usb", d.USB+" of USB devices")
 	}
 	if count := len(m.Devices[b.host]); count != 1 {
 		return fail(n, d, "give it one: Datacenter, Resource Mappings", "mapping %s has %d devices on %s, and Proxmox starts a VM only with one", m.ID, count, b.host)

@@ -101,7 +101,7 @@ func (b *book) enterForeign() {
 		at := card.Address.Whole()
 		for _, id := range card.Mappings {
 			m := Mapping(b.ledger.Mappings, id)
-			if name, made := strings.CutPrefix(m.Description, names.MappingNotePrefix); made && name != b.spec.Name {
+			if name := names.OtherMappingCluster(b.spec, m.Description); name != "" {
 				b.strangers[at] = foreignClaim{who: fmt.Sprintf("cluster %s, by its mapping %s", name, id), cure: "remove the node from that cluster's file and run cluster:up there, or give this node another card"}
 			}
 		}
