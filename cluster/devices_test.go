@@ -87,6 +87,13 @@ func TestDevices(t *testing.T) {
 		assert.Equal(t, []string{"0000:08:00.1", "0000:04:00.0"}, w.vm(t, "cp1").PCI)
 		assert.Empty(t, w.plan(t, other))
 
+		// The same name for the mapping of another owner: ours of that name goes.
+		named := parse(t, replace(t, twoDevices, `nvme: {pci: "0000:03:00.0"}`, `nvme: {pci: other}`))
+		w.up(t, named)
+		assert.Equal(t, []string{"0000:04:00.0"}, w.vm(t, "cp1").PCI)
+		assert.NotContains(t, strings.Join(mappingsOf(w), "\n"), "devs_cp1_")
+		assert.Empty(t, w.plan(t, named))
+
 		// None any more.
 		none := parse(t, replace(t, twoDevices, `, devices: {nvme: {pci: "0000:03:00.0"}}`, ""))
 		w.up(t, none)

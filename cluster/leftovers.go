@@ -93,7 +93,7 @@ func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, 
 			if d.USB != "" {
 				id = proxmox.OfUSB + id
 			}
-			k.mappings[id] = true
+			k.mappings[id] = d.NamedMapping() == ""
 		}
 		sd, err := c.seeds.Seed(n) // hosts may share the storage
 		if err != nil {
