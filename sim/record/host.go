@@ -3,7 +3,6 @@ package record
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -97,17 +96,11 @@ func (r *reader) bridges(ctx context.Context, h *pvesim.Host) {
 	}
 }
 
-// nameDevice says which PCI device is a network interface: one of its names says its place, as enp5s0 does, and
-// enp67s0f1 for one function of several.
+// nameDevice says which PCI device is a network interface: one of its names says its place.
 func nameDevice(h *pvesim.Host, name string, all []string) {
 	for i := range h.PCI {
-		var domain, bus, slot, function int
-		if n, _ := fmt.Sscanf(h.PCI[i].Address, "%x:%x:%x.%x", &domain, &bus, &slot, &function); n != 4 {
-			continue
-		}
-		place := fmt.Sprintf("enp%ds%d", bus, slot)
-		if slices.Contains(all, fmt.Sprintf("%sf%d", place, function)) || function == 0 && slices.Contains(all, place) {
-			h.PCI[i].Interface = name
+		if d := &h.PCI[i]; slices.Contains(all, d.PlaceName(true)) || slices.Contains(all, d.PlaceName(false)) {
+			d.Interface = name
 		}
 	}
 }

@@ -91,6 +91,20 @@ type PCIDevice struct {
 	Interface  string `yaml:"interface,omitempty"`  // of the host's network, which it is: eno1
 }
 
+// PlaceName is what udev calls the network interface that the device is, by its place: enp5s0, and enp67s0f1 for
+// one function of several. It is empty if the address is none.
+func (d PCIDevice) PlaceName(several bool) string {
+	var domain, bus, slot, function int
+	if n, _ := fmt.Sscanf(d.Address, "%x:%x:%x.%x", &domain, &bus, &slot, &function); n != 4 {
+		return ""
+	}
+	name := fmt.Sprintf("enp%ds%d", bus, slot)
+	if several || function > 0 {
+		name += fmt.Sprintf("f%d", function)
+	}
+	return name
+}
+
 // USBDevice is a device in a USB port of a host.
 type USBDevice struct {
 	Port    string `yaml:"port"` // bus-port, 1-2.3

@@ -90,18 +90,12 @@ func wantedNetwork(h *world.Host) networkfile.Interfaces {
 	return Network(h)
 }
 
-// placeName is what udev calls an interface by its place: enp5s0, and enp67s0f1 for one function of several.
+// placeName is what udev calls an interface by its place.
 func placeName(h *world.Host, name string) string {
 	for _, d := range h.Devices {
-		var domain, bus, slot, function int
-		if n, _ := fmt.Sscanf(d.Address, "%x:%x:%x.%x", &domain, &bus, &slot, &function); d.Interface != name || n != 4 {
-			continue
+		if d.Interface == name {
+			return d.PlaceName(h.Devices[strings.TrimSuffix(d.Address, "0")+"1"] != nil)
 		}
-		out := fmt.Sprintf("enp%ds%d", bus, slot)
-		if function > 0 || h.Devices[strings.TrimSuffix(d.Address, "0")+"1"] != nil {
-			out += fmt.Sprintf("f%d", function)
-		}
-		return out
 	}
 	return ""
 }
