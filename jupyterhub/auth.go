@@ -1,6 +1,7 @@
 package jupyterhub
 
 import (
+	"cmp"
 	"net/url"
 	"strconv"
 
@@ -96,7 +97,7 @@ func (h login) oidc(own map[string]any) {
 	own["authorize_url"] = h.Endpoints.Authorize
 	own["token_url"] = h.Endpoints.Token
 	own["userdata_url"] = h.Endpoints.Userinfo
-	own["username_claim"] = or(a.UsernameClaim, "preferred_username")
+	own["username_claim"] = cmp.Or(a.UsernameClaim, "preferred_username")
 	scopes := a.Scopes
 	if len(scopes) == 0 {
 		scopes = []string{"openid", "profile", "email"}
@@ -131,13 +132,13 @@ func (h login) ldap(own map[string]any) {
 	own["tls_kwargs"] = tls
 	putList(own, "bind_dn_template", d.BindDN)
 	putList(own, "allowed_groups", d.Groups)
-	own["user_attribute"] = or(d.UserAttribute, "uid")
+	own["user_attribute"] = cmp.Or(d.UserAttribute, "uid")
 	if d.SearchBase != "" {
 		own["user_search_base"] = d.SearchBase
 	}
 	if d.LookupDN {
 		own["lookup_dn"] = true
-		own["lookup_dn_user_dn_attribute"] = or(d.UserAttribute, "uid")
+		own["lookup_dn_user_dn_attribute"] = cmp.Or(d.UserAttribute, "uid")
 		if d.SearchUser != "" {
 			own["lookup_dn_search_user"] = d.SearchUser
 		}

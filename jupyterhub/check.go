@@ -1,8 +1,7 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
+	"cmp"
 	"fmt"
 	"net/url"
 	"path"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -77,7 +77,7 @@ func (h Hub) checkPlace(c *checker) {
 	if !dnsLabel.MatchString(h.namespace()) || len(h.namespace()) > 63 {
 		c.say("Namespace", "%q is not a name of a namespace", h.Namespace)
 	}
-	switch or(h.Ingress.Kind, ByIngress) {
+	switch cmp.Or(h.Ingress.Kind, ByIngress) {
 	case ByIngress, ByLoadBalancer:
 	case ByGateway:
 		c.need("Ingress.Gateway", h.Ingress.Gateway, "the name of the Gateway that the route belongs to")
@@ -89,7 +89,7 @@ func (h Hub) checkPlace(c *checker) {
 			c.say("Reach", "a network without an address")
 		}
 	}
-	switch or(h.Database.Kind, SQLite) {
+	switch cmp.Or(h.Database.Kind, SQLite) {
 	case SQLite:
 		c.size("Database.Size", h.Database.Size)
 	case Postgres:
@@ -143,7 +143,7 @@ func (h Hub) checkStorage(c *checker) {
 	if t := h.Home.ClaimTemplate; h.Home.Claim == "" && t != "" && !strings.Contains(t, "{") {
 		c.say("Home.ClaimTemplate", "%q is the same claim for all users: want {username} in it, or set Claim", t)
 	}
-	paths := map[string]string{or(h.Home.Path, "/home/jovyan"): "Home.Path"}
+	paths := map[string]string{cmp.Or(h.Home.Path, "/home/jovyan"): "Home.Path"}
 	if h.Home.Path != "" {
 		c.path("Home.Path", h.Home.Path)
 	}
@@ -155,7 +155,7 @@ func (h Hub) checkStorage(c *checker) {
 		if s.Size <= 0 {
 			c.say("Scratch.Size", "missing: how much each server gets")
 		}
-		c.mount("Scratch.Path", or(s.Path, "/scratch"), paths)
+		c.mount("Scratch.Path", cmp.Or(s.Path, "/scratch"), paths)
 	}
 }
 

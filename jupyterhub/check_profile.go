@@ -1,12 +1,12 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // imageName is a loose form of what container registries accept.

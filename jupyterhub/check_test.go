@@ -1,8 +1,6 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"errors"
 	"math"
 	"strings"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/secret"
 )
 

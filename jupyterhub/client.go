@@ -2,6 +2,7 @@ package jupyterhub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -169,7 +170,7 @@ func (c *conn) send(ctx context.Context, method, path string, body any, accept s
 func message(data []byte, res *http.Response) string {
 	var said struct{ Message, Reason string }
 	if json.Unmarshal(data, &said) == nil {
-		return or(said.Message, said.Reason)
+		return cmp.Or(said.Message, said.Reason)
 	}
 	if to := res.Header.Get("Location"); to != "" {
 		return "it redirects to " + to

@@ -1,12 +1,11 @@
 package jupyterhub_test
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/jupyterhub"
 )
 

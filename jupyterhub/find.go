@@ -1,6 +1,7 @@
 package jupyterhub
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -91,11 +92,11 @@ func (h Hub) roots(ctx context.Context, k *kube.Client) (*x509.CertPool, error) 
 // address is where the hub's name should lead: the address of its Ingress, its Gateway or its
 // Service. If it is empty because nothing has one yet, the DNS decides.
 func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
-	switch or(h.Ingress.Kind, ByIngress) {
+	switch cmp.Or(h.Ingress.Kind, ByIngress) {
 	case ByGateway:
 		gateway := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
-			"metadata": map[string]any{"namespace": or(h.Ingress.GatewayNamespace, h.namespace()), "name": h.Ingress.Gateway},
+			"metadata": map[string]any{"namespace": cmp.Or(h.Ingress.GatewayNamespace, h.namespace()), "name": h.Ingress.Gateway},
 		}}
 		if err := get(ctx, k, gateway, "the route to the hub leads through it"); err != nil {
 			return "", err
@@ -112,7 +113,7 @@ func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
 			return "", err
 		}
 		for _, one := range s.Status.LoadBalancer.Ingress {
-			return or(one.IP, one.Hostname), nil
+			return cmp.Or(one.IP, one.Hostname), nil
 		}
 	default:
 		i := &networkingv1.Ingress{TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}, ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace(), Name: "jupyterhub"}}
@@ -120,7 +121,7 @@ func (h Hub) address(ctx context.Context, k *kube.Client) (string, error) {
 			return "", err
 		}
 		for _, one := range i.Status.LoadBalancer.Ingress {
-			return or(one.IP, one.Hostname), nil
+			return cmp.Or(one.IP, one.Hostname), nil
 		}
 	}
 	return "", nil

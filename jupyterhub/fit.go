@@ -1,9 +1,7 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/nvidia"
-
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -14,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // Pool is a group of nodes that are chosen together.
@@ -110,7 +111,7 @@ func (h Hub) Fit() Report {
 		one := Fit([]spec.HubProfile{p}, pools, h.Quota)
 		for i, in := range h.Pools {
 			if len(in.Nodes) > 0 && len(pools[i].Nodes) == 0 {
-				one.Rows[0].Cells[i] = Cell{Reason: or(exclusionReason(p, in, h.Pools), "its nodes have no scratch storage")}
+				one.Rows[0].Cells[i] = Cell{Reason: cmp.Or(exclusionReason(p, in, h.Pools), "its nodes have no scratch storage")}
 			}
 		}
 		r.Pools, r.Rows = one.Pools, append(r.Rows, one.Rows...)
@@ -223,7 +224,7 @@ const maxPods = 110
 // holds is how many servers of the profile run on the node at once.
 func (n Node) holds(p spec.HubProfile) int {
 	need := requestsOf(p)
-	count := or(n.Pods, maxPods)
+	count := cmp.Or(n.Pods, maxPods)
 	if need.cpu > 0 {
 		count = min(count, int(milli(n.CPU)/milli(need.cpu)))
 	}

@@ -1,6 +1,7 @@
 package jupyterhub
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,9 +61,9 @@ func (r Report) never(row Row) string {
 	}
 	var why, largest []string
 	for i, cell := range row.Cells {
-		why = append(why, "on "+or(r.Pools[i], "other nodes")+": "+cell.Reason)
+		why = append(why, "on "+cmp.Or(r.Pools[i], "other nodes")+": "+cell.Reason)
 		if cell.Largest != "" {
-			largest = append(largest, cell.Largest+" (on "+or(r.Pools[i], "other nodes")+")")
+			largest = append(largest, cell.Largest+" (on "+cmp.Or(r.Pools[i], "other nodes")+")")
 		}
 	}
 	text := "none of its servers can ever start: " + strings.Join(why, "; ")

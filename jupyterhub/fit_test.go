@@ -1,8 +1,7 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // a100s are the nodes of the example with eight A100: four workers, and control
@@ -165,7 +166,7 @@ func schedule(p spec.HubProfile, pools []Pool) int {
 	var nodes []*free
 	for _, in := range pools {
 		for _, n := range in.Nodes {
-			nodes = append(nodes, &free{pool: in, node: n, cpu: milli(n.CPU), memory: n.Memory, pods: or(n.Pods, maxPods), gpus: n.GPUs})
+			nodes = append(nodes, &free{pool: in, node: n, cpu: milli(n.CPU), memory: n.Memory, pods: cmp.Or(n.Pods, maxPods), gpus: n.GPUs})
 		}
 	}
 	h := Hub{Pools: pools}

@@ -1,11 +1,11 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // HomeConflict is a consequence of homes that stay on one node: a user who starts Profile first may

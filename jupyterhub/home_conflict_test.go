@@ -1,8 +1,6 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // TestApartIsWhatHappens goes the way of a person with a home of local-path: a first

@@ -1,6 +1,7 @@
 package jupyterhub
 
 import (
+	"cmp"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +74,7 @@ type NFSExport struct {
 	ReadOnly     bool
 }
 
-func (h Hub) namespace() string { return or(h.Namespace, defaultName) }
+func (h Hub) namespace() string { return cmp.Or(h.Namespace, defaultName) }
 
 // URL returns the hub's address for users.
 func (h Hub) URL() string {
@@ -81,12 +82,4 @@ func (h Hub) URL() string {
 		return "https://" + h.Hostname
 	}
 	return "http://" + h.Hostname
-}
-
-func or[T comparable](a, b T) T {
-	var zero T
-	if a == zero {
-		return b
-	}
-	return a
 }

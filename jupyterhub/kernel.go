@@ -1,6 +1,7 @@
 package jupyterhub
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -285,7 +286,7 @@ func (v *verifier) websocket(ctx context.Context, path string) (*websocket.Conn,
 }
 
 func (v *verifier) connect(ctx context.Context) (net.Conn, error) {
-	port := or(v.base.Port(), map[string]string{"http": "80", "https": "443"}[v.base.Scheme])
+	port := cmp.Or(v.base.Port(), map[string]string{"http": "80", "https": "443"}[v.base.Scheme])
 	raw, err := v.dial(ctx, "tcp", net.JoinHostPort(v.base.Hostname(), port))
 	if err != nil || v.base.Scheme == "http" {
 		return raw, err
@@ -294,7 +295,7 @@ func (v *verifier) connect(ctx context.Context) (net.Conn, error) {
 	if config == nil {
 		config = &tls.Config{}
 	}
-	config.ServerName = or(config.ServerName, v.base.Hostname())
+	config.ServerName = cmp.Or(config.ServerName, v.base.Hostname())
 	config.NextProtos = []string{"http/1.1"} // websockets need it
 	encrypted := tls.Client(raw, config)
 	if err := encrypted.HandshakeContext(ctx); err != nil {

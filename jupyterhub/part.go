@@ -1,8 +1,6 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"fmt"
 	"time"
 
@@ -12,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -208,7 +208,7 @@ func (h installation) claim(s spec.HubShare) *corev1.PersistentVolumeClaim {
 func (h installation) quota() []runtime.Object {
 	hard := corev1.ResourceList{}
 	if h.Quota.GPUs > 0 {
-		hard[corev1.ResourceName("requests."+resourceGPU)] = *resource.NewQuantity(int64(h.Quota.GPUs), resource.DecimalSI)
+		hard[corev1.ResourceName("requests."+nvidia.Resource)] = *resource.NewQuantity(int64(h.Quota.GPUs), resource.DecimalSI)
 	}
 	defaults := corev1.ResourceList{}
 	if h.Quota.CPU > 0 {

@@ -1,26 +1,20 @@
 package jupyterhub
 
 import (
-	"html"
-	"reflect"
-	"strings"
-
-	"github.com/cps-gpu/homelab/cluster/spec"
-
+	"cmp"
 	"fmt"
+	"html"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/nvidia"
 )
-
-// resourceGPU is the name of a GPU, or of a share of one, in NVIDIA's device plugin.
-const resourceGPU = "nvidia.com/gpu"
-
-// gpuClass is the runtime class that K3s creates for NVIDIA's runtime. Without it a container
-// sees no GPU, even if it requested one.
-const gpuClass = "nvidia"
 
 // chartMemory is the chart's default guarantee of memory (values.yaml of 4.4:
 // singleuser.memory.guarantee).
@@ -36,8 +30,8 @@ type requests struct {
 }
 
 func requestsOf(p spec.HubProfile) requests {
-	memory := or(or(p.Memory.Guarantee, p.Memory.Limit), chartMemory)
-	return requests{cpu: float64(or(p.CPU.Guarantee, p.CPU.Limit)), memory: Bytes(memory), disk: Bytes(or(p.EphemeralStorage.Guarantee, p.EphemeralStorage.Limit)), gpus: p.GPUs}
+	memory := cmp.Or(p.Memory.Guarantee, p.Memory.Limit, chartMemory)
+	return requests{cpu: float64(cmp.Or(p.CPU.Guarantee, p.CPU.Limit)), memory: Bytes(memory), disk: Bytes(cmp.Or(p.EphemeralStorage.Guarantee, p.EphemeralStorage.Limit)), gpus: p.GPUs}
 }
 
 // usesGPU says whether a server of the profile computes on a GPU or a part of one.
@@ -47,7 +41,7 @@ func usesGPU(p spec.HubProfile) bool {
 
 func runtimeClassOf(p spec.HubProfile) string {
 	if p.RuntimeClass == "" && usesGPU(p) {
-		return gpuClass
+		return nvidia.RuntimeClass
 	}
 	return p.RuntimeClass
 }
@@ -63,7 +57,7 @@ func (h Hub) shm(p spec.HubProfile) Bytes {
 	case p.SHM == 0 && p.Memory.Limit > 0:
 		return Bytes(min(h.SHM, p.Memory.Limit/2))
 	}
-	return Bytes(or(p.SHM, h.SHM))
+	return Bytes(cmp.Or(p.SHM, h.SHM))
 }
 
 // pool returns the pool that a profile names.
@@ -111,7 +105,7 @@ func tolerate(taints []corev1.Taint) []corev1.Toleration {
 // spawner.py, _apply_overrides).
 func (h Hub) entry(p spec.HubProfile) map[string]any {
 	override := h.override(p)
-	e := map[string]any{"slug": p.Name, "display_name": html.EscapeString(or(p.Title, p.Name)), "kubespawner_override": override}
+	e := map[string]any{"slug": p.Name, "display_name": html.EscapeString(cmp.Or(p.Title, p.Name)), "kubespawner_override": override}
 	if p.Description != "" {
 		e["description"] = html.EscapeString(p.Description)
 	}
@@ -125,7 +119,7 @@ func (h Hub) entry(p spec.HubProfile) map[string]any {
 	if len(p.Sizes) > 0 {
 		choices := map[string]any{}
 		for i, v := range spec.Variants(p) {
-			choices[p.Sizes[i].Name] = choice(or(p.Sizes[i].Title, p.Sizes[i].Name), i == 0, changes(override, h.override(v)))
+			choices[p.Sizes[i].Name] = choice(cmp.Or(p.Sizes[i].Title, p.Sizes[i].Name), i == 0, changes(override, h.override(v)))
 		}
 		options["size"] = map[string]any{"display_name": "Size", "choices": choices}
 	}
@@ -148,7 +142,7 @@ func choice(title string, first bool, override map[string]any) map[string]any {
 func imageOption(p spec.HubProfile) map[string]any {
 	choices := map[string]any{}
 	for i, c := range p.Images {
-		choices[c.Name] = choice(or(c.Title, c.Name), i == 0, map[string]any{"image": c.Image})
+		choices[c.Name] = choice(cmp.Or(c.Title, c.Name), i == 0, map[string]any{"image": c.Image})
 	}
 	if len(choices) == 0 {
 		choices["default"] = choice(p.Image, true, map[string]any{"image": p.Image})
@@ -239,7 +233,7 @@ func putSizes(p spec.HubProfile, override map[string]any) {
 	}
 	limits := map[string]any{}
 	if p.GPUs > 0 {
-		limits[resourceGPU] = strconv.Itoa(p.GPUs)
+		limits[nvidia.Resource] = strconv.Itoa(p.GPUs)
 	}
 	for name, amount := range amounts(p) {
 		limits[name] = strconv.Itoa(amount)
@@ -292,7 +286,7 @@ func envOf(p spec.HubProfile) map[string]any {
 		// own limit, an equal part for each share.
 		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", int64(p.GPUMemory/MiB))
 	}
-	if runtimeClassOf(p) == gpuClass && !usesGPU(p) {
+	if runtimeClassOf(p) == nvidia.RuntimeClass && !usesGPU(p) {
 		// Many images set this to "all", and NVIDIA's runtime obeys.
 		env["NVIDIA_VISIBLE_DEVICES"] = "void"
 	}
@@ -310,7 +304,7 @@ func texts(in map[string]string) map[string]any {
 func tolerationValues(all []corev1.Toleration) []any {
 	out := make([]any, 0, len(all))
 	for _, t := range all {
-		v := map[string]any{"operator": string(or(t.Operator, corev1.TolerationOpEqual))}
+		v := map[string]any{"operator": string(cmp.Or(t.Operator, corev1.TolerationOpEqual))}
 		if t.Key != "" {
 			v["key"] = t.Key
 		}

@@ -1,11 +1,11 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	_ "embed" // the snippet that the hub runs
 	"slices"
 	"time"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 //go:embed files/queue.py

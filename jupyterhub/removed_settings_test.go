@@ -1,12 +1,12 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // TestChartValues go over ours, beside what they say nothing of.

@@ -1,12 +1,13 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"bytes"
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // storage renders the volumes of every notebook.
@@ -20,7 +21,7 @@ func (h Hub) storage() map[string]any {
 		}
 		v["static"] = static
 	} else {
-		v["capacity"] = Bytes(or(h.Home.Size, 20*GiB)).String()
+		v["capacity"] = Bytes(cmp.Or(h.Home.Size, 20*GiB)).String()
 		dynamic := map[string]any{}
 		if h.Home.Class != "" {
 			dynamic["storageClass"] = h.Home.Class
@@ -95,7 +96,7 @@ func putScratch(s spec.HubScratch, volumes, mounts map[string]any) {
 		spec["storageClassName"] = s.Class
 	}
 	volumes["scratch"] = map[string]any{"name": "scratch", "ephemeral": map[string]any{"volumeClaimTemplate": map[string]any{"spec": spec}}}
-	mounts["scratch"] = map[string]any{"name": "scratch", "mountPath": or(s.Path, "/scratch")}
+	mounts["scratch"] = map[string]any{"name": "scratch", "mountPath": cmp.Or(s.Path, "/scratch")}
 }
 
 // groupOverrides mount shares for members of groups (Spawner.group_overrides, since JupyterHub

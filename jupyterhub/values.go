@@ -1,14 +1,14 @@
 package jupyterhub
 
 import (
-	"html"
-
-	"github.com/cps-gpu/homelab/cluster/spec"
-
+	"cmp"
 	_ "embed" // the snippets that the hub runs
+	"html"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 //go:embed files/profiles.py
@@ -182,7 +182,7 @@ func (h Hub) proxy() map[string]any {
 }
 
 func (h Hub) ingress(values map[string]any) {
-	switch or(h.Ingress.Kind, ByIngress) {
+	switch cmp.Or(h.Ingress.Kind, ByIngress) {
 	case ByIngress:
 		v := map[string]any{"enabled": true, "hosts": []any{h.Hostname}}
 		if h.Ingress.Class != "" {
@@ -324,8 +324,8 @@ func (h Hub) cull() map[string]any {
 // isOn reports whether a switch is on that is on by default.
 func isOn(s spec.Switch) bool { return s.Or(true).IsOn() }
 
-func every(c spec.HubCull) time.Duration { return or(c.Every, 5*time.Minute) }
-func idle(c spec.HubCull) time.Duration  { return or(c.Idle, time.Hour) }
+func every(c spec.HubCull) time.Duration { return cmp.Or(c.Every, 5*time.Minute) }
+func idle(c spec.HubCull) time.Duration  { return cmp.Or(c.Idle, time.Hour) }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }
 

@@ -1,8 +1,6 @@
 package jupyterhub
 
 import (
-	"github.com/cps-gpu/homelab/cluster/spec"
-
 	"encoding/json"
 	"flag"
 	"io/fs"
@@ -19,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kyaml "sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
@@ -348,7 +348,7 @@ func TestSizes(t *testing.T) {
 	h := base()
 	for _, p := range []spec.HubProfile{
 		{Name: "a", Memory: spec.Memory{Limit: 4 * GiB}, Sizes: []spec.HubSize{{Name: "small"}, {Name: "gpu", CPU: spec.CPU{Limit: 8}, Memory: spec.Memory{Limit: 64 * GiB}, GPUs: 2}}},
-		{Name: "b", RuntimeClass: gpuClass, Pool: "gpu", Sizes: []spec.HubSize{{Name: "gpu", GPUs: 1}, {Name: "cpu", CPU: spec.CPU{Guarantee: 1}}}},
+		{Name: "b", RuntimeClass: nvidia.RuntimeClass, Pool: "gpu", Sizes: []spec.HubSize{{Name: "gpu", GPUs: 1}, {Name: "cpu", CPU: spec.CPU{Guarantee: 1}}}},
 		{Name: "c", GPUs: 1, Sizes: []spec.HubSize{{Name: "one"}, {Name: "two", GPUs: 2}}},
 	} {
 		entry := h.entry(p)

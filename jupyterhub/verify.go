@@ -1,6 +1,7 @@
 package jupyterhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func Verify(ctx context.Context, c Client, checks []Check, o Options) ([]Result,
 	}
 	defer hub.close()
 	v := &verifier{conn: hub, o: Options{
-		Schedule: or(o.Schedule, 3*time.Minute), Start: or(o.Start, startTimeout+5*time.Minute), Run: or(o.Run, 3*time.Minute), Stop: or(o.Stop, 3*time.Minute),
+		Schedule: cmp.Or(o.Schedule, 3*time.Minute), Start: cmp.Or(o.Start, startTimeout+5*time.Minute), Run: cmp.Or(o.Run, 3*time.Minute), Stop: cmp.Or(o.Stop, 3*time.Minute),
 	}}
 	hear := converge.WaitRule{What: "waiting for the hub", Limit: v.o.Stop, TimeoutText: "the hub did not answer", Strict: true}
 	if err := converge.Until(ctx, hear, func(ctx context.Context) (string, error) { return "", v.begin(ctx) }); err != nil {
@@ -230,7 +231,7 @@ func (v *verifier) stop(ctx context.Context) error {
 			}
 			asked = err == nil
 		}
-		return "it is still there (" + or(s.Pending, "ready") + ")", nil
+		return "it is still there (" + cmp.Or(s.Pending, "ready") + ")", nil
 	})
 }
 

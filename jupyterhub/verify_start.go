@@ -2,6 +2,7 @@ package jupyterhub
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,7 +96,7 @@ func (v *verifier) recheck(ctx context.Context) (missing string, err error) {
 	case have.Ready:
 		return "", nil
 	}
-	return or(have.Pending, "not ready"), nil
+	return cmp.Or(have.Pending, "not ready"), nil
 }
 
 // event is an event that the hub sends while a server starts.
@@ -129,7 +130,7 @@ func (v *verifier) follow(ctx context.Context, s *starting) (done bool, err erro
 			continue // ignore other lines
 		}
 		if e.Failed {
-			return false, errors.New(or(e.Message, "its server did not start"))
+			return false, errors.New(cmp.Or(e.Message, "its server did not start"))
 		}
 		if e.Ready {
 			return true, nil
