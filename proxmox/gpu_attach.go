@@ -9,6 +9,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // HostPCI is a passed-through device.
@@ -212,7 +213,7 @@ func (c *VMClient) renew(ctx context.Context, vm *VM) error {
 }
 
 func freeSlot(vm *VM) (string, error) {
-	for i := range 16 {
+	for i := range unit.MaxPCI {
 		slot := fmt.Sprintf("hostpci%d", i)
 		if _, taken := vm.Config()[slot]; !taken {
 			return slot, nil

@@ -12,10 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 	"github.com/cps-gpu/homelab/proxmox/pci"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
-
-// maxUSB is how many USB devices a VM takes: usb0 to usb13.
-const maxUSB = 14
 
 // HostUSB is a USB device of the host that a VM has.
 type HostUSB struct {
@@ -164,7 +162,7 @@ func (c *PCIClient) USBClaims(ctx context.Context, host string) ([]USBClaim, err
 	}
 	var out []USBClaim
 	for _, vm := range vms {
-		for i := range maxUSB {
+		for i := range unit.MaxUSB {
 			slot := "usb" + strconv.Itoa(i)
 			p := wire.ParseLenient(vm.Devices[slot])
 			cl := USBClaim{Claim: pci.Claim{
@@ -210,7 +208,7 @@ func DetachUSB(ctx context.Context, vm *VM, slot string) error {
 
 // USBSlots are the slots of a VM that use a mapping.
 func (v *VM) USBSlots(mapping string) (out []string) {
-	for i := range maxUSB {
+	for i := range unit.MaxUSB {
 		slot := "usb" + strconv.Itoa(i)
 		if wire.ParseLenient(v.config[slot]).Get("mapping") == mapping {
 			out = append(out, slot)
@@ -223,7 +221,7 @@ func (v *VM) USBSlots(mapping string) (out []string) {
 // are left alone.
 func (s VMSpec) diffUSB(d *differ, vm *VM) {
 	next := 0
-	for i := range maxUSB {
+	for i := range unit.MaxUSB {
 		slot := "usb" + strconv.Itoa(i)
 		line := vm.config[slot]
 		have := wire.ParseLenient(line).Get("mapping")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // VM is a virtual machine as it was read. Its shape includes pending changes; [VM.Pending] lists
@@ -161,7 +162,7 @@ func (v *VM) read() {
 	for _, slot := range diskSlots(c) {
 		v.Disks = append(v.Disks, parseDiskProperties(slot, wire.ParseLenient(c[slot])))
 	}
-	for i := range 16 {
+	for i := range unit.MaxPCI {
 		slot := fmt.Sprintf("hostpci%d", i)
 		if line, ok := c[slot]; ok {
 			p := wire.ParseLenient(line)

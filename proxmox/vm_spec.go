@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // VMSpec is the wanted state of a VM: a clone of a template, with its own shape.
@@ -135,11 +136,11 @@ func (s VMSpec) Check() error {
 			bad("hostpci%d has no mapping: only root@pam itself may pass a device through without one", i)
 		}
 	}
-	if n := len(s.passthrough()); n > 16 {
-		bad("%d passed-through devices; Proxmox takes 16", n)
+	if n := len(s.passthrough()); n > unit.MaxPCI {
+		bad("%d passed-through devices; Proxmox takes %d", n, unit.MaxPCI)
 	}
-	if n := len(s.USB); n > maxUSB {
-		bad("%d USB devices; Proxmox takes %d", n, maxUSB)
+	if n := len(s.USB); n > unit.MaxUSB {
+		bad("%d USB devices; Proxmox takes %d", n, unit.MaxUSB)
 	}
 	return errors.Join(errs...)
 }

@@ -34,16 +34,13 @@ func (r devicesSection) devices(n *spec.Node) {
 			r.Wrong(&d.Port, "a PCI device has no USB port", "remove it")
 		}
 	}
-	if all > maxGPUs && len(n.Devices) > usb {
-		r.Wrong(&n.Devices, fmt.Sprintf("a VM takes at most %d PCI devices, and the node has %d with its GPUs", maxGPUs, all), "spread them over more nodes")
+	if all > unit.MaxPCI && len(n.Devices) > usb {
+		r.Wrong(&n.Devices, fmt.Sprintf("a VM takes at most %d PCI devices, and the node has %d with its GPUs", unit.MaxPCI, all), "spread them over more nodes")
 	}
-	if usb > maxUSB {
-		r.Wrong(&n.Devices, fmt.Sprintf("a VM takes at most %d USB devices, and the node has %d", maxUSB, usb), "spread them over more nodes")
+	if usb > unit.MaxUSB {
+		r.Wrong(&n.Devices, fmt.Sprintf("a VM takes at most %d USB devices, and the node has %d", unit.MaxUSB, usb), "spread them over more nodes")
 	}
 }
-
-// maxUSB is how many USB devices a VM takes: usb0 to usb13.
-const maxUSB = 14
 
 // usb checks a USB device, and writes its vendor and product in lower case.
 func (r devicesSection) usb(d *spec.Device) {

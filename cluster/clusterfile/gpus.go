@@ -10,9 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
-
-const maxGPUs = 16 // that a VM takes: hostpci0 to hostpci15 of Proxmox VE
 
 // mappingName is what Proxmox takes as the name of a resource mapping.
 const mappingName = `^[A-Za-z][A-Za-z0-9_-]+$`
@@ -48,10 +47,10 @@ func (r nvidiaSection) gpus(g *spec.GPURequest, external bool) {
 	if named > 0 {
 		g.Count = named
 	}
-	if g.Count > maxGPUs {
-		r.Wrong(&g.Count, fmt.Sprintf("a VM takes at most %d PCI devices and the node asks for %d GPUs", maxGPUs, g.Count), "spread them over more nodes")
+	if g.Count > unit.MaxPCI {
+		r.Wrong(&g.Count, fmt.Sprintf("a VM takes at most %d PCI devices and the node asks for %d GPUs", unit.MaxPCI, g.Count), "spread them over more nodes")
 	}
-	g.Count = min(max(g.Count, 0), maxGPUs) // it sizes lists from here on
+	g.Count = min(max(g.Count, 0), unit.MaxPCI) // it sizes lists from here on
 	for i, m := range g.Mapping {
 		if !matches(mappingName, m) {
 			r.Wrong(&g.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")

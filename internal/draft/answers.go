@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
 // Answers are what a person decides. The zero value of a field that [Inventory.Defaults]
@@ -39,9 +40,8 @@ type Answers struct {
 
 // Sizes that are proposed, and bounds of what can be asked for.
 const (
-	maxServers       = 7
-	maxGPUsPerWorker = 16 // hostpci0 to hostpci15
-	firstOffset      = 11 // routers and what people number by hand sit below
+	maxServers  = 7
+	firstOffset = 11 // routers and what people number by hand sit below
 )
 
 var (
@@ -179,10 +179,10 @@ func CheckServers(n int) error {
 // CheckGPUs says what is wrong with a number of GPUs for each worker; 0 leaves it to
 // what was found.
 func CheckGPUs(n int) error {
-	if n >= 0 && n <= maxGPUsPerWorker {
+	if n >= 0 && n <= unit.MaxPCI {
 		return nil
 	}
-	return fmt.Errorf("%d GPUs per worker: a VM takes 1 to %d", n, maxGPUsPerWorker)
+	return fmt.Errorf("%d GPUs per worker: a VM takes 1 to %d", n, unit.MaxPCI)
 }
 
 // CheckInside says of an address that it is none that a machine of the network could

@@ -154,7 +154,7 @@ func claimsOf(v Guest, mappings []MappingState, devices []Function) []Claim {
 		}
 		out = append(out, cl)
 	}
-	for i := range 16 {
+	for i := range unit.MaxPCI {
 		slot := "hostpci" + strconv.Itoa(i)
 		if line := v.Devices[slot]; line != "" {
 			add(slot, line, false)
