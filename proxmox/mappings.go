@@ -12,10 +12,10 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
 
-// The paths of resource mappings, by kind.
+// The kinds of resource mappings, as Proxmox's paths name them.
 const (
-	mappingPCI = "/mapping/pci"
-	mappingUSB = "/mapping/usb"
+	mappingPCI = "pci"
+	mappingUSB = "usb"
 )
 
 // mappingEntry is a resource mapping of any kind, as the API lists it.
@@ -48,7 +48,7 @@ func (c *PCIClient) readMappings(ctx context.Context, kind, host string) ([]mapp
 	if host != "" {
 		query.Set("check-node", host)
 	}
-	shared, err := api.GetShared[[]mappingEntry](ctx, c.pve, "/cluster"+kind, query)
+	shared, err := api.GetShared[[]mappingEntry](ctx, c.pve, "/cluster/mapping/"+kind, query)
 	if err != nil {
 		return nil, err
 	}
@@ -64,14 +64,14 @@ func (c *PCIClient) readMappings(ctx context.Context, kind, host string) ([]mapp
 // saveMapping creates a mapping, or changes one that exists.
 func (c *PCIClient) saveMapping(ctx context.Context, kind, id string, exists bool, p api.Params) error {
 	if exists {
-		return c.pve.Call(ctx, http.MethodPut, "/cluster"+kind+"/"+url.PathEscape(id), p, nil)
+		return c.pve.Call(ctx, http.MethodPut, "/cluster/mapping/"+kind+"/"+url.PathEscape(id), p, nil)
 	}
 	p["id"] = id
-	return c.pve.Call(ctx, http.MethodPost, "/cluster"+kind, p, nil)
+	return c.pve.Call(ctx, http.MethodPost, "/cluster/mapping/"+kind, p, nil)
 }
 
 func (c *PCIClient) deleteMapping(ctx context.Context, kind, id string) error {
-	err := c.pve.Call(ctx, http.MethodDelete, "/cluster"+kind+"/"+url.PathEscape(id), nil, nil)
+	err := c.pve.Call(ctx, http.MethodDelete, "/cluster/mapping/"+kind+"/"+url.PathEscape(id), nil, nil)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -80,5 +80,5 @@ func (c *PCIClient) deleteMapping(ctx context.Context, kind, id string) error {
 
 // hiddenMappingError is the error of a mapping that was just created and is not in the list.
 func hiddenMappingError(kind, id string) error {
-	return fmt.Errorf("mapping %s was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on %s/%s", id, kind, id)
+	return fmt.Errorf("mapping %s was created, but the token cannot see it: it lacks Mapping.Use or Mapping.Audit on /mapping/%s/%s", id, kind, id)
 }
