@@ -21,7 +21,7 @@ func kept(t *testing.T, kind string) func(doc any) error {
 	t.Helper()
 	var text []byte
 	for _, version := range []string{"26.1-noble", "26.2"} {
-		text = facts.Kept(t, filepath.Join("testdata", "facts", kind+".json"), *update, func(full fs.FS) ([]byte, error) {
+		text = facts.Load(t, filepath.Join("testdata", "facts", kind+".json"), *update, func(full fs.FS) ([]byte, error) {
 			raw, err := fs.ReadFile(full, "schemas/cloud-init-"+version+"-schema-"+kind+".json")
 			if err != nil {
 				return nil, err

@@ -177,7 +177,7 @@ func at(t *testing.T, v any, path ...string) any {
 // schema returns a check of values against what is kept of the chart's schema.
 func schema(t testing.TB) func(values map[string]any) error {
 	t.Helper()
-	text := facts.Kept(t, filepath.Join("testdata", "facts", "values.schema.json"), *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, filepath.Join("testdata", "facts", "values.schema.json"), *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, "charts/jupyterhub/values.schema.json")
 		if err != nil {
 			return nil, err

@@ -97,7 +97,7 @@ type vipFacts struct {
 
 // TestKubeVIPIsTheGeneratedOne compares with what kube-vip's own generator wrote.
 func TestKubeVIPIsTheGeneratedOne(t *testing.T) {
-	text := facts.Kept(t, filepath.Join("testdata", "facts", "kube-vip.yaml"), *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, filepath.Join("testdata", "facts", "kube-vip.yaml"), *update, func(full fs.FS) ([]byte, error) {
 		var all []byte
 		for _, file := range []string{"daemonset.yaml", "rbac.yaml"} {
 			b, err := fs.ReadFile(full, "values/kube-vip/"+file)

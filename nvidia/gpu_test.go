@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the embedded table and the gold
 // TestTable makes the embedded table from the published lists, where they are at hand,
 // and compares; that each line of it is a GPU that is found, always.
 func TestTable(t *testing.T) {
-	text := facts.Kept(t, "gpus.tsv", *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, "gpus.tsv", *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, "nvidia-gpus.json")
 		if err != nil {
 			return nil, err

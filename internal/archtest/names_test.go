@@ -28,7 +28,7 @@ const idioms = " converge.Until run.Until " +
 	"python.parser.with python.parser.decorated python.parser.named python.parser.negated python.parser.dotted python.scanner.nested " +
 	"reserved.reserved "
 
-// TestNamesAreNouns: nothing is called by a bare preposition or participle, except what answers yes or
+// TestNamesAreNouns: nothing of the product or the simulator is called by a bare preposition or participle, except what answers yes or
 // no, and values of a set, such as states: "removed" may be a list, a step, or a question, and a reader has to open it to know.
 func TestNamesAreNouns(t *testing.T) {
 	used := map[string]bool{}
@@ -43,9 +43,6 @@ func TestNamesAreNouns(t *testing.T) {
 		assert.Fail(t, "bare word", "%s: %s %s: a bare preposition or participle: say what it is (removedNodes), or what it does (removeNodes)", at, kind, name)
 	}
 	for _, s := range sources(t) {
-		if inside(s.name, "sim") {
-			continue
-		}
 		for _, file := range s.trees {
 			path := s.files.Position(file.Pos()).Filename
 			base := strings.TrimSuffix(filepath.Base(path), ".go")

@@ -38,7 +38,7 @@ func generate(needs labctl.Needs) pvesim.Model {
 		mappings = append(mappings, namedMappings(want, h)...)
 		mappings = append(mappings, addDevices(want, &hosts[len(hosts)-1])...)
 	}
-	m := pvesim.Operated(hosts...)
+	m := pvesim.NewModel(hosts...)
 	m.Mappings = mappings
 	for _, pool := range needs.Pools {
 		m.Pools = append(m.Pools, pvesim.Pool{ID: pool})

@@ -56,7 +56,7 @@ func TestObjectsFitTheirDefinitions(t *testing.T) {
 // fields, and what may be in those that we set.
 func definitions(t *testing.T, ours map[string][]any) map[string]any {
 	t.Helper()
-	text := facts.Kept(t, filepath.Join("testdata", "facts", "definitions.json"), *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, filepath.Join("testdata", "facts", "definitions.json"), *update, func(full fs.FS) ([]byte, error) {
 		out := map[string]any{}
 		for kind, file := range definedBy() {
 			raw, err := fs.ReadFile(full, "crds/"+file)

@@ -42,7 +42,7 @@ type chartFacts struct {
 
 func factsOf(t *testing.T, name string) chartFacts {
 	t.Helper()
-	text := facts.Kept(t, filepath.Join("testdata", "facts", name+".json"), *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, filepath.Join("testdata", "facts", name+".json"), *update, func(full fs.FS) ([]byte, error) {
 		values, err := fs.ReadFile(full, path.Join("charts", name, "values.yaml"))
 		if err != nil {
 			return nil, err

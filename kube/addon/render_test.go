@@ -86,7 +86,7 @@ func checkTolerations(t *testing.T, u *unstructured.Unstructured) {
 
 // Longhorn's chart lists what it takes as a drain policy for people who click.
 func TestDrainPoliciesAreTheCharts(t *testing.T) {
-	text := facts.Kept(t, filepath.Join("testdata", "facts", "longhorn-drain.json"), *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, filepath.Join("testdata", "facts", "longhorn-drain.json"), *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, "charts/longhorn/questions.yaml")
 		if err != nil {
 			return nil, err

@@ -25,15 +25,15 @@ import (
 //go:embed answers.yaml
 var answersYAML []byte
 
-// Answered is the result of reading everything.
-type Answered struct {
+// AnswersReport is the result of reading everything.
+type AnswersReport struct {
 	Methods  int      // that were read
 	Compared int      // whose answers the schema describes
 	Problems []string // missing or unknown keys without an explanation
 }
 
 // Err returns an error if keys are missing or unknown.
-func (a *Answered) Err() error {
+func (a *AnswersReport) Err() error {
 	var errs []error
 	for _, p := range a.Problems {
 		errs = append(errs, errors.New(p))
@@ -105,7 +105,7 @@ type reader struct{ sim *pvesim.Sim }
 // Answers makes things of every kind on a simulated host and reads all that can be
 // read, and compares the keys with those that the schema promises. Call it within
 // testing/synctest.
-func Answers(ctx context.Context) (*Answered, error) {
+func Answers(ctx context.Context) (*AnswersReport, error) {
 	full, err := loadAPI()
 	if err != nil {
 		return nil, err
@@ -127,11 +127,11 @@ func Answers(ctx context.Context) (*Answered, error) {
 			return nil, err
 		}
 		r.sim.Settle()
-		if err := (&replay{sim: r.sim, began: time.Now()}).until(ctx, statsRound); err != nil {
+		if err := (&replay{sim: r.sim, began: time.Now()}).waitUntil(ctx, statsRound); err != nil {
 			return nil, err
 		}
 	}
-	out, used := &Answered{}, map[string]bool{}
+	out, used := &AnswersReport{}, map[string]bool{}
 	for _, m := range pvesim.Methods() {
 		if !strings.HasPrefix(m.Name, "GET ") || notRead.MatchString(m.Name) {
 			continue
@@ -235,7 +235,7 @@ func recordedKeys() (map[string]bool, error) {
 	}
 	for _, s := range scenarios {
 		for _, e := range s.had {
-			walk(parsed(e.Body))
+			walk(parseJSON(e.Body))
 		}
 	}
 	return seen, nil

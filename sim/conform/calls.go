@@ -57,7 +57,7 @@ func callSites(root string) ([]string, error) {
 			}
 		}
 	}
-	return sorted(found), nil
+	return sortedKeys(found), nil
 }
 
 type callPackage struct {
@@ -83,7 +83,7 @@ func (p *callPackage) sites(fn *ast.FuncDecl, found map[string]bool) {
 		if !ok {
 			return true
 		}
-		method, at := pathArgument(called(call.Fun))
+		method, at := pathArgument(calleeName(call.Fun))
 		if at == 0 || len(call.Args) <= at {
 			return true
 		}
@@ -98,15 +98,15 @@ func (p *callPackage) sites(fn *ast.FuncDecl, found map[string]bool) {
 	})
 }
 
-// called is the name of a called function, generic or not.
-func called(e ast.Expr) string {
+// calleeName is the name of a called function, generic or not.
+func calleeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
 		return e.Name
 	case *ast.SelectorExpr:
 		return e.Sel.Name
 	case *ast.IndexExpr:
-		return called(e.X)
+		return calleeName(e.X)
 	}
 	return ""
 }
@@ -140,7 +140,7 @@ func (p *callPackage) eval(e ast.Expr, fn *ast.FuncDecl, depth int) string {
 		}
 		return left + right
 	case *ast.Ident:
-		if value := assigned(fn.Body, e.Name); value != nil {
+		if value := assignedValue(fn.Body, e.Name); value != nil {
 			return p.eval(value, fn, depth+1)
 		}
 	case *ast.CallExpr:
@@ -157,7 +157,7 @@ func (p *callPackage) evalCall(e *ast.CallExpr, fn *ast.FuncDecl, depth int) str
 		}
 		return b.String()
 	}
-	name := called(e.Fun)
+	name := calleeName(e.Fun)
 	switch name {
 	case "NodePath":
 		return "/nodes/" + wild + parts(1)
@@ -180,8 +180,8 @@ func (p *callPackage) evalCall(e *ast.CallExpr, fn *ast.FuncDecl, depth int) str
 	return out
 }
 
-// assigned finds what a variable was given in a body.
-func assigned(body ast.Node, name string) (value ast.Expr) {
+// assignedValue finds what a variable was given in a body.
+func assignedValue(body ast.Node, name string) (value ast.Expr) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		as, ok := n.(*ast.AssignStmt)
 		if !ok || as.Tok != token.DEFINE || len(as.Lhs) != len(as.Rhs) {
@@ -252,7 +252,7 @@ func parseDir(dir string) ([]*ast.File, error) {
 	return out, nil
 }
 
-func sorted(set map[string]bool) []string {
+func sortedKeys(set map[string]bool) []string {
 	var out []string
 	for k := range set {
 		out = append(out, k)

@@ -50,7 +50,7 @@ func (x *excuses) compare(e, got exchange) (found []string, class string) {
 	switch {
 	case !ok1 || !ok2:
 		if w, h := x.plain(e, e.Body), x.plain(e, got.Body); w != h {
-			d.say(reason, "recorded body %q, here %q", cut(w), cut(h))
+			d.say(reason, "recorded body %q, here %q", shorten(w), shorten(h))
 		}
 	case logPath.MatchString(e.Path) && e.Status == 200:
 		d.logs(want, have)
@@ -62,7 +62,7 @@ func (x *excuses) compare(e, got exchange) (found []string, class string) {
 
 var logPath = regexp.MustCompile(`^/nodes/[^/]+/tasks/[^/]+/log($|\?)`)
 
-func cut(s string) string {
+func shorten(s string) string {
 	if len(s) > 300 {
 		return s[:300] + "…"
 	}
@@ -82,7 +82,7 @@ func (d *differ) statusLine(got exchange) {
 	if d.e.Status == got.Status && want == have {
 		return
 	}
-	line := fmt.Sprintf("recorded %d %s%s\n  here %d %s%s", d.e.Status, cut(want), errorsOf(d.e.Body), got.Status, cut(have), errorsOf(got.Body))
+	line := fmt.Sprintf("recorded %d %s%s\n  here %d %s%s", d.e.Status, shorten(want), errorsOf(d.e.Body), got.Status, shorten(have), errorsOf(got.Body))
 	switch {
 	case got.Status == 501 && d.e.Status != 501:
 		d.say(notServed, "%s", line)
@@ -180,7 +180,7 @@ func (d *differ) values(path string, want, have any) {
 	}
 }
 
-func brief(v any) string { return cut(fmt.Sprint(v)) }
+func brief(v any) string { return shorten(fmt.Sprint(v)) }
 
 func inOrder(list string) string {
 	parts := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == ';' || r == '\n' })
@@ -234,7 +234,7 @@ func (d *differ) lists(path, place string, want, have []any) {
 			d.say(order, "%s: recorded in the order %s\n  here %s", place, brief(w), brief(h))
 		}
 		if len(want) != len(have) {
-			d.say(keys, "%s: recorded %d entries, here %d: %s", place, len(want), len(have), strings.Join(apart(w, h), "; "))
+			d.say(keys, "%s: recorded %d entries, here %d: %s", place, len(want), len(have), strings.Join(missingFrom(w, h), "; "))
 			return
 		}
 	}
@@ -243,16 +243,16 @@ func (d *differ) lists(path, place string, want, have []any) {
 	}
 }
 
-// apart are the entries that only one list has.
-func apart(want, have []string) (out []string) {
+// missingFrom are the entries that only one list has.
+func missingFrom(want, have []string) (out []string) {
 	for _, w := range want {
 		if !slices.Contains(have, w) {
-			out = append(out, "not here: "+cut(w))
+			out = append(out, "not here: "+shorten(w))
 		}
 	}
 	for _, h := range have {
 		if !slices.Contains(want, h) {
-			out = append(out, "not recorded: "+cut(h))
+			out = append(out, "not recorded: "+shorten(h))
 		}
 	}
 	return out

@@ -87,7 +87,7 @@ func (r *Replays) note(s Scenario, n int, e, got exchange) {
 		r.out.Agree++
 		return
 	}
-	d := Difference{Where: s.String(), Number: n, Area: areaOf(e), Class: class, Asked: e.asked(), What: what}
+	d := Difference{Where: s.String(), Number: n, Area: areaOf(e), Class: class, Asked: e.request(), What: what}
 	if x := find(r.x.Answers, e, strings.Join(what, "\n")); x != nil {
 		d.Reason = x.Why
 	}
@@ -99,13 +99,13 @@ func (r *Replays) print(n int, e, got exchange, what []string) {
 	if what != nil {
 		mark = "≠"
 	}
-	fmt.Fprintf(r.Log, "%s #%d at %.1f s: %s %v\n    recorded %d %s %s\n    here     %d %s %s\n", mark, n, e.At, cut(e.asked()), e.Params,
+	fmt.Fprintf(r.Log, "%s #%d at %.1f s: %s %v\n    recorded %d %s %s\n    here     %d %s %s\n", mark, n, e.At, shorten(e.request()), e.Params,
 		e.Status, e.Reason, e.Body, got.Status, got.Reason, got.Body)
 }
 
 // Result returns the result.
 func (r *Replays) Result() *Conformance {
-	r.out.Unused = r.x.unused()
+	r.out.Unused = r.x.unusedRules()
 	return &r.out
 }
 

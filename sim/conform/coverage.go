@@ -21,8 +21,8 @@ import (
 //go:embed explained.yaml
 var explainedYAML []byte
 
-// explained has the contents of explained.yaml.
-type explained struct {
+// explanations has the contents of explained.yaml.
+type explanations struct {
 	Formats map[string]string `yaml:"formats"` // name -> why everything goes
 }
 
@@ -49,7 +49,7 @@ type Report struct {
 	RootOnly  int
 	Unchecked []string // named formats of served parameters that accept everything
 	Problems  []string // problems
-	Explained explained
+	Explained explanations
 }
 
 // Err returns an error if something is missing that the product needs, or without an
@@ -180,7 +180,7 @@ func (r *Report) formats(served map[string]pvesim.Method) {
 			}
 		}
 	}
-	r.Unchecked = sorted(open)
+	r.Unchecked = sortedKeys(open)
 	for _, f := range r.Unchecked {
 		if r.Explained.Formats[f] == "" {
 			r.problem("format %s accepts everything; check it in formats.go, or say in explained.yaml why not", f)
@@ -257,6 +257,6 @@ func (r *Report) product(full *api, served map[string]pvesim.Method, root string
 			}
 		}
 	}
-	r.Product = sorted(asked)
+	r.Product = sortedKeys(asked)
 	return nil
 }

@@ -64,8 +64,8 @@ type sentFile struct {
 
 func (e exchange) String() string { return e.Method + " " + e.Path }
 
-// asked is the request with its UPID shortened, for people and for rules.
-func (e exchange) asked() string {
+// request is the request with its UPID shortened, for people and for rules.
+func (e exchange) request() string {
 	path, err := url.PathUnescape(e.Path)
 	if err != nil {
 		path = e.Path

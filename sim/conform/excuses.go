@@ -78,7 +78,7 @@ func (r *excuse) compile() (err error) {
 
 // covers reports whether a rule applies to an exchange.
 func (r *excuse) covers(e exchange) bool {
-	return r.asked.MatchString(e.asked()) && r.scenario.MatchString(e.Scenario)
+	return r.asked.MatchString(e.request()) && r.scenario.MatchString(e.Scenario)
 }
 
 // find is the first rule of a group about something of an exchange.
@@ -102,8 +102,8 @@ func (x *excuses) plain(e exchange, s string) string {
 	return s
 }
 
-// unused are rules that nothing needed.
-func (x *excuses) unused() (out []string) {
+// unusedRules are rules that nothing needed.
+func (x *excuses) unusedRules() (out []string) {
 	for _, group := range x.groups() {
 		for _, r := range group {
 			if !r.used && !r.Rare {

@@ -10,8 +10,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// unrecorded does what was done between the recorded exchanges.
-func (r *replay) unrecorded(ctx context.Context, n int) error {
+// catchUp does what was done between the recorded exchanges.
+func (r *replay) catchUp(ctx context.Context, n int) error {
 	for _, u := range recordedUploads() {
 		if n == u.before {
 			upid, err := r.upload(ctx, u)
@@ -59,7 +59,7 @@ func (r *replay) upload(ctx context.Context, u recordedUpload) (string, error) {
 		err = fmt.Errorf("upload of %s: %d %s", u.name, got.Status, got.Reason)
 	}
 	r.sim.Settle()
-	upid, _ := parsed(got.Body).(map[string]any)["data"].(string)
+	upid, _ := parseJSON(got.Body).(map[string]any)["data"].(string)
 	return upid, err
 }
 

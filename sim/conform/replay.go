@@ -83,12 +83,12 @@ func (s Scenario) replay(ctx context.Context, phase time.Duration) (got []exchan
 		names: map[string]string{recordedSum: sha256Of(tinyImage())}, tickets: map[string]session{}, older: s.Name == "", release: func() {},
 		passwords: map[string]string{"root@pam": "password-of-root", "nobody@pve": "password-of-nobody", "k3s@pve": "x"}}
 	defer h.sim.Close()
-	if err := h.until(ctx, phase.Seconds()); err != nil {
+	if err := h.waitUntil(ctx, phase.Seconds()); err != nil {
 		return nil, err
 	}
 	h.began = time.Now()
 	for n, e := range s.had {
-		one, err := h.again(ctx, n, e)
+		one, err := h.repeat(ctx, n, e)
 		if err != nil {
 			return nil, fmt.Errorf("%s #%d %s: %w", s, n, e, err)
 		}
@@ -99,9 +99,9 @@ func (s Scenario) replay(ctx context.Context, phase time.Duration) (got []exchan
 
 var encodedUPID = regexp.MustCompile(`UPID(%3A|:)[^/?]*`)
 
-// again repeats one exchange.
-func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error) {
-	if err := r.until(ctx, e.At); err != nil {
+// repeat repeats one exchange.
+func (r *replay) repeat(ctx context.Context, n int, e exchange) (exchange, error) {
+	if err := r.waitUntil(ctx, e.At); err != nil {
 		return exchange{}, err
 	}
 	// The recorder waited for what it had begun, but where times were set, for
@@ -111,7 +111,7 @@ func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error)
 		r.sim.Settle()
 	}
 	if r.older {
-		if err := r.unrecorded(ctx, n); err != nil {
+		if err := r.catchUp(ctx, n); err != nil {
 			return exchange{}, err
 		}
 	}
@@ -124,13 +124,13 @@ func (r *replay) again(ctx context.Context, n int, e exchange) (exchange, error)
 	if err != nil {
 		return exchange{}, err
 	}
-	r.learn(parsed(e.Body), parsed(got.Body))
+	r.learn(parseJSON(e.Body), parseJSON(got.Body))
 	r.remember(e, got)
 	return got, nil
 }
 
-// until waits for a moment of the scenario.
-func (r *replay) until(ctx context.Context, at float64) error {
+// waitUntil waits for a moment of the scenario.
+func (r *replay) waitUntil(ctx context.Context, at float64) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -139,7 +139,7 @@ func (r *replay) until(ctx context.Context, at float64) error {
 	}
 }
 
-func parsed(body string) (v any) {
+func parseJSON(body string) (v any) {
 	if json.Unmarshal([]byte(body), &v) != nil {
 		return nil
 	}

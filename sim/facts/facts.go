@@ -22,9 +22,9 @@ const (
 	NoCharts = "HOMELAB_NO_CHARTS"
 )
 
-// Kept returns the facts in file. If there are full sources, reduce's result must be equal;
+// Load returns the facts in file. If there are full sources, reduce's result must be equal;
 // with update it is written.
-func Kept(t testing.TB, file string, update bool, reduce func(full fs.FS) ([]byte, error)) []byte {
+func Load(t testing.TB, file string, update bool, reduce func(full fs.FS) ([]byte, error)) []byte {
 	t.Helper()
 	Compare(t, file, update, reduce)
 	kept, err := os.ReadFile(file)

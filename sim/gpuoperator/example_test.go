@@ -17,7 +17,7 @@ func Example() {
 			"devicePlugin": map[string]any{"repository": "nvcr.io/nvidia", "image": "k8s-device-plugin", "version": "v0.20.0"},
 		},
 	}}
-	for _, u := range gpuoperator.Of(policy, "gpu-operator").Objects() {
+	for _, u := range gpuoperator.NewPolicy(policy, "gpu-operator").Objects() {
 		fmt.Println(u.GetKind(), u.GetName())
 	}
 	// Output:

@@ -15,8 +15,10 @@ type Policy struct {
 	namespace string
 }
 
-// Of reads a ClusterPolicy. The operator runs in namespace.
-func Of(object *unstructured.Unstructured, namespace string) Policy { return Policy{object, namespace} }
+// NewPolicy reads a ClusterPolicy. The operator runs in namespace.
+func NewPolicy(object *unstructured.Unstructured, namespace string) Policy {
+	return Policy{object, namespace}
+}
 
 type values = map[string]any
 
@@ -96,7 +98,7 @@ func (p Policy) onDelete(set *unstructured.Unstructured) *unstructured.Unstructu
 	return set
 }
 
-func (p Policy) owned(api, kind, namespace, name string) *unstructured.Unstructured {
+func (p Policy) ownedObject(api, kind, namespace, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: values{"apiVersion": api, "kind": kind, "metadata": values{"name": name, "ownerReferences": []any{values{
 		"apiVersion": p.object.GetAPIVersion(), "kind": p.object.GetKind(), "name": p.object.GetName(), "uid": string(p.object.GetUID()),
 		"controller": true, "blockOwnerDeletion": true,
@@ -108,14 +110,14 @@ func (p Policy) owned(api, kind, namespace, name string) *unstructured.Unstructu
 }
 
 func (p Policy) runtimeClass(name string) *unstructured.Unstructured {
-	u := p.owned("node.k8s.io/v1", "RuntimeClass", "", name)
+	u := p.ownedObject("node.k8s.io/v1", "RuntimeClass", "", name)
 	u.Object["handler"] = name
 	return u
 }
 
 // daemonSet is one on all nodes with GPUs. Its tolerations are those of the policy.
 func (p Policy) daemonSet(name, container, image, class string, env ...any) *unstructured.Unstructured {
-	u := p.owned("apps/v1", "DaemonSet", p.namespace, name)
+	u := p.ownedObject("apps/v1", "DaemonSet", p.namespace, name)
 	labels := values{"app": name}
 	ctr := values{"name": container, "image": image}
 	if len(env) > 0 {

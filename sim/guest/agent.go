@@ -57,13 +57,13 @@ type agentProc struct {
 // maxOutput is how much of each stream the agent keeps, as qemu-ga does.
 const maxOutput = 16 << 20
 
-// capped is a buffer that forgets what is beyond its limit.
-type capped struct {
+// cappedBuffer is a buffer that forgets what is beyond its limit.
+type cappedBuffer struct {
 	mu sync.Mutex
 	b  *bytes.Buffer
 }
 
-func (c *capped) Write(p []byte) (int, error) {
+func (c *cappedBuffer) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.b.Write(p[:min(len(p), maxOutput-min(maxOutput, c.b.Len()))])
@@ -102,12 +102,12 @@ func (m *Machine) AgentExec(argv []string, input []byte) (int, error) {
 		return 0, errors.New("guest: no command")
 	}
 	job := &agentProc{done: make(chan struct{})}
-	p := s.Session(disk.RootUser(), bytes.NewReader(input), &capped{b: &job.out}, &capped{b: &job.err})
+	p := s.Session(disk.RootUser(), bytes.NewReader(input), &cappedBuffer{b: &job.out}, &cappedBuffer{b: &job.err})
 	p.Dir, p.Args = "/", argv
 	if _, err := p.Find(argv[0]); err != nil {
 		return 0, fmt.Errorf("guest: Failed to execute child process “%s” (%s): %w", argv[0], disk.Strerror(machine.NotThere(err)), err)
 	}
-	pid := machine.Of[agentState](s).add(job)
+	pid := machine.StateOf[agentState](s).add(job)
 	started := s.Go(func() {
 		defer close(job.done)
 		ctx, cancel := context.WithCancel(s.Context())
@@ -126,7 +126,7 @@ func (m *Machine) AgentStatus(pid int) (ExecStatus, error) {
 	if err != nil {
 		return ExecStatus{}, err
 	}
-	a := machine.Of[agentState](s)
+	a := machine.StateOf[agentState](s)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	job := a.procs[pid]
@@ -158,7 +158,7 @@ func (m *Machine) AgentWriteFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.ViewAs(nil, s.Mutated).WriteFile(name, data, 0o644)
+	return s.ViewAs(nil, s.RecordChange).WriteFile(name, data, 0o644)
 }
 
 // AgentInterfaces lists the network cards with their addresses.

@@ -115,7 +115,7 @@ func (m *Machine) SetDisks(disks []machine.BlockDevice) {
 		m.core.SetDisks(disks)
 		return
 	}
-	was := s.Mounted()
+	was := s.MountedDisks()
 	m.core.SetDisks(disks)
 	for _, name := range storage.Replug(s, was) {
 		_ = systemd.Stop(s, name)
@@ -139,7 +139,7 @@ func (m *Machine) Journal(unit string) []string {
 	if s == nil {
 		return nil
 	}
-	return s.Said(systemd.UnitName(unit))
+	return s.Messages(systemd.UnitName(unit))
 }
 
 // EtcdMembers returns the names of etcd's members as the K3s server on this machine

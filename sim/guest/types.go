@@ -77,7 +77,7 @@ type Kubernetes = plane.Kubernetes
 type PlaneConfig = plane.Config
 
 // PlaneSaved is the state of a control plane, as a snapshot of etcd has it.
-type PlaneSaved = plane.Saved
+type PlaneSaved = plane.SavedState
 
 // PlaneSaver is a [Plane] that can be saved, and restored with [PlaneConfig].
 type PlaneSaver = plane.Saver

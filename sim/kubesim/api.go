@@ -128,7 +128,7 @@ func (c server) serve(w http.ResponseWriter, r *http.Request, t target) {
 	out, code, err := c.dispatch(t, r.Method, r.Header.Get("Content-Type"), body)
 	c.mu.Unlock()
 	if obj, ok := out.(map[string]any); ok && err == nil {
-		out = v.of(t.kind, t.kind.as(obj))
+		out = v.render(t.kind, t.kind.as(obj))
 	}
 	answer(w, out, code, err)
 }

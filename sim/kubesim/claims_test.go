@@ -192,13 +192,13 @@ func TestRestoredPlane(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		names := func(c *kubesim.Cluster) (out []string) {
 			c.Each(func(resource string, obj map[string]any) {
-				out = append(out, resource+" "+at(obj, "metadata", "uid").(string))
+				out = append(out, resource+" "+withVersion(obj, "metadata", "uid").(string))
 			})
 			return out
 		}
 		saved, err := p.Save(ctx)
 		require.NoError(t, err)
-		again, err := kubesim.NewPlane(ctx, guest.PlaneConfig{Saved: saved}, kubesim.Outside{})
+		again, err := kubesim.NewPlane(ctx, guest.PlaneConfig{Saved: saved}, kubesim.Backends{})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, names(p.Cluster), names(again))

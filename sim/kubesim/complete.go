@@ -44,7 +44,7 @@ func (c server) rewrite(t target, e *entry, u *unstructured.Unstructured) (any, 
 	}
 	obj := u.Object
 	if t.sub == "" {
-		obj = c.owned(t.kind, e.obj, obj, t.manager())
+		obj = c.withManagedFields(t.kind, e.obj, obj, t.manager())
 	} else if managed := was.GetManagedFields(); len(managed) > 0 {
 		u.SetManagedFields(managed)
 	}
@@ -63,7 +63,7 @@ func (c *Cluster) store(k kind, obj map[string]any) *entry {
 	u := e.u()
 	grace := u.GetDeletionGracePeriodSeconds()
 	if u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 && (grace == nil || *grace == 0) && k.id() != "namespaces" {
-		c.gone(e)
+		c.purge(e)
 	}
 	return e
 }
@@ -132,7 +132,7 @@ func (c server) complete(t target, live *entry, u *unstructured.Unstructured) er
 			return err
 		}
 	} else if s, ok := typ.(*corev1.Service); ok {
-		if err := c.admission().Allocate(s, typed[corev1.Service](live)); err != nil {
+		if err := c.admission().Allocate(s, entryAs[corev1.Service](live)); err != nil {
 			return err
 		}
 	}
@@ -151,7 +151,7 @@ func waiting(e *entry) bool {
 	if e.kind.Kind != "Job" {
 		return false
 	}
-	j := typed[batchv1.Job](e)
+	j := entryAs[batchv1.Job](e)
 	return j.Spec.Suspend != nil && *j.Spec.Suspend && j.Status.StartTime == nil
 }
 

@@ -55,7 +55,7 @@ func (s controllerStore) All(resource string, fresh func() any) []any {
 	list := s.c.all(resource)
 	out := make([]any, len(list))
 	for i, e := range list {
-		out[i] = e.typed(fresh)
+		out[i] = e.asType(fresh)
 	}
 	return out
 }
@@ -66,7 +66,7 @@ func (s controllerStore) Get(resource, namespace, name string, fresh func() any)
 	if e == nil {
 		return nil
 	}
-	return e.typed(fresh)
+	return e.asType(fresh)
 }
 
 func (s controllerStore) find(obj metav1.Object) (kind, *entry) {
@@ -145,14 +145,14 @@ func (s controllerStore) Event(about metav1.Object, kind, reason, message string
 	}
 }
 
-// After implements control.Store.
-func (s controllerStore) After(d time.Duration) { s.c.wake(time.Now().Add(d)) }
+// WakeAfter implements control.Store.
+func (s controllerStore) WakeAfter(d time.Duration) { s.c.wake(time.Now().Add(d)) }
 
 // Suffix implements control.Store.
 func (s controllerStore) Suffix() string { return s.c.suffix() }
 
-// typed is typed for a type that only fresh knows.
-func (e *entry) typed(fresh func() any) any {
+// asType is entryAs for a type that only fresh knows.
+func (e *entry) asType(fresh func() any) any {
 	if e.as == nil {
 		v := fresh()
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(e.obj, v) // it was checked on its way in
@@ -173,7 +173,7 @@ func (c *Cluster) note(about *entry, component, kind, reason, message string) {
 	name := fmt.Sprintf("%s.%016x", u.GetName(), h.Sum64())
 	now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	if e := c.get(mustKind("events"), namespace, name); e != nil {
-		again := typed[corev1.Event](e).DeepCopy()
+		again := entryAs[corev1.Event](e).DeepCopy()
 		if now.Sub(again.LastTimestamp.Time) >= time.Minute {
 			again.Count++
 			again.LastTimestamp = now
@@ -195,7 +195,7 @@ func (c *Cluster) note(about *entry, component, kind, reason, message string) {
 
 func (c *Cluster) forgetEvents() {
 	for _, e := range c.all("events") {
-		last := typed[corev1.Event](e).LastTimestamp.Time
+		last := entryAs[corev1.Event](e).LastTimestamp.Time
 		if last.IsZero() {
 			last = e.u().GetCreationTimestamp().Time
 		}
@@ -208,7 +208,7 @@ func (c *Cluster) forgetEvents() {
 // budgets says how many pods of each disruption budget may go.
 func (c *Cluster) budgets() {
 	for _, e := range c.all("poddisruptionbudgets.policy") {
-		b := typed[policyv1.PodDisruptionBudget](e).DeepCopy()
+		b := entryAs[policyv1.PodDisruptionBudget](e).DeepCopy()
 		healthy, needed := c.budget(b)
 		s := &b.Status
 		s.ObservedGeneration = b.Generation
@@ -216,7 +216,7 @@ func (c *Cluster) budgets() {
 		s.DisruptionsAllowed = max(0, s.CurrentHealthy-s.DesiredHealthy)
 		s.ExpectedPods = 0
 		for _, pe := range c.all("pods") {
-			if p := typed[corev1.Pod](pe); p.Namespace == b.Namespace && !control.Ended(p) && b.Spec.Selector != nil && control.Selects(b.Spec.Selector, p.Labels) {
+			if p := entryAs[corev1.Pod](pe); p.Namespace == b.Namespace && !control.Ended(p) && b.Spec.Selector != nil && control.Selects(b.Spec.Selector, p.Labels) {
 				s.ExpectedPods++
 			}
 		}

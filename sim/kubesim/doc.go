@@ -27,7 +27,7 @@
 // guests do not have end well.
 //
 // Missing: RBAC (every client certificate is an administrator) and tokens, validation beyond types,
-// names and selectors, calls of webhooks and policies (but see [Outside]), quotas, preemption,
+// names and selectors, calls of webhooks and policies (but see [Backends]), quotas, preemption,
 // topology spread, the schemas of custom kinds, OpenAPI schemas, answers in protobuf,
 // events.k8s.io, ControllerRevisions (a StatefulSet's partition gets the new template too), Indexed
 // Jobs, the finalizer of Jobs' pods.

@@ -15,8 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
-// deleted answers a DELETE: the object if it is still there, a Status if it is gone.
-func (c server) deleted(t target, e *entry, options metav1.DeleteOptions) (any, int, error) {
+// serveDelete answers a DELETE: the object if it is still there, a Status if it is gone.
+func (c server) serveDelete(t target, e *entry, options metav1.DeleteOptions) (any, int, error) {
 	if s := t.query.Get("gracePeriodSeconds"); s != "" && options.GracePeriodSeconds == nil {
 		_ = json.Unmarshal([]byte(s), &options.GracePeriodSeconds)
 	}
@@ -72,13 +72,13 @@ func (c *Cluster) erase(e *entry, o metav1.DeleteOptions) *entry {
 	grace := int64(0)
 	switch e.kind.Kind {
 	case "Pod":
-		grace = graceOf(typed[corev1.Pod](e), o.GracePeriodSeconds)
+		grace = graceOf(entryAs[corev1.Pod](e), o.GracePeriodSeconds)
 	case "Namespace":
 		if u.GetDeletionTimestamp() != nil {
 			return e
 		}
 		u.Object["status"] = map[string]any{"phase": string(corev1.NamespaceTerminating)}
-		return c.doomed(e, u, 0)
+		return c.startDeletion(e, u, 0)
 	case "CustomResourceDefinition":
 		u.SetFinalizers(appendNew(u.GetFinalizers(), crdCleanup))
 	}
@@ -88,17 +88,17 @@ func (c *Cluster) erase(e *entry, o metav1.DeleteOptions) *entry {
 		u.SetFinalizers(appendNew(u.GetFinalizers(), metav1.FinalizerDeleteDependents))
 	}
 	if len(u.GetFinalizers()) == 0 && grace == 0 {
-		c.gone(e)
+		c.purge(e)
 		return nil
 	}
 	if was := u.GetDeletionGracePeriodSeconds(); was != nil && *was <= grace && slices.Equal(u.GetFinalizers(), e.u().GetFinalizers()) {
 		return e // it is ending already, and no later
 	}
-	return c.doomed(e, u, grace)
+	return c.startDeletion(e, u, grace)
 }
 
-// doomed says of an object that it ends.
-func (c *Cluster) doomed(e *entry, u *unstructured.Unstructured, grace int64) *entry {
+// startDeletion says of an object that it ends.
+func (c *Cluster) startDeletion(e *entry, u *unstructured.Unstructured, grace int64) *entry {
 	at := metav1.NewTime(time.Now().UTC().Truncate(time.Second).Add(time.Duration(grace) * time.Second))
 	u.SetDeletionTimestamp(&at)
 	if e.kind.Kind != "Namespace" {
@@ -107,8 +107,8 @@ func (c *Cluster) doomed(e *entry, u *unstructured.Unstructured, grace int64) *e
 	return c.put(e.kind, u.Object)
 }
 
-// gone takes an object out of the store, with what only it stood for.
-func (c *Cluster) gone(e *entry) {
+// purge takes an object out of the store, with what only it stood for.
+func (c *Cluster) purge(e *entry) {
 	name := e.u().GetName()
 	switch e.kind.Kind {
 	case "Pod":

@@ -26,7 +26,7 @@ func (c *machines) gpuOperator() {
 		}
 		policy := &unstructured.Unstructured{Object: e.obj}
 		wanted := map[string]bool{}
-		for _, u := range gpuoperator.Of(policy, c.namespaceOf("/gpu-operator:")).Objects(c.kernels()...) {
+		for _, u := range gpuoperator.NewPolicy(policy, c.namespaceOf("/gpu-operator:")).Objects(c.kernels()...) {
 			wanted[u.GetKind()+" "+u.GetName()] = true
 			c.bring(u)
 		}
@@ -54,11 +54,11 @@ func (c *machines) bring(u *unstructured.Unstructured) {
 	switch o := obj.(type) {
 	case *appsv1.DaemonSet:
 		defaults.Set(o)
-		is := typed[appsv1.DaemonSet](have).DeepCopy()
+		is := entryAs[appsv1.DaemonSet](have).DeepCopy()
 		is.Spec = o.Spec
 		s.Update(is)
 	case *nodev1.RuntimeClass: // K3s' own class becomes the operator's
-		is := typed[nodev1.RuntimeClass](have).DeepCopy()
+		is := entryAs[nodev1.RuntimeClass](have).DeepCopy()
 		is.OwnerReferences = o.OwnerReferences
 		s.Update(is)
 	}
@@ -67,7 +67,7 @@ func (c *machines) bring(u *unstructured.Unstructured) {
 // namespaceOf is the namespace of a ready pod whose image has a word in its name.
 func (c *machines) namespaceOf(image string) string {
 	for _, e := range c.all("pods") {
-		if p := typed[corev1.Pod](e); control.Ready(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
+		if p := entryAs[corev1.Pod](e); control.Ready(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
 			return p.Namespace
 		}
 	}
@@ -78,7 +78,7 @@ func (c *machines) namespaceOf(image string) string {
 func (c *machines) kernels() []string {
 	var out []string
 	for _, e := range c.all("nodes") {
-		if n := typed[corev1.Node](e); n.Labels["nvidia.com/gpu.present"] == "true" {
+		if n := entryAs[corev1.Node](e); n.Labels["nvidia.com/gpu.present"] == "true" {
 			out = append(out, n.Status.NodeInfo.KernelVersion)
 		}
 	}

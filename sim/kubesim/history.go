@@ -113,13 +113,13 @@ func (s selection) event(ch change) (kind watch.EventType, obj map[string]any, s
 	case after:
 		return watch.Added, ch.now.obj, true
 	case before:
-		return watch.Deleted, at(ch.old.obj, ch.version), true
+		return watch.Deleted, withVersion(ch.old.obj, ch.version), true
 	}
 	return "", nil, false
 }
 
-// at returns an object with another version.
-func at(obj map[string]any, version int64) map[string]any {
+// withVersion returns an object with another version.
+func withVersion(obj map[string]any, version int64) map[string]any {
 	obj = maps.Clone(obj)
 	meta, _ := obj["metadata"].(map[string]any)
 	obj["metadata"] = maps.Clone(meta)

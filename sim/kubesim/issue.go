@@ -34,7 +34,7 @@ func (c *machines) issue() {
 // runsImage reports whether a pod is ready whose image has a word in its name.
 func (c *machines) runsImage(image string) bool {
 	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
+		p := entryAs[corev1.Pod](e)
 		if control.Ready(p) && len(p.Spec.Containers) > 0 && strings.Contains(p.Spec.Containers[0].Image, image) {
 			return true
 		}
@@ -102,7 +102,7 @@ func (c *machines) play(ct guest.Container, namespace string) {
 // share simulates MetalLB's controller, which creates the secret that its speakers share.
 func (c *machines) share() {
 	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
+		p := entryAs[corev1.Pod](e)
 		if !control.Ready(p) {
 			continue
 		}

@@ -55,7 +55,7 @@ func open(t *testing.T) terminal {
 			http.Error(w, "no "+r.URL.Path, http.StatusNotImplemented)
 		})
 	}
-	c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{Version: "v1.36.5+k3s1"}, kubesim.Outside{Kubelet: kubelet})
+	c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{Version: "v1.36.5+k3s1"}, kubesim.Backends{Kubelet: kubelet})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	address, err := c.Listen(t.Context(), "127.0.0.1:0")

@@ -39,7 +39,7 @@ func (c server) passOn(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	c.mu.Lock()
-	p := typed[corev1.Pod](e)
+	p := entryAs[corev1.Pod](e)
 	c.mu.Unlock()
 	path, err := relay.KubeletPath(t.sub, t.query.Get("container"), p)
 	switch {
@@ -62,7 +62,7 @@ func (c server) passOn(w http.ResponseWriter, r *http.Request, t target) {
 	there.URL = &url.URL{Path: path, RawQuery: r.URL.RawQuery}
 	there.RequestURI = there.URL.RequestURI()
 	if t.sub == "log" {
-		node.ServeHTTP(&relay.Checked{ResponseWriter: w, Failed: func(code int) {
+		node.ServeHTTP(&relay.ErrorWriter{ResponseWriter: w, Failed: func(code int) {
 			answer(w, nil, 0, apierrors.NewGenericServerResponse(code, "get", t.kind.resource(), t.name, "", 0, true))
 		}}, there)
 		return
@@ -112,15 +112,15 @@ func (c server) address(t target, e *entry) (scheme, address string, err error) 
 		if port == "" {
 			port = "80"
 		}
-		return scheme, net.JoinHostPort(typed[corev1.Pod](e).Status.PodIP, port), nil
+		return scheme, net.JoinHostPort(entryAs[corev1.Pod](e).Status.PodIP, port), nil
 	case "Service":
-		s := typed[corev1.Service](e)
+		s := entryAs[corev1.Service](e)
 		for _, p := range s.Spec.Ports {
 			if port != "" && port != p.Name && port != strconv.Itoa(int(p.Port)) {
 				continue
 			}
 			for _, pe := range c.all("pods") {
-				pod := typed[corev1.Pod](pe)
+				pod := entryAs[corev1.Pod](pe)
 				if at := control.PortOf(pod, p); pod.Namespace == s.Namespace && len(s.Spec.Selector) > 0 && control.Selects(&metav1.LabelSelector{MatchLabels: s.Spec.Selector}, pod.Labels) && control.Ready(pod) && at > 0 {
 					return scheme, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(at))), nil
 				}

@@ -60,7 +60,7 @@ func (s *Sim) Clusters() []*Cluster {
 type Cluster struct {
 	cfg     guest.PlaneConfig
 	speed   float64
-	outside Outside
+	outside Backends
 	plays   bool          // nodes and the programs on them
 	settle  time.Duration // how long the loop waits for more after a change
 	again   time.Duration // after which it looks again, whatever happens
@@ -106,7 +106,7 @@ func New(ctx context.Context, cfg guest.PlaneConfig, speed float64) (*Cluster, e
 }
 
 // form makes a cluster; without outside, it plays the nodes and what runs on them.
-func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Outside) (*Cluster, error) {
+func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Backends) (*Cluster, error) {
 	if speed <= 0 {
 		speed = 1
 	}
@@ -126,7 +126,7 @@ func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Ou
 	}
 	c.machines = machines{Cluster: c, kubelets: map[string]*kubelet{}, runs: map[string]*run{}, disks: map[string]*guest.Disk{}}
 	if c.plays {
-		outside = &Outside{Kubelet: c.machines.kubeletAPI}
+		outside = &Backends{Kubelet: c.machines.kubeletAPI}
 		c.settle, c.again = c.scale(settle), c.scale(lookAgain)
 	}
 	c.outside = *outside

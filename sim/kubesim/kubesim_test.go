@@ -73,7 +73,7 @@ func (a api) do(method, path, contentType, body string) (int, map[string]any) {
 
 func (a api) get(path string) (int, map[string]any) { return a.do(http.MethodGet, path, "", "") }
 
-func at(v any, keys ...string) any {
+func withVersion(v any, keys ...string) any {
 	for _, k := range keys {
 		m, ok := v.(map[string]any)
 		if !ok {
@@ -99,7 +99,7 @@ func TestVerbs(t *testing.T) {
 		code, out = a.do("PATCH", maps+"/a", "application/merge-patch+json", `{"data":{"k":null,"l":"w"}}`)
 		assert.Equal(t, 200, code)
 		assert.Equal(t, map[string]any{"l": "w"}, out["data"])
-		rv := at(out, "metadata", "resourceVersion")
+		rv := withVersion(out, "metadata", "resourceVersion")
 		code, out = a.do("PATCH", maps+"/a", "application/strategic-merge-patch+json", `{"metadata":{"resourceVersion":"1"},"data":{"k":"v"}}`)
 		assert.Equal(t, 409, code)
 		assert.Equal(t, "Conflict", out["reason"])
@@ -107,7 +107,7 @@ func TestVerbs(t *testing.T) {
 		assert.Equal(t, 200, code)
 		assert.Equal(t, map[string]any{"l": "w", "m": "x"}, out["data"])
 		_, out = a.get(maps + "/a")
-		assert.Equal(t, rv, at(out, "metadata", "resourceVersion"), "a dry run changes nothing")
+		assert.Equal(t, rv, withVersion(out, "metadata", "resourceVersion"), "a dry run changes nothing")
 
 		for query, n := range map[string]int{"": 2, "?labelSelector=x%3D1": 1, "?labelSelector=x!%3D1": 1, // the other is kube-root-ca.crt
 			"?fieldSelector=metadata.name%3Da": 1, "?fieldSelector=metadata.name!%3Da": 1} {
@@ -147,9 +147,9 @@ func TestServerSideApply(t *testing.T) {
 		assert.Equal(t, map[string]any{"k": "other", "l": "w"}, out["data"])
 		_, out = a.do("PATCH", one+"?fieldManager=x", yaml, "{apiVersion: v1, kind: ConfigMap}")
 		assert.Equal(t, map[string]any{"k": "other"}, out["data"], "what x no longer asks for goes, what y took stays")
-		rv := at(out, "metadata", "resourceVersion")
+		rv := withVersion(out, "metadata", "resourceVersion")
 		_, out = a.do("PATCH", one+"?fieldManager=x", yaml, "{apiVersion: v1, kind: ConfigMap}")
-		assert.Equal(t, rv, at(out, "metadata", "resourceVersion"), "applying the same writes nothing")
+		assert.Equal(t, rv, withVersion(out, "metadata", "resourceVersion"), "applying the same writes nothing")
 		code, out = a.do("PATCH", one+"?fieldManager=x", yaml, "{apiVersion: v1, kind: ConfigMap, dta: {}}")
 		assert.GreaterOrEqual(t, code, 400)
 		assert.Contains(t, out["message"], "dta")
@@ -178,7 +178,7 @@ spec:
 		_, out := a.get("/api/v1/namespaces/x/pods?fieldSelector=status.phase%3DRunning")
 		assert.Len(t, out["items"], 3)
 		_, out = a.get("/apis/apps/v1/namespaces/x/deployments/d")
-		assert.EqualValues(t, 3, at(out, "status", "readyReplicas"))
+		assert.EqualValues(t, 3, withVersion(out, "status", "readyReplicas"))
 		a.do("DELETE", "/apis/apps/v1/namespaces/x/deployments/d", "", "")
 		time.Sleep(5 * time.Second)
 		_, out = a.get("/api/v1/namespaces/x/pods")
@@ -213,12 +213,12 @@ func TestGPUIsLostAndFound(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		allocatable := func() any {
 			_, out := a.get("/api/v1/nodes/wk1")
-			return at(out, "status", "allocatable", "nvidia.com/gpu")
+			return withVersion(out, "status", "allocatable", "nvidia.com/gpu")
 		}
 		assert.Nil(t, allocatable())
 		_, out := a.get("/api/v1/namespaces/kube-system/events?fieldSelector=type%3DWarning")
 		require.Len(t, out["items"], 1)
-		assert.Contains(t, at(out["items"].([]any)[0], "message"), `no runtime for "nvidia" is configured`)
+		assert.Contains(t, withVersion(out["items"].([]any)[0], "message"), `no runtime for "nvidia" is configured`)
 		mu.Lock()
 		gpus = 2
 		mu.Unlock()
@@ -227,11 +227,11 @@ func TestGPUIsLostAndFound(t *testing.T) {
 		a.c.Leave("wk1")
 		time.Sleep(time.Minute)
 		_, out = a.get("/api/v1/nodes/wk1")
-		assert.Equal(t, "Unknown", at(at(out, "status", "conditions").([]any)[0], "status"))
+		assert.Equal(t, "Unknown", withVersion(withVersion(out, "status", "conditions").([]any)[0], "status"))
 		require.NoError(t, a.c.Join(t.Context(), n))
 		time.Sleep(20 * time.Second)
 		_, out = a.get("/api/v1/nodes/wk1")
-		assert.Equal(t, "True", at(at(out, "status", "conditions").([]any)[0], "status"))
+		assert.Equal(t, "True", withVersion(withVersion(out, "status", "conditions").([]any)[0], "status"))
 		assert.Equal(t, "2", allocatable())
 
 		// It comes back without its driver: Ready, with no GPUs.
@@ -243,7 +243,7 @@ func TestGPUIsLostAndFound(t *testing.T) {
 		require.NoError(t, a.c.Join(t.Context(), n))
 		time.Sleep(20 * time.Second)
 		_, out = a.get("/api/v1/nodes/wk1")
-		assert.Equal(t, "True", at(at(out, "status", "conditions").([]any)[0], "status"))
+		assert.Equal(t, "True", withVersion(withVersion(out, "status", "conditions").([]any)[0], "status"))
 		assert.Equal(t, "0", allocatable())
 	})
 }
@@ -258,11 +258,11 @@ func TestLabelsComeAgainAndTaintsDoNot(t *testing.T) {
 		require.NoError(t, a.c.Join(t.Context(), n))
 		time.Sleep(time.Minute)
 		_, out := a.get("/api/v1/nodes/wk1")
-		assert.Equal(t, "gold", at(out, "metadata", "labels", "tier"))
-		assert.Equal(t, "wk1", at(out, "metadata", "labels", "kubernetes.io/hostname"))
-		taints := at(out, "spec", "taints").([]any)
+		assert.Equal(t, "gold", withVersion(out, "metadata", "labels", "tier"))
+		assert.Equal(t, "wk1", withVersion(out, "metadata", "labels", "kubernetes.io/hostname"))
+		taints := withVersion(out, "spec", "taints").([]any)
 		require.Len(t, taints, 1)
-		assert.Equal(t, "a", at(taints[0], "key"))
+		assert.Equal(t, "a", withVersion(taints[0], "key"))
 	})
 }
 
@@ -301,7 +301,7 @@ func TestManyNodesWithPods(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		_, out := a.get("/apis/apps/v1/namespaces/kube-system/daemonsets/plugin")
-		assert.EqualValues(t, 100, at(out, "status", "numberReady"))
+		assert.EqualValues(t, 100, withVersion(out, "status", "numberReady"))
 	})
 	t.Logf("100 nodes with a DaemonSet in %s", time.Since(began))
 	assert.Less(t, time.Since(began), 10*time.Second)

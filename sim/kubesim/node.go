@@ -52,16 +52,16 @@ func (c *Cluster) Join(_ context.Context, n guest.Node) error {
 	} else {
 		// K3s sets the labels of its configuration at every start, and taints only
 		// when the node registers (configureNode, pkg/agent/run.go).
-		if again := typed[corev1.Node](e).DeepCopy(); !holds(again.Labels, n.Labels) {
+		if again := entryAs[corev1.Node](e).DeepCopy(); !holds(again.Labels, n.Labels) {
 			maps.Copy(again.Labels, n.Labels)
 			c.putTyped(mustKind("nodes"), again)
 			e = c.get(mustKind("nodes"), "", n.Name)
 		}
 		// A kubelet that was away briefly stays as ready as before.
-		if ready(typed[corev1.Node](e)) {
+		if ready(entryAs[corev1.Node](e)) {
 			k.since = k.since.Add(-c.scale(readyAfter))
 		}
-		c.machines.lost(n.Name)
+		c.machines.restartPods(n.Name)
 	}
 	c.machines.putNodePassword(n.Name)
 	c.kick()
@@ -197,12 +197,12 @@ func ready(n *corev1.Node) bool {
 func (c *machines) nodes() {
 	plugins := map[string]*corev1.Pod{}
 	for _, e := range c.all("pods") {
-		if p := typed[corev1.Pod](e); isPlugin(p) && plugins[p.Spec.NodeName] == nil {
+		if p := entryAs[corev1.Pod](e); isPlugin(p) && plugins[p.Spec.NodeName] == nil {
 			plugins[p.Spec.NodeName] = p
 		}
 	}
 	for _, e := range c.all("nodes") {
-		n := typed[corev1.Node](e)
+		n := entryAs[corev1.Node](e)
 		k := c.kubelets[n.Name]
 		if k == nil {
 			continue
@@ -212,14 +212,14 @@ func (c *machines) nodes() {
 		case k.alive && age >= c.scale(readyAfter):
 			var plugin map[corev1.ResourceName]int64
 			if p := plugins[n.Name]; p != nil {
-				plugin = c.offered(p, k.gpus()).counts()
+				plugin = c.offerOf(p, k.gpus()).counts()
 			}
 			if k.reported == e && maps.Equal(k.reportedGPUs, plugin) && (k.reportedGPUs == nil) == (plugin == nil) {
 				continue
 			}
 			k.reportedGPUs = plugin
 			status = nodeStatus(k.node, n.Status, plugin)
-			status.Conditions = reported(turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"))
+			status.Conditions = withHeartbeat(turn(n, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status"))
 			k.reported = c.putStatus(e, &status)
 			continue
 		case k.alive:
@@ -235,10 +235,10 @@ func (c *machines) nodes() {
 	}
 }
 
-// reported sets when a kubelet has last posted a node's conditions: at its start, and when
+// withHeartbeat sets when a kubelet has last posted a node's conditions: at its start, and when
 // something changes (kubernetes, pkg/kubelet/nodestatus/setters.go). Its reports every five
 // minutes have nothing new, and are left out.
-func reported(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+func withHeartbeat(conditions []corev1.NodeCondition) []corev1.NodeCondition {
 	out := slices.Clone(conditions)
 	for i := range out {
 		if out[i].Type != corev1.NodeReady {

@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// Outside is how a control plane alone reaches what its clients play.
-type Outside struct {
+// Backends is how a control plane alone reaches what its clients play.
+type Backends struct {
 	// Kubelet is the API of a node's kubelet, which answers logs, exec, attach and port-forward
 	// at the paths of a real one; nil: nobody answers.
 	Kubelet func(node string) http.Handler
@@ -30,7 +30,7 @@ type Outside struct {
 // NewPlane makes a control plane alone: the API with the work of kube-controller-manager and
 // kube-scheduler. Its clients are the kubelets, provisioners and operators; it neither starts a
 // pod nor ends one. It outlives ctx, whose values it keeps: call Close.
-func NewPlane(ctx context.Context, cfg guest.PlaneConfig, outside Outside) (*Cluster, error) {
+func NewPlane(ctx context.Context, cfg guest.PlaneConfig, outside Backends) (*Cluster, error) {
 	return form(ctx, cfg, 1, &outside)
 }
 

@@ -43,7 +43,7 @@ type plane struct {
 func alone(t *testing.T, test func(t *testing.T, p plane)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, kubesim.Outside{})
+		c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, kubesim.Backends{})
 		require.NoError(t, err)
 		config := configOf(t, c)
 		client, err := kubernetes.NewForConfig(config)
@@ -311,13 +311,13 @@ func TestAdmission(t *testing.T) {
 			if get("namespaces", "", "default") == nil || get("namespaces", "", "none") != nil {
 				return errors.New("get does not read")
 			}
-			if at(obj, "metadata", "name") == "bad" {
+			if withVersion(obj, "metadata", "name") == "bad" {
 				return errors.New("not this one")
 			}
 			obj["spec"].(map[string]any)["schedulingGates"] = []any{map[string]any{"name": "example.com/wait"}}
 			return nil
 		}
-		c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}}, kubesim.Outside{Admit: admit})
+		c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}}, kubesim.Backends{Admit: admit})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, c.Close()) }()
 		client, err := kubernetes.NewForConfig(configOf(t, c))

@@ -50,7 +50,7 @@ type result struct {
 // runPods simulates the kubelets.
 func (c *machines) runPods() {
 	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
+		p := entryAs[corev1.Pod](e)
 		k := c.kubelets[p.Spec.NodeName]
 		if p.Spec.NodeName == "" || k == nil || !k.alive {
 			continue
@@ -65,7 +65,7 @@ func (c *machines) runPods() {
 			c.end(e, r)
 		case control.Ended(p):
 		case r.result != nil:
-			c.finished(e, p, r)
+			c.recordEnd(e, p, r)
 		case !r.began:
 			c.begin(e, p, k, r)
 		case !control.Ready(p): // the node was silent for a while
@@ -195,7 +195,7 @@ func (c *machines) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
 	offered := c.offeredOn(p.Spec.NodeName, k.gpus())
 	taken := map[string]int{}
 	for _, e := range c.all("pods") {
-		other := typed[corev1.Pod](e)
+		other := entryAs[corev1.Pod](e)
 		if r := c.runs[string(other.UID)]; r != nil && other.Spec.NodeName == p.Spec.NodeName && !control.Ended(other) {
 			for _, uuid := range r.gpus {
 				taken[uuid]++
@@ -261,7 +261,7 @@ func (c *machines) mount(files map[string][]byte, m corev1.VolumeMount, v corev1
 	case v.ConfigMap != nil:
 		items = v.ConfigMap.Items
 		if e := c.get(mustKind("configmaps"), namespace, v.ConfigMap.Name); e != nil {
-			cm := typed[corev1.ConfigMap](e)
+			cm := entryAs[corev1.ConfigMap](e)
 			for k, s := range cm.Data {
 				data[k] = []byte(s)
 			}
@@ -272,7 +272,7 @@ func (c *machines) mount(files map[string][]byte, m corev1.VolumeMount, v corev1
 	case v.Secret != nil:
 		items = v.Secret.Items
 		if e := c.get(mustKind("secrets"), namespace, v.Secret.SecretName); e != nil {
-			data = typed[corev1.Secret](e).Data
+			data = entryAs[corev1.Secret](e).Data
 		}
 	}
 	for k, b := range data {
@@ -291,8 +291,8 @@ func (c *machines) mount(files map[string][]byte, m corev1.VolumeMount, v corev1
 	}
 }
 
-// finished records how a pod has ended.
-func (c *machines) finished(e *entry, p *corev1.Pod, r *run) {
+// recordEnd records how a pod has ended.
+func (c *machines) recordEnd(e *entry, p *corev1.Pod, r *run) {
 	status := p.Status.DeepCopy()
 	status.Phase = corev1.PodSucceeded
 	reason := "Completed"
@@ -335,10 +335,10 @@ func (c *machines) kubeletAPI(string) http.Handler {
 
 // evict deletes a pod, unless a disruption budget forbids it.
 func (c server) evict(t target, e *entry, body []byte) (any, int, error) {
-	p := typed[corev1.Pod](e)
+	p := entryAs[corev1.Pod](e)
 	if p.DeletionTimestamp == nil && !control.Ended(p) {
 		for _, be := range c.all("poddisruptionbudgets.policy") {
-			b := typed[policyv1.PodDisruptionBudget](be)
+			b := entryAs[policyv1.PodDisruptionBudget](be)
 			if b.Namespace != p.Namespace || b.Spec.Selector == nil || !control.Selects(b.Spec.Selector, p.Labels) {
 				continue
 			}
@@ -370,7 +370,7 @@ func (c server) evict(t target, e *entry, body []byte) (any, int, error) {
 func (c *Cluster) budget(b *policyv1.PodDisruptionBudget) (healthy, needed int) {
 	all := 0
 	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
+		p := entryAs[corev1.Pod](e)
 		if p.Namespace != b.Namespace || control.Ended(p) || !control.Selects(b.Spec.Selector, p.Labels) {
 			continue
 		}
@@ -388,11 +388,11 @@ func (c *Cluster) budget(b *policyv1.PodDisruptionBudget) (healthy, needed int) 
 	return healthy, needed
 }
 
-// lost marks what ran on a machine that has restarted: its pods start again, and
+// restartPods marks what ran on a machine that has restarted: its pods start again, and
 // those that were to end once have failed.
-func (c *machines) lost(node string) {
+func (c *machines) restartPods(node string) {
 	for _, e := range c.all("pods") {
-		p := typed[corev1.Pod](e)
+		p := entryAs[corev1.Pod](e)
 		r := c.runs[string(p.UID)]
 		if r != nil && p.Spec.NodeName == node && changesHost(p) { // after a boot it has to do so again
 			r.began = false

@@ -28,7 +28,7 @@ func (c *Cluster) Save(context.Context) (*guest.PlaneSaved, error) {
 		}
 	}
 	var err error
-	out.Authority, err = c.auth.Saved()
+	out.Authority, err = c.auth.PEM()
 	return out, err
 }
 

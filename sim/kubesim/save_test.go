@@ -39,7 +39,7 @@ func TestSaveAndRestore(t *testing.T) {
 		transport := &http.Transport{TLSClientConfig: trust, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return again.Dial(ctx) }}
 		defer transport.CloseIdleConnections()
 		_, now := api{t: t, c: again, http: &http.Client{Transport: transport}}.get("/api/v1/namespaces/default/configmaps/then")
-		assert.Equal(t, at(was, "metadata", "uid"), at(now, "metadata", "uid"))
+		assert.Equal(t, withVersion(was, "metadata", "uid"), withVersion(now, "metadata", "uid"))
 		one, err := a.c.Save(t.Context())
 		require.NoError(t, err)
 		two, err := again.Save(t.Context())

@@ -13,15 +13,15 @@ type offer struct {
 	devices map[string][]string // by resource
 }
 
-// offered is what the device plugin that runs in a pod offers.
-func (c *machines) offered(p *corev1.Pod, gpus []guest.GPU) offer {
+// offerOf is what the device plugin that runs in a pod offers.
+func (c *machines) offerOf(p *corev1.Pod, gpus []guest.GPU) offer {
 	node := &corev1.Node{}
 	if e := c.get(mustKind("nodes"), "", p.Spec.NodeName); e != nil {
-		node = typed[corev1.Node](e)
+		node = entryAs[corev1.Node](e)
 	}
 	times, strategy, _ := gpuoperator.Shares(node, p, func(name string) (map[string]string, error) {
 		if e := c.get(mustKind("configmaps"), p.Namespace, name); e != nil {
-			return typed[corev1.ConfigMap](e).Data, nil
+			return entryAs[corev1.ConfigMap](e).Data, nil
 		}
 		return nil, nil
 	})
@@ -42,8 +42,8 @@ func (o offer) counts() map[corev1.ResourceName]int64 {
 // offeredOn is what the device plugin of a node offers.
 func (c *machines) offeredOn(node string, gpus []guest.GPU) offer {
 	for _, e := range c.all("pods") {
-		if p := typed[corev1.Pod](e); p.Spec.NodeName == node && isPlugin(p) {
-			return c.offered(p, gpus)
+		if p := entryAs[corev1.Pod](e); p.Spec.NodeName == node && isPlugin(p) {
+			return c.offerOf(p, gpus)
 		}
 	}
 	return offer{shares: 1}

@@ -29,8 +29,8 @@ type entry struct {
 
 func (e *entry) u() *unstructured.Unstructured { return &unstructured.Unstructured{Object: e.obj} }
 
-// typed returns an entry as its Go type, which must not be changed.
-func typed[T any](e *entry) *T {
+// entryAs returns an entry as its Go type, which must not be changed.
+func entryAs[T any](e *entry) *T {
 	if v, ok := e.as.(*T); ok {
 		return v
 	}

@@ -22,13 +22,13 @@ var errStale = errors.New("the object has been modified; please apply your chang
 func (c server) subresource(t target, e *entry, method, contentType string, body []byte) (any, int, error) {
 	switch {
 	case t.sub == "scale" && e.obj["spec"] != nil:
-		return c.scaled(t, e, method, contentType, body)
+		return c.serveScale(t, e, method, contentType, body)
 	case t.sub == "binding" && method == http.MethodPost && t.kind.Kind == "Pod":
 		var b corev1.Binding
 		if err := json.Unmarshal(body, &b); err != nil {
 			return nil, 0, apierrors.NewBadRequest(err.Error())
 		}
-		p := typed[corev1.Pod](e)
+		p := entryAs[corev1.Pod](e)
 		if p.Spec.NodeName != "" {
 			return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, fmt.Errorf("pod %s is already assigned to node %q", p.Name, p.Spec.NodeName))
 		}
@@ -51,8 +51,8 @@ func success() map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "Status", "metadata": map[string]any{}, "status": metav1.StatusSuccess}
 }
 
-// scaled reads or sets how many pods a workload has.
-func (c server) scaled(t target, e *entry, method, contentType string, body []byte) (any, int, error) {
+// serveScale reads or sets how many pods a workload has.
+func (c server) serveScale(t target, e *entry, method, contentType string, body []byte) (any, int, error) {
 	u := e.u()
 	scale := func(e *entry) map[string]any {
 		replicas, _, _ := unstructured.NestedInt64(e.obj, "spec", "replicas")

@@ -82,7 +82,7 @@ func (c server) create(t target, body []byte) (any, int, error) {
 	if err := c.admit(t, nil, u); err != nil {
 		return nil, 0, err
 	}
-	obj = c.owned(t.kind, nil, u.Object, t.manager())
+	obj = c.withManagedFields(t.kind, nil, u.Object, t.manager())
 	if t.dryRun {
 		return obj, http.StatusCreated, nil
 	}
@@ -111,7 +111,7 @@ func (c server) delete(t target, e *entry, body []byte) (any, int, error) {
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != e.u().GetUID() {
 		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the UID in the precondition does not match"))
 	}
-	return c.deleted(t, e, options)
+	return c.serveDelete(t, e, options)
 }
 
 // same reports whether two versions of an object are alike.

@@ -35,8 +35,8 @@ func viewOf(r *http.Request) view {
 	return v
 }
 
-// of shows an object or a list.
-func (v *view) of(k kind, obj map[string]any) any {
+// render shows an object or a list.
+func (v *view) render(k kind, obj map[string]any) any {
 	items, list := obj["items"].([]any)
 	switch {
 	case obj["kind"] == "Status":
@@ -72,7 +72,7 @@ func (v *view) of(k kind, obj map[string]any) any {
 
 // event shows the object of a watch's event.
 func (v *view) event(k kind, obj map[string]any) any {
-	out := v.of(k, obj)
+	out := v.render(k, obj)
 	if t, ok := out.(map[string]any); ok && v.table {
 		if v.named {
 			t["columnDefinitions"] = nil
@@ -88,7 +88,7 @@ func (v *view) rows(k kind, items []any) map[string]any {
 	for i, item := range items {
 		objects[i] = item.(map[string]any)
 	}
-	columns, cells := table.Of(k.GroupVersionKind, objects, k.columns)
+	columns, cells := table.Rows(k.GroupVersionKind, objects, k.columns)
 	rows := make([]any, len(items))
 	for i, obj := range objects {
 		row := map[string]any{"cells": cells[i]}

@@ -28,23 +28,23 @@ const (
 func (c *machines) provision() {
 	ready := map[string]bool{localPath: true}
 	for _, e := range c.all("pods") {
-		if p := typed[corev1.Pod](e); control.Ready(p) && p.DeletionTimestamp == nil {
+		if p := entryAs[corev1.Pod](e); control.Ready(p) && p.DeletionTimestamp == nil {
 			for _, name := range provisions(p) {
 				ready[name] = true
 			}
 		}
 	}
 	for _, e := range c.all("persistentvolumeclaims") {
-		claim := typed[corev1.PersistentVolumeClaim](e)
+		claim := entryAs[corev1.PersistentVolumeClaim](e)
 		by := claim.Annotations[control.Provisioner]
 		if name := "pvc-" + e.uid; claim.Spec.VolumeName == "" && ready[by] && claim.DeletionTimestamp == nil && c.get(mustKind("persistentvolumes"), "", name) == nil {
 			if class := c.get(mustKind("storageclasses"), "", *claim.Spec.StorageClassName); class != nil {
-				c.make(newVolume(name, claim, typed[storagev1.StorageClass](class)))
+				c.make(newVolume(name, claim, entryAs[storagev1.StorageClass](class)))
 			}
 		}
 	}
 	for _, e := range c.all("persistentvolumes") {
-		pv := typed[corev1.PersistentVolume](e)
+		pv := entryAs[corev1.PersistentVolume](e)
 		if pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
 			ready[pv.Annotations[provisionedBy]] && pv.DeletionTimestamp == nil {
 			delete(c.disks, pv.Name)
@@ -110,14 +110,14 @@ func newVolume(name string, claim *corev1.PersistentVolumeClaim, class *storagev
 // volumeOf is the volume that a claim is bound to, or nil.
 func (c *machines) volumeOf(namespace, claim string) *corev1.PersistentVolume {
 	e := c.get(mustKind("persistentvolumeclaims"), namespace, claim)
-	if e == nil || typed[corev1.PersistentVolumeClaim](e).Status.Phase != corev1.ClaimBound {
+	if e == nil || entryAs[corev1.PersistentVolumeClaim](e).Status.Phase != corev1.ClaimBound {
 		return nil
 	}
-	pe := c.get(mustKind("persistentvolumes"), "", typed[corev1.PersistentVolumeClaim](e).Spec.VolumeName)
+	pe := c.get(mustKind("persistentvolumes"), "", entryAs[corev1.PersistentVolumeClaim](e).Spec.VolumeName)
 	if pe == nil {
 		return nil
 	}
-	return typed[corev1.PersistentVolume](pe)
+	return entryAs[corev1.PersistentVolume](pe)
 }
 
 // unbound says which claim of a pod has no volume yet; empty: all have.

@@ -75,9 +75,9 @@ func (c server) apply(t target, body []byte) (any, int, error) {
 	return c.store(t.kind, after.Object).obj, code, nil
 }
 
-// owned returns obj with its managed fields brought up to date after a write that
+// withManagedFields returns obj with its managed fields brought up to date after a write that
 // was no apply.
-func (c *objectStore) owned(k kind, before, obj map[string]any, manager string) map[string]any {
+func (c *objectStore) withManagedFields(k kind, before, obj map[string]any, manager string) map[string]any {
 	fm, err := c.fieldManager(k)
 	if err != nil {
 		return obj

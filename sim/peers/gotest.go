@@ -193,7 +193,7 @@ func outcomes(from io.Reader) (map[string]outcome, error) {
 		var e struct{ Action, Test, Output string }
 		err := dec.Decode(&e)
 		if errors.Is(err, io.EOF) {
-			return ended(got), nil
+			return failUnfinished(got), nil
 		}
 		if err != nil {
 			return got, err
@@ -213,8 +213,8 @@ func outcomes(from io.Reader) (map[string]outcome, error) {
 	}
 }
 
-// ended counts a test without an end as failed: it ended the process.
-func ended(got map[string]outcome) map[string]outcome {
+// failUnfinished counts a test without an end as failed: it ended the process.
+func failUnfinished(got map[string]outcome) map[string]outcome {
 	for name, o := range got {
 		if o.action == "" {
 			o.action = "fail"

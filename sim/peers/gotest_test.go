@@ -50,7 +50,7 @@ func TestEachTestEndsAlone(t *testing.T) {
 }
 
 func TestASuiteIsNamedByItsBeginning(t *testing.T) {
-	assert.NoError(t, known(""))
-	assert.NoError(t, known("bpg"))
-	assert.EqualError(t, known("bgp"), "-only=bgp: there are the suites bpg/proxmox, bpg/proxmox beyond machines, bpg/proxmox on two hosts, go-proxmox")
+	assert.NoError(t, checkPrefix(""))
+	assert.NoError(t, checkPrefix("bpg"))
+	assert.EqualError(t, checkPrefix("bgp"), "-only=bgp: there are the suites bpg/proxmox, bpg/proxmox beyond machines, bpg/proxmox on two hosts, go-proxmox")
 }

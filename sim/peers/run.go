@@ -37,7 +37,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := known(o.Only); err != nil {
+	if err := checkPrefix(o.Only); err != nil {
 		return err
 	}
 	pvesim := filepath.Join(o.Dir, "pvesim")
@@ -63,8 +63,8 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(problems...)
 }
 
-// known refuses a prefix that no suite's name has.
-func known(only string) error {
+// checkPrefix refuses a prefix that no suite's name has.
+func checkPrefix(only string) error {
 	var names []string
 	for _, s := range suites() {
 		names = append(names, s.name)

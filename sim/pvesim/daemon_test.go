@@ -99,7 +99,7 @@ func TestAWrongTokenHoldsNobodyUp(t *testing.T) {
 // TestProtectedIsProxmoxs holds protected.txt against the dump of the API's schema, where
 // that is at hand; that Proxmox has these methods, always.
 func TestProtectedIsProxmoxs(t *testing.T) {
-	text := facts.Kept(t, "internal/world/protected.txt", *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, "internal/world/protected.txt", *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, fullSchema)
 		if err != nil {
 			return nil, err

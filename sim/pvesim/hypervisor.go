@@ -23,8 +23,8 @@ type (
 	Drive = hypervisor.Drive
 )
 
-// simulated is the Hypervisor that package guest is.
-type simulated struct{ s *world.State }
+// simulatedHypervisor is the Hypervisor that package guest is.
+type simulatedHypervisor struct{ s *world.State }
 
 // tree is the contents of a simulated disk.
 type tree struct {
@@ -35,9 +35,9 @@ type tree struct {
 func (t tree) Clone() Disk { return tree{t.Disk.Clone(), t.s} }
 func (t tree) Forget()     { t.s.Network.Forget(t.Disk) }
 
-func (h simulated) Blank() Disk { return tree{guest.NewDisk(), h.s} }
+func (h simulatedHypervisor) Blank() Disk { return tree{guest.NewDisk(), h.s} }
 
-func (h simulated) Open(image []byte) (Disk, error) {
+func (h simulatedHypervisor) Open(image []byte) (Disk, error) {
 	d, err := guest.OpenImage(image)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ type machine struct{ *guest.Machine }
 
 func (m machine) Replug(drives []Drive) { m.SetDisks(blockDevices(drives)) }
 
-func (h simulated) Plug(b Board) Guest {
+func (h simulatedHypervisor) Plug(b Board) Guest {
 	o := h.s.Options
 	cfg := guest.Config{
 		Name: b.Config["name"], VMID: b.VMID, CPUs: b.CPUs, Memory: b.Memory, PCI: b.PCI, Disks: blockDevices(b.Drives),

@@ -33,9 +33,9 @@ func (s *Sim) VMs() []VMState {
 	s.state.Mu.Lock()
 	defer s.state.Mu.Unlock()
 	var out []VMState
-	for _, v := range s.state.Sorted() {
-		out = append(out, VMState{ID: v.ID, Node: v.Node, Name: v.Wanted()["name"], Running: v.Running, Template: v.Template(),
-			Config: maps.Clone(v.Wanted()), Pending: maps.Clone(v.Pending), PCI: slices.Clone(v.PCI), Guest: simulatedGuest(v)})
+	for _, v := range s.state.VMsByID() {
+		out = append(out, VMState{ID: v.ID, Node: v.Node, Name: v.PendingConf()["name"], Running: v.Running, Template: v.Template(),
+			Config: maps.Clone(v.PendingConf()), Pending: maps.Clone(v.Pending), PCI: slices.Clone(v.PCI), Guest: simulatedGuest(v)})
 	}
 	return out
 }

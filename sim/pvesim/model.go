@@ -93,8 +93,8 @@ func OneGPU() Model { return model.OneGPU() }
 // pve2 two A100 PCIe 80 GB. They share no storage.
 func TwoHosts() Model { return model.TwoHosts() }
 
-// Operated is a model of hosts that the operator of the presets is let into.
-func Operated(hosts ...Host) Model { return model.Operated(hosts...) }
+// NewModel is a model of hosts that the operator of the presets is let into.
+func NewModel(hosts ...Host) Model { return model.New(hosts...) }
 
 // OperatorPrivileges returns what the operator's role grants: what this library
 // needs on a Proxmox VE 9 host.

@@ -31,7 +31,7 @@ func answerFor(s *world.State, data any, err error) outcome {
 				body["total"] = l.Total
 			}
 		}
-		if c, ok := data.(answer.Changed); ok {
+		if c, ok := data.(answer.DataWithDiff); ok {
 			body = map[string]any{"data": c.Data, "changes": c.Diff}
 		}
 		if text, ok := data.(answer.PlainText); ok {

@@ -43,7 +43,7 @@ var loadRoutes = sync.OnceValue(func() *route {
 			h = notHere
 		}
 		verb, path, _ := strings.Cut(name, " ")
-		r := root.at(strings.Split(strings.Trim(path, "/"), "/"))
+		r := root.child(strings.Split(strings.Trim(path, "/"), "/"))
 		if r.handlers == nil {
 			r.handlers, r.specs = map[string]world.Handler{}, map[string]*schema.Method{}
 		}
@@ -55,7 +55,7 @@ var loadRoutes = sync.OnceValue(func() *route {
 	return root
 })
 
-func (r *route) at(parts []string) *route {
+func (r *route) child(parts []string) *route {
 	for _, part := range parts {
 		if name, isVariable := strings.CutPrefix(part, "{"); isVariable {
 			if r.variable == nil {

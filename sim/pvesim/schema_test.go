@@ -33,7 +33,7 @@ func keptFields() []string {
 // TestSchemaIsProxmoxs holds the embedded schema against the dump it was made
 // from, where that is at hand; that it has all that is served here, always.
 func TestSchemaIsProxmoxs(t *testing.T) {
-	text := facts.Kept(t, "internal/schema/schema.json", *update, func(full fs.FS) ([]byte, error) {
+	text := facts.Load(t, "internal/schema/schema.json", *update, func(full fs.FS) ([]byte, error) {
 		raw, err := fs.ReadFile(full, fullSchema)
 		if err != nil {
 			return nil, err

@@ -100,7 +100,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	sent, err := received(r)
+	sent, err := serverRequest(r)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// received is the request as the server has it: the body has left the client.
-func received(r *http.Request) (*http.Request, error) {
+// serverRequest is the request as the server has it: the body has left the client.
+func serverRequest(r *http.Request) (*http.Request, error) {
 	sent := r.Clone(r.Context())
 	sent.RemoteAddr = "192.0.2.1:40000"
 	if r.Body == nil {
@@ -199,7 +199,7 @@ func answerTo(s *world.State, r *http.Request) outcome {
 }
 
 func record(s *world.State, c *world.Call) *Request {
-	rec := &Request{Time: time.Now(), Method: c.Method, Path: c.Path, Params: c.Params.Recorded(c.Path)}
+	rec := &Request{Time: time.Now(), Method: c.Method, Path: c.Path, Params: c.Params.Redact(c.Path)}
 	rec.Mutating = c.Method != http.MethodGet && c.Path != "/access/ticket"
 	if c.Upload != nil {
 		rec.Params["filename"] = []string{c.Upload.Filename}

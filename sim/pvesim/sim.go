@@ -41,7 +41,7 @@ func New(m Model, o Options) *Sim {
 		s.QEMU = release.UsualQEMU(s)
 	}
 	if o.Hypervisor == nil {
-		s.Options.Hypervisor = simulated{s}
+		s.Options.Hypervisor = simulatedHypervisor{s}
 	}
 	s.Access = access.New(m)
 	s.Dispatch = dispatch

@@ -34,10 +34,10 @@ func newAgent(conn net.Conn) *agent {
 	return &agent{conn: conn, in: bufio.NewReader(conn), turn: make(chan struct{}, 1)}
 }
 
-// refused is what the agent says no with.
-type refused struct{ desc string }
+// agentError is what the agent says no with.
+type agentError struct{ desc string }
 
-func (e *refused) Error() string { return e.desc }
+func (e *agentError) Error() string { return e.desc }
 
 // ask has the agent do something and reads its answer into out, unless that is nil.
 func (a *agent) ask(limit time.Duration, command string, args map[string]any, out any) error {
@@ -60,7 +60,7 @@ func (a *agent) ask(limit time.Duration, command string, args map[string]any, ou
 		return guest.ErrNoAgent
 	}
 	if reply.Error != nil {
-		return &refused{reply.Error.Desc}
+		return &agentError{reply.Error.Desc}
 	}
 	if out == nil {
 		return nil
@@ -130,7 +130,7 @@ func (a *agent) status(pid int) (guest.ExecStatus, error) {
 		Err      []byte `json:"err-data"`
 	}
 	err := a.ask(answerTime, "guest-exec-status", map[string]any{"pid": pid}, &out)
-	var no *refused
+	var no *agentError
 	if errors.As(err, &no) {
 		return guest.ExecStatus{}, fmt.Errorf("%w: %s", guest.ErrNoProcess, no.desc)
 	}
@@ -141,7 +141,7 @@ func (a *agent) status(pid int) (guest.ExecStatus, error) {
 func (a *agent) open(name, mode string) (int, error) {
 	var handle int
 	err := a.ask(answerTime, "guest-file-open", map[string]any{"path": name, "mode": mode}, &handle)
-	var no *refused
+	var no *agentError
 	if errors.As(err, &no) && strings.Contains(no.desc, "No such file or directory") {
 		return 0, fmt.Errorf("%s: %w", no.desc, fs.ErrNotExist)
 	}

@@ -53,8 +53,8 @@ func (s shape) atLeast(major int) bool {
 	return err == nil && n >= major
 }
 
-// refused says what of a VM cannot be real.
-func (s shape) refused() error {
+// check says what of a VM cannot be real.
+func (s shape) check() error {
 	if len(s.PCI) > 0 {
 		return fmt.Errorf("%s is passed through, and no real guest can have a simulated card", s.PCI[0].Host)
 	}

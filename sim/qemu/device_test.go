@@ -103,9 +103,9 @@ func TestWhichMachinesHaveDeviceIDs(t *testing.T) {
 
 func TestWhatCannotBeReal(t *testing.T) {
 	s := board("q35", "10.1.2")
-	require.NoError(t, s.refused())
+	require.NoError(t, s.check())
 	s.Config["scsihw"] = "lsi"
-	require.ErrorContains(t, s.refused(), `scsihw "lsi"`)
+	require.ErrorContains(t, s.check(), `scsihw "lsi"`)
 	s.Drives = []pvesim.Drive{{Key: "sata0"}}
-	require.ErrorContains(t, s.refused(), "sata0")
+	require.ErrorContains(t, s.check(), "sata0")
 }

@@ -91,8 +91,8 @@ func (d *disk) use(ctx context.Context, size int64) (string, error) {
 	return t.path, nil
 }
 
-// grown records that a machine has grown its disk.
-func (d *disk) grown(size int64) {
+// recordSize records that a machine has grown its disk.
+func (d *disk) recordSize(size int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.top.size = max(d.top.size, size)

@@ -43,7 +43,7 @@ func (m *machine) Boot(ctx context.Context) error {
 		return errors.New("already running")
 	}
 	s := shape{Board: m.board, files: map[string]string{}}
-	if err := s.refused(); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	name := filepath.Join(m.h.o.Dir, fmt.Sprintf("vm-%d-%d", s.VMID, m.h.number()))
@@ -144,7 +144,7 @@ func (m *machine) awaitEnd(r *run) {
 	m.mu.Lock()
 	killed := r.killed
 	if m.run == r {
-		m.cleared(r)
+		m.cleanUp(r)
 	}
 	m.mu.Unlock()
 	if off := m.board.OnPoweroff; off != nil && !killed {
@@ -152,7 +152,7 @@ func (m *machine) awaitEnd(r *run) {
 	}
 }
 
-func (m *machine) cleared(r *run) {
+func (m *machine) cleanUp(r *run) {
 	r.end()
 	r.rest.Wait()
 	r.net.unplug()
@@ -167,7 +167,7 @@ func (m *machine) Kill() {
 	if r := m.run; r != nil {
 		r.killed = true
 		r.kill()
-		m.cleared(r)
+		m.cleanUp(r)
 	}
 }
 
@@ -227,7 +227,7 @@ func (m *machine) replug(ctx context.Context, drives []pvesim.Drive) error {
 		case m.shape.Drives[i].Size < d.Size:
 			_, err := m.run.monitor.do(ctx, "block_resize", map[string]any{"node-name": "drive-" + d.Key, "size": d.Size})
 			if err == nil {
-				d.Disk.(*disk).grown(d.Size)
+				d.Disk.(*disk).recordSize(d.Size)
 				m.shape.Drives[i] = d
 			}
 			errs = append(errs, err)

@@ -92,7 +92,7 @@ func (p *port) Listen(number uint16) guest.Handler {
 	if p.o.LAN != nil {
 		return p.dial(ctx, number)
 	}
-	at, err := p.forwarded(ctx, number)
+	at, err := p.hostAddress(ctx, number)
 	if err != nil {
 		return nil
 	}
@@ -123,8 +123,8 @@ func (p *port) dial(ctx context.Context, number uint16) guest.Handler {
 	return func(ctx context.Context, conn net.Conn) { join(ctx, conn, there, nil) }
 }
 
-// forwarded is where on this machine a port of the guest is.
-func (p *port) forwarded(ctx context.Context, number uint16) (string, error) {
+// hostAddress is where on this machine a port of the guest is.
+func (p *port) hostAddress(ctx context.Context, number uint16) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.forward[number]; at != "" {

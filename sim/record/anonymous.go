@@ -24,7 +24,7 @@ func names(prefix string, all []string) aliases {
 	return out
 }
 
-func (a aliases) of(name string) string {
+func (a aliases) alias(name string) string {
 	if alias, ok := a[name]; ok {
 		return alias
 	}
@@ -102,7 +102,7 @@ func newDisguise(m *pvesim.Model) *disguise {
 		d.users[u] = alias + "@pve"
 	}
 	for _, t := range m.Tokens {
-		d.tokens[t.ID] = d.users.of(strings.Split(t.ID, "!")[0]) + fmt.Sprintf("!token%d", len(d.tokens)+1)
+		d.tokens[t.ID] = d.users.alias(strings.Split(t.ID, "!")[0]) + fmt.Sprintf("!token%d", len(d.tokens)+1)
 	}
 	return d
 }
@@ -110,17 +110,17 @@ func newDisguise(m *pvesim.Model) *disguise {
 func (d *disguise) pool(id string) string {
 	parts := strings.Split(id, "/")
 	for i := range parts {
-		parts[i] = d.pools.of(parts[i])
+		parts[i] = d.pools.alias(parts[i])
 	}
 	return strings.Join(parts, "/")
 }
 
 func (d *disguise) host(h *pvesim.Host) {
-	h.Name, h.CIDRs, h.Gateway = d.nodes.of(h.Name), nil, ""
+	h.Name, h.CIDRs, h.Gateway = d.nodes.alias(h.Name), nil, ""
 	for i := range h.Storages {
 		st := &h.Storages[i]
 		old := st.Name
-		st.Name, st.Config = d.storages.of(st.Name), nil
+		st.Name, st.Config = d.storages.alias(st.Name), nil
 		for j := range st.Files {
 			f := &st.Files[j]
 			content, _, _ := strings.Cut(f.Name, "/")
@@ -143,12 +143,12 @@ func extension(name string) string {
 }
 
 func (d *disguise) mapping(pm *pvesim.PCIMapping) {
-	pm.ID, pm.Description = d.mappings.of(pm.ID), ""
+	pm.ID, pm.Description = d.mappings.alias(pm.ID), ""
 	for i, e := range pm.Map {
 		parts := slices.DeleteFunc(strings.Split(e, ","), func(p string) bool { return strings.HasPrefix(p, "description=") })
 		for j, p := range parts {
 			if node, ok := strings.CutPrefix(p, "node="); ok {
-				parts[j] = "node=" + d.nodes.of(node)
+				parts[j] = "node=" + d.nodes.alias(node)
 			}
 		}
 		pm.Map[i] = strings.Join(parts, ",")
@@ -157,33 +157,33 @@ func (d *disguise) mapping(pm *pvesim.PCIMapping) {
 
 func (d *disguise) access(m *pvesim.Model) {
 	for i := range m.Roles {
-		m.Roles[i].ID = d.roles.of(m.Roles[i].ID)
+		m.Roles[i].ID = d.roles.alias(m.Roles[i].ID)
 	}
 	for i := range m.Users {
-		m.Users[i].ID, m.Users[i].Comment = d.users.of(m.Users[i].ID), ""
+		m.Users[i].ID, m.Users[i].Comment = d.users.alias(m.Users[i].ID), ""
 	}
 	for i := range m.Groups {
 		g := &m.Groups[i]
-		g.ID, g.Comment = d.groups.of(g.ID), ""
+		g.ID, g.Comment = d.groups.alias(g.ID), ""
 		for j := range g.Users {
-			g.Users[j] = d.users.of(g.Users[j])
+			g.Users[j] = d.users.alias(g.Users[j])
 		}
 	}
 	for i := range m.Tokens {
-		m.Tokens[i].ID, m.Tokens[i].Comment = d.tokens.of(m.Tokens[i].ID), ""
+		m.Tokens[i].ID, m.Tokens[i].Comment = d.tokens.alias(m.Tokens[i].ID), ""
 	}
 	for i := range m.ACLs {
 		a := &m.ACLs[i]
-		a.Path, a.Role = d.path(a.Path), d.roles.of(a.Role)
+		a.Path, a.Role = d.path(a.Path), d.roles.alias(a.Role)
 		switch {
 		case strings.HasPrefix(a.Who, "@"):
-			a.Who = "@" + d.groups.of(a.Who[1:])
+			a.Who = "@" + d.groups.alias(a.Who[1:])
 		case d.tokens[a.Who] != "":
 			a.Who = d.tokens[a.Who]
 		case strings.Contains(a.Who, "!"): // a token that is gone
-			a.Who = d.users.of(strings.Split(a.Who, "!")[0]) + "!gone"
+			a.Who = d.users.alias(strings.Split(a.Who, "!")[0]) + "!gone"
 		default:
-			a.Who = d.users.of(a.Who)
+			a.Who = d.users.alias(a.Who)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func (d *disguise) access(m *pvesim.Model) {
 // path is what rights are granted on.
 func (d *disguise) path(p string) string {
 	for prefix, rename := range map[string]func(string) string{
-		"/nodes/": d.nodes.of, "/storage/": d.storages.of, "/pool/": d.pool, "/mapping/pci/": d.mappings.of, "/access/groups/": d.groups.of,
+		"/nodes/": d.nodes.alias, "/storage/": d.storages.alias, "/pool/": d.pool, "/mapping/pci/": d.mappings.alias, "/access/groups/": d.groups.alias,
 	} {
 		if rest, ok := strings.CutPrefix(p, prefix); ok {
 			return prefix + rename(rest)

@@ -17,7 +17,7 @@ var (
 )
 
 func (d *disguise) machine(v *pvesim.VM) {
-	v.Node, v.Name, v.Pool = d.nodes.of(v.Node), fmt.Sprintf("vm%d", v.ID), d.pool(v.Pool)
+	v.Node, v.Name, v.Pool = d.nodes.alias(v.Node), fmt.Sprintf("vm%d", v.ID), d.pool(v.Pool)
 	for k, value := range v.Config {
 		switch {
 		case ofPeople.MatchString(k):
@@ -47,7 +47,7 @@ func (d *disguise) drive(value string) string {
 			continue
 		}
 		if storage, name, ok := strings.Cut(strings.TrimPrefix(part, "file="), ":"); i == 0 && ok {
-			part = d.storages.of(storage) + ":" + name
+			part = d.storages.alias(storage) + ":" + name
 			if alias := d.files[storage+":"+name]; alias != "" {
 				part = alias
 			}
@@ -61,7 +61,7 @@ func (d *disguise) device(value string) string {
 	parts := strings.Split(value, ",")
 	for i, p := range parts {
 		if id, ok := strings.CutPrefix(p, "mapping="); ok {
-			parts[i] = "mapping=" + d.mappings.of(id)
+			parts[i] = "mapping=" + d.mappings.alias(id)
 		}
 	}
 	return strings.Join(parts, ",")

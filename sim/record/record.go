@@ -55,11 +55,11 @@ func (r *reader) datacenter(ctx context.Context, m *pvesim.Model) {
 		m.NextID = pvesim.IDRange{Lower: int(next.number("lower")), Upper: int(next.number("upper"))}
 	}
 	for _, e := range r.rows(ctx, "/cluster/mapping/pci", "id", nil) {
-		m.Mappings = append(m.Mappings, pvesim.PCIMapping{ID: e.text("id"), Description: r.said(e, "description"),
+		m.Mappings = append(m.Mappings, pvesim.PCIMapping{ID: e.text("id"), Description: r.description(e, "description"),
 			MDev: e.is("mdev"), LiveMigration: e.is("live-migration-capable"), Map: mapEntries(e)})
 	}
 	for _, e := range r.rows(ctx, "/pools", "poolid", nil) {
-		m.Pools = append(m.Pools, pvesim.Pool{ID: e.text("poolid"), Comment: r.said(e, "comment")})
+		m.Pools = append(m.Pools, pvesim.Pool{ID: e.text("poolid"), Comment: r.description(e, "comment")})
 	}
 }
 
@@ -76,8 +76,8 @@ func mapEntries(e entry) []string {
 	return out
 }
 
-// said is a text for people, where it is asked for.
-func (r *reader) said(e entry, key string) string {
+// description is a text for people, where it is asked for.
+func (r *reader) description(e entry, key string) string {
 	if !r.o.Descriptions {
 		return ""
 	}
@@ -106,15 +106,15 @@ func (r *reader) access(ctx context.Context, m *pvesim.Model) {
 		id := e.text("userid")
 		enabled := e["enable"] == nil || e.is("enable")
 		if id != "root@pam" {
-			m.Users = append(m.Users, pvesim.User{ID: id, Comment: r.said(e, "comment"), Disabled: !enabled, Expire: e.number("expire")})
+			m.Users = append(m.Users, pvesim.User{ID: id, Comment: r.description(e, "comment"), Disabled: !enabled, Expire: e.number("expire")})
 		}
 		for _, t := range e.objects("tokens") {
 			m.Tokens = append(m.Tokens, pvesim.Token{ID: id + "!" + t.text("tokenid"), PrivSep: t.is("privsep"),
-				Comment: r.said(t, "comment"), Expire: t.number("expire")})
+				Comment: r.description(t, "comment"), Expire: t.number("expire")})
 		}
 	}
 	for _, e := range r.rows(ctx, "/access/groups", "groupid", nil) {
-		m.Groups = append(m.Groups, pvesim.Group{ID: e.text("groupid"), Comment: r.said(e, "comment"), Users: e.list("users")})
+		m.Groups = append(m.Groups, pvesim.Group{ID: e.text("groupid"), Comment: r.description(e, "comment"), Users: e.list("users")})
 	}
 	for _, e := range r.rows(ctx, "/access/acl", "path", nil) {
 		who := e.text("ugid")

@@ -161,10 +161,10 @@ func (c *connection) forward(ctx context.Context, nch ssh.NewChannel) {
 	both.Wait()
 }
 
-// buffered is a connection whose writes never wait for the reader. Both sides of SSH start by
+// bufferedConn is a connection whose writes never wait for the reader. Both sides of SSH start by
 // writing, which would deadlock over a net.Pipe. The windows of the SSH channels limit what is
 // in flight.
-type buffered struct {
+type bufferedConn struct {
 	net.Conn
 	done chan struct{} // closed when the writer has ended
 
@@ -177,14 +177,14 @@ type buffered struct {
 // flushTime is how long a closing connection continues to write pending data.
 const flushTime = time.Second
 
-func newBuffered(c net.Conn) *buffered {
-	b := &buffered{Conn: c, done: make(chan struct{})}
+func newBuffered(c net.Conn) *bufferedConn {
+	b := &bufferedConn{Conn: c, done: make(chan struct{})}
 	b.changed = sync.NewCond(&b.mu)
 	go b.flush()
 	return b
 }
 
-func (b *buffered) Write(p []byte) (int, error) {
+func (b *bufferedConn) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
@@ -196,7 +196,7 @@ func (b *buffered) Write(p []byte) (int, error) {
 }
 
 // flush writes pending data until the connection is closed or broken.
-func (b *buffered) flush() {
+func (b *bufferedConn) flush() {
 	defer close(b.done)
 	defer func() { _ = b.Conn.Close() }()
 	var out []byte
@@ -218,7 +218,7 @@ func (b *buffered) flush() {
 	}
 }
 
-func (b *buffered) stop(err error) {
+func (b *bufferedConn) stop(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err == nil {
@@ -229,10 +229,10 @@ func (b *buffered) stop(err error) {
 
 // Close accepts nothing more, and closes the connection once pending data is written or could
 // not be written for a while.
-func (b *buffered) Close() error {
+func (b *bufferedConn) Close() error {
 	_ = b.SetWriteDeadline(time.Now().Add(flushTime))
 	b.stop(net.ErrClosed)
 	return nil
 }
 
-func (b *buffered) wait() { <-b.done }
+func (b *bufferedConn) wait() { <-b.done }

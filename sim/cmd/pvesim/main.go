@@ -129,7 +129,7 @@ func (p *program) check(_ context.Context, args []string) error {
 	var wrong pvesim.ModelErrors
 	if errors.As(err, &wrong) {
 		p.say("%v", wrong)
-		return fmt.Errorf("%s: %s", f.Arg(0), counted(len(wrong), "mistake"))
+		return fmt.Errorf("%s: %s", f.Arg(0), plural(len(wrong), "mistake"))
 	}
 	if err != nil {
 		return err
@@ -148,10 +148,10 @@ func summary(m pvesim.Model) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s, %s, %s", counted(len(m.Hosts), "host"), counted(gpus, "GPU"), counted(len(m.VMs), "VM"))
+	return fmt.Sprintf("%s, %s, %s", plural(len(m.Hosts), "host"), plural(gpus, "GPU"), plural(len(m.VMs), "VM"))
 }
 
-func counted(n int, what string) string {
+func plural(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}

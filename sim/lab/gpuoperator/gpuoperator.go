@@ -97,7 +97,7 @@ func (o *Operator) follow(ctx context.Context, policy *unstructured.Unstructured
 	for _, n := range nodes.Items {
 		kernels = append(kernels, n.Status.NodeInfo.KernelVersion)
 	}
-	for _, u := range gpuoperator.Of(policy, namespace).Objects(kernels...) {
+	for _, u := range gpuoperator.NewPolicy(policy, namespace).Objects(kernels...) {
 		var client dynamic.ResourceInterface = o.Dynamic.Resource(runtimeClasses())
 		if u.GetKind() == "DaemonSet" {
 			client = o.Dynamic.Resource(daemonSets()).Namespace(namespace)

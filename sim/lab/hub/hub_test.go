@@ -68,7 +68,7 @@ type world struct {
 func newWorld(t *testing.T, class string) *world {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	plane, err := kubesim.NewPlane(ctx, guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, kubesim.Outside{})
+	plane, err := kubesim.NewPlane(ctx, guest.PlaneConfig{TLSSANs: []string{"10.0.0.10"}, Version: "v1.36.5+k3s1"}, kubesim.Backends{})
 	require.NoError(t, err)
 	config, err := clientcmd.RESTConfigFromKubeConfig(plane.Kubeconfig("https://10.0.0.10:6443"))
 	require.NoError(t, err)

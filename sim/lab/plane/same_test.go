@@ -133,7 +133,7 @@ func TestKubesimAnswersAsTheRealOne(t *testing.T) {
 	f := factory(t, labtest.Real())
 	p, err := f.Form(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}, Disable: []string{"local-storage"}})
 	require.NoError(t, err)
-	c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}}, kubesim.Outside{})
+	c, err := kubesim.NewPlane(t.Context(), guest.PlaneConfig{TLSSANs: []string{vip}}, kubesim.Backends{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	url := "https://" + vip + ":6443"

@@ -100,7 +100,7 @@ func settle(t *testing.T, dir string) labctl.Status {
 // which file they are from.
 func TestALabOfAModelsFile(t *testing.T) {
 	dir := t.TempDir()
-	m := pvesim.Operated(pvesim.Host{Name: "atlas", CPUs: 8, Memory: 32 * pvesim.GiB, Bridges: []string{"vmbr0"}})
+	m := pvesim.NewModel(pvesim.Host{Name: "atlas", CPUs: 8, Memory: 32 * pvesim.GiB, Bridges: []string{"vmbr0"}})
 	m.Version = "9.1.4"
 	text, err := m.YAML()
 	require.NoError(t, err)

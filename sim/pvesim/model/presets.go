@@ -111,8 +111,8 @@ func OperatorPrivileges() []string {
 	}
 }
 
-// Operated is a model of hosts that the operator of the presets is let into.
-func Operated(hosts ...Host) Model {
+// New is a model of hosts that the operator of the presets is let into.
+func New(hosts ...Host) Model {
 	return Model{
 		Version: "9.2.11",
 		Hosts:   hosts,
@@ -144,7 +144,7 @@ func EightA100() Model {
 				Product: "NVIDIA A100-PCIE-40GB"})
 	}
 	h.PCI = append(h.PCI, nic("eno1", "0000:43:00.0", 60, 0), nic("eno2", "0000:43:00.1", 61, 0))
-	m := Operated(h)
+	m := New(h)
 	m.VMs = []VM{
 		{ID: 100, Node: "pve1", Name: "nas", Running: true, Config: map[string]string{
 			"cores": "4", "memory": "16384", "net0": "virtio=BC:24:11:10:00:01,bridge=vmbr0", "ostype": "l26",
@@ -160,7 +160,7 @@ func EightA100() Model {
 // OneGPU is a workstation with one RTX 4090, whose audio function shares its
 // IOMMU group, as is usual.
 func OneGPU() Model {
-	return Operated(Host{Name: "pve1", CPUs: 16, NUMANodes: 1, CPUModel: "AMD Ryzen 9 7950X 16-Core Processor", Memory: 128 * GiB,
+	return New(Host{Name: "pve1", CPUs: 16, NUMANodes: 1, CPUModel: "AMD Ryzen 9 7950X 16-Core Processor", Memory: 128 * GiB,
 		PCI:      append([]PCIDevice{bridge("0000:00:01.1", 12, 0)}, append(rtx4090("0000:01:00", 13), nic("eno1", "0000:05:00.0", 17, 0))...),
 		Storages: storages(TiB), Bridges: []string{"vmbr0"}, CIDRs: map[string]string{"vmbr0": "192.168.1.10/24"}, Gateway: "192.168.1.1"})
 }
@@ -178,7 +178,7 @@ func TwoHosts() Model {
 		two.PCI = append(two.PCI, PCIDevice{Address: "0000:" + bus + ":00.0", ID: "10de:20b5", Subsystem: "10de:1533", Class: "030200",
 			Group: 33 + 8*i, NUMANode: i, Vendor: "NVIDIA Corporation", Name: "GA100 [A100 PCIe 80GB]", Product: "NVIDIA A100 80GB PCIe"})
 	}
-	return Operated(one, two)
+	return New(one, two)
 }
 
 // rtx4090 is the card's two functions.

@@ -71,9 +71,9 @@ type apt struct {
 	again, download bool // --reinstall, --download-only
 }
 
-// away says why an archive's server cannot be reached, "" where it answers, whatever it
+// unreachable says why an archive's server cannot be reached, "" where it answers, whatever it
 // does. A machine that was given no internet has all archives at hand.
-func (a *apt) away(ctx context.Context, uri string) string {
+func (a *apt) unreachable(ctx context.Context, uri string) string {
 	if strings.HasPrefix(uri, "https://") && a.cached() {
 		return "Invalid response from proxy: HTTP/1.1 403 CONNECT denied"
 	}
@@ -103,12 +103,12 @@ func (a *apt) update(ctx context.Context) int {
 			code = exitFailed
 			continue
 		}
-		if why := a.away(ctx, s.uri); why != "" {
+		if why := a.unreachable(ctx, s.uri); why != "" {
 			fmt.Fprintf(a.p.Stderr, "W: Failed to fetch %s  %s\nW: Some index files failed to download. They have been ignored, or old ones used instead.\n", s.uri, why)
 			continue // which apt-get does not count as a failure
 		}
 		a.p.Printf("Get:%d %s InRelease\n", i+1, s.uri)
-		if err := a.fs.WriteFile("/var/lib/apt/lists/"+s.listed(), []byte(s.uri+"\n"), 0o644); err != nil {
+		if err := a.fs.WriteFile("/var/lib/apt/lists/"+s.listFile(), []byte(s.uri+"\n"), 0o644); err != nil {
 			fmt.Fprintf(a.p.Stderr, "E: %s\n", disk.Strerror(err))
 			return exitFailed
 		}
@@ -121,14 +121,14 @@ func (a *apt) update(ctx context.Context) int {
 func (a *apt) find(name string) (archive.Release, bool) {
 	r, ok := a.release(name)
 	return r, ok && slices.ContainsFunc(sources(a.fs), func(s aptSource) bool {
-		_, err := a.fs.Stat("/var/lib/apt/lists/" + s.listed())
+		_, err := a.fs.Stat("/var/lib/apt/lists/" + s.listFile())
 		return err == nil && s.has(r.Origin)
 	})
 }
 
 // release is a package as some archive of the machine's distribution has it.
 func (a *apt) release(name string) (archive.Release, bool) {
-	return archive.Find(image.Of(a.p.Sys.Root()).ID, name, a.disk)
+	return archive.Find(image.DistroOf(a.p.Sys.Root()).ID, name, a.disk)
 }
 
 // order adds a package and what it needs to want, by name.
@@ -199,7 +199,7 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		return exitFailed
 	}
 	for _, s := range sources(a.fs) {
-		if why := a.away(ctx, s.uri); len(want) > 0 && why != "" {
+		if why := a.unreachable(ctx, s.uri); len(want) > 0 && why != "" {
 			fmt.Fprintf(a.p.Stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
 			return exitFailed
 		}
@@ -259,7 +259,7 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 		a.fs.Save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
 	}
 	_ = disk.Install(a.disk, name, version)
-	a.p.Sys.Mutated("package " + name + " " + version + " installed")
+	a.p.Sys.RecordChange("package " + name + " " + version + " installed")
 	if r.Service != "" {
 		unit := "/usr/lib/systemd/system/" + r.Service + ".service"
 		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.Programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
@@ -293,7 +293,7 @@ func (a *apt) remove(names []string) int {
 			_ = a.fs.Remove("/usr/bin/" + prog)
 		}
 		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { delete(all, name) })
-		a.p.Sys.Mutated("package " + name + " removed")
+		a.p.Sys.RecordChange("package " + name + " removed")
 		a.p.Printf("Removing %s ...\n", name)
 	}
 	return 0

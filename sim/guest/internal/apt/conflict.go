@@ -15,8 +15,8 @@ import (
 // that Canonical has built (linux-modules-nvidia-…) are none of them.
 var exclusivePackage = regexp.MustCompile(`^((?:lib)?nvidia-(?:dkms|kernel-source|kernel-common|utils|compute-utils|cfg1|compute|decode|encode))-\d+(?:-server)?(?:-open)?$`)
 
-// provided is the name that an exclusive package provides, and "" of others.
-func provided(name string) string {
+// exclusiveName is the name that an exclusive package provides, and "" of others.
+func exclusiveName(name string) string {
 	m := exclusivePackage.FindStringSubmatch(name)
 	switch {
 	case m == nil:
@@ -46,8 +46,8 @@ func (a *apt) giveWay(want map[string]string, asked, gone []string) (given []str
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		for _, other := range slices.Sorted(maps.Keys(all)) {
-			taken := provided(name)
-			if taken == "" || other == name || provided(other) != taken || !stays(other) {
+			taken := exclusiveName(name)
+			if taken == "" || other == name || exclusiveName(other) != taken || !stays(other) {
 				continue
 			}
 			if !goes(other, fmt.Sprintf("%s : Conflicts: %s", name, taken)) {
@@ -55,7 +55,7 @@ func (a *apt) giveWay(want map[string]string, asked, gone []string) (given []str
 			}
 		}
 		for other := range want { // neither is there yet
-			if taken := provided(name); taken != "" && other < name && provided(other) == taken {
+			if taken := exclusiveName(name); taken != "" && other < name && exclusiveName(other) == taken {
 				return nil, fmt.Sprintf(" %s : Conflicts: %s\nE: Unable to correct problems, you have held broken packages.", name, taken)
 			}
 		}

@@ -49,7 +49,7 @@ func runAptMark(_ context.Context, p *machine.Proc) int {
 			continue
 		}
 		_ = disk.EditPackages(d, func(all map[string]disk.Package) { q := all[name]; q.Held = hold; all[name] = q })
-		p.Sys.Mutated("package " + name + " " + args[0])
+		p.Sys.RecordChange("package " + name + " " + args[0])
 		p.Printf("%s %s.\n", name, map[bool]string{true: "set on hold", false: "canceled hold on"}[hold])
 	}
 	return 0

@@ -15,8 +15,8 @@ type aptSource struct {
 	trusted  bool
 }
 
-// listed is the name of an archive's index in /var/lib/apt/lists.
-func (s aptSource) listed() string {
+// listFile is the name of an archive's index in /var/lib/apt/lists.
+func (s aptSource) listFile() string {
 	u := strings.TrimSuffix(s.uri, "/")
 	if i := strings.Index(u, "://"); i >= 0 {
 		u = u[i+3:]

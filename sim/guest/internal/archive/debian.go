@@ -80,8 +80,8 @@ func nvidiaRelease(name string) (Release, bool) {
 	return r, true
 }
 
-// pinned puts the versions of the branch first that a pinning package is installed for.
-func (r Release) pinned(d *disk.Disk) Release {
+// withPins puts the versions of the branch first that a pinning package is installed for.
+func (r Release) withPins(d *disk.Disk) Release {
 	if r.Origin != NVIDIA {
 		return r
 	}

@@ -212,7 +212,7 @@ func Find(distribution, name string, d *disk.Disk) (Release, bool) {
 		return InUbuntu(name)
 	}
 	if r, ok := inDebianOnly(name); ok {
-		return r.pinned(d), true
+		return r.withPins(d), true
 	}
 	if r, ok := InUbuntu(name); ok {
 		return r.inDebian()

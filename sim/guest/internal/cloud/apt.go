@@ -35,7 +35,7 @@ func (c *Run) aptSources() {
 	}
 	for _, e := range yamlvalue.List(settings["primary"]) {
 		if m, ok := e.(map[string]any); ok && yamlvalue.Text(m["uri"]) != "" {
-			o := image.Of(c.s.Root())
+			o := image.DistroOf(c.s.Root())
 			security := o.Security
 			for _, e := range yamlvalue.List(settings["security"]) {
 				if m, ok := e.(map[string]any); ok && security != "" {
@@ -69,7 +69,7 @@ func (c *Run) aptSource(name string, s map[string]any) {
 	if line == "" {
 		return
 	}
-	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", image.Of(c.s.Root()).Release, "$MIRROR", image.Of(c.s.Root()).Mirror).Replace(line)
+	line = strings.NewReplacer("$KEY_FILE", keyFile, "$RELEASE", image.DistroOf(c.s.Root()).Release, "$MIRROR", image.DistroOf(c.s.Root()).Mirror).Replace(line)
 	file := yamlvalue.Text(s["filename"])
 	if file == "" {
 		file = name

@@ -169,7 +169,7 @@ func (c *Run) setHostname() {
 		}
 	}
 	if name == "" {
-		name = image.Of(c.s.Root()).ID
+		name = image.DistroOf(c.s.Root()).ID
 	}
 	c.v.Save("/etc/hostname", name+"\n", 0o644)
 	c.s.SetHostname(name)

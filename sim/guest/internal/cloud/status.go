@@ -40,7 +40,7 @@ type cloudStage struct {
 // cloudStages are cloud-init's four, in order.
 func cloudStages() []string { return []string{"init-local", "init", "modules-config", "modules-final"} }
 
-func cloudOf(s *machine.System) *cloudState { return machine.Of[cloudState](s) }
+func cloudOf(s *machine.System) *cloudState { return machine.StateOf[cloudState](s) }
 
 // begin is the start of a boot.
 func (st *cloudState) begin() {

@@ -32,7 +32,7 @@ func (c *Run) users() {
 			name = yamlvalue.Text(u["name"])
 		}
 		if name == "default" {
-			name, u = image.Of(c.s.Root()).ID, c.defaultUser()
+			name, u = image.DistroOf(c.s.Root()).ID, c.defaultUser()
 			if own := yamlvalue.Text(c.user["user"]); own != "" {
 				name = own
 			}

@@ -76,7 +76,7 @@ func (d *Disk) Exists(name string) bool {
 }
 
 // ViewOf is the disk alone, as root.
-func ViewOf(d *Disk) *View { return &View{Mounts: Mounted(Mount{"/", d})} }
+func ViewOf(d *Disk) *View { return &View{Mounts: NewMounts(Mount{"/", d})} }
 
 func split(name string) []string {
 	name = strings.Trim(name, "/")

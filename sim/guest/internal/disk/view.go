@@ -22,8 +22,8 @@ type Mount struct {
 // Mounts is what is mounted where. It may change under a view.
 type Mounts struct{ p atomic.Pointer[[]Mount] }
 
-// Mounted is a table of these.
-func Mounted(m ...Mount) *Mounts {
+// NewMounts returns a table of mounts.
+func NewMounts(m ...Mount) *Mounts {
 	t := &Mounts{}
 	t.p.Store(&m)
 	return t
@@ -73,8 +73,8 @@ func (e Entry) GID() int { return e.node.gid }
 // As is the same file under another name.
 func (e Entry) As(name string) Entry { return Entry{name, e.node} }
 
-// at returns the disk that holds a clean absolute path, and the path in it.
-func (v *View) at(name string) (*Disk, string) {
+// diskAt returns the disk that holds a clean absolute path, and the path in it.
+func (v *View) diskAt(name string) (*Disk, string) {
 	all := v.Mounts.all()
 	best := all[0]
 	for _, m := range all[1:] {
@@ -89,7 +89,7 @@ func (v *View) at(name string) (*Disk, string) {
 }
 
 func (v *View) raw(name string) *inode {
-	d, p := v.at(name)
+	d, p := v.diskAt(name)
 	return d.lookup(p)
 }
 
@@ -234,7 +234,7 @@ func (v *View) ReadDir(name string) ([]Entry, error) {
 	case !v.allows(n, 4):
 		return nil, PathError("open", name, syscall.EACCES)
 	}
-	d, in := v.at(p)
+	d, in := v.diskAt(p)
 	if in != "/" {
 		return d.list(in), nil
 	}

@@ -48,7 +48,7 @@ func (v *View) create(op, p, name string, n *inode) error {
 		return err
 	}
 	n.uid, n.gid = v.ids()
-	d, in := v.at(p)
+	d, in := v.diskAt(p)
 	if err := d.set(in, n); err != nil {
 		return PathError(op, name, err)
 	}
@@ -78,7 +78,7 @@ func (v *View) Open(name string, perm fs.FileMode, truncate bool) (string, error
 }
 
 func (v *View) edit(op, p string, f func(n *inode)) error {
-	d, in := v.at(p)
+	d, in := v.diskAt(p)
 	if err := d.edit(in, func(n *inode) { f(n); n.mtime = time.Now() }); err != nil {
 		return PathError(op, p, err)
 	}
@@ -130,7 +130,7 @@ func (f fileWriter) Write(data []byte) (int, error) {
 
 // Device makes a device at a clean path.
 func (v *View) Device(name string, mode fs.FileMode) error {
-	d, in := v.at(name)
+	d, in := v.diskAt(name)
 	return d.set(in, &inode{mode: fs.ModeDevice | mode})
 }
 
@@ -181,7 +181,7 @@ func (v *View) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	if d, in := v.at(p); n.mode.IsDir() && len(d.list(in)) > 0 {
+	if d, in := v.diskAt(p); n.mode.IsDir() && len(d.list(in)) > 0 {
 		return PathError("rmdir", name, syscall.ENOTEMPTY)
 	}
 	return v.RemoveAll(p)
@@ -199,7 +199,7 @@ func (v *View) RemoveAll(name string) error {
 	if slices.ContainsFunc(v.Mounts.all(), func(m Mount) bool { return m.At == p }) {
 		return PathError("unlink", name, syscall.EBUSY)
 	}
-	d, in := v.at(p)
+	d, in := v.diskAt(p)
 	if err := d.change(in, func(dir *inode, base string) error { delete(dir.kids, base); return nil }); err != nil {
 		return PathError("unlink", name, err)
 	}
@@ -259,13 +259,13 @@ func (v *View) Rename(from, to string) error {
 	if old := v.raw(q); old != nil && old.mode.IsDir() != n.mode.IsDir() {
 		return PathError("rename", to, map[bool]error{true: syscall.EISDIR, false: syscall.ENOTDIR}[old.mode.IsDir()])
 	}
-	d, in := v.at(q)
+	d, in := v.diskAt(q)
 	moved := *n
 	if err := d.set(in, d.adopt(&moved)); err != nil {
 		return PathError("rename", to, err)
 	}
 	v.note(q)
-	d, in = v.at(p)
+	d, in = v.diskAt(p)
 	if err := d.change(in, func(dir *inode, base string) error { delete(dir.kids, base); return nil }); err != nil {
 		return PathError("rename", from, err)
 	}
@@ -307,7 +307,7 @@ func (v *View) attribute(op, name string, f func(n *inode)) error {
 	if before.mode == after.mode && before.uid == after.uid && before.gid == after.gid {
 		return nil // like the kernel's, a change to what is there already; no mutation
 	}
-	d, in := v.at(p)
+	d, in := v.diskAt(p)
 	if err := d.edit(in, f); err != nil {
 		return PathError(op, name, err)
 	}

@@ -70,7 +70,7 @@ func loadContained(s *machine.System, version, kind string) error {
 	if len(d.usable) == 0 {
 		return fmt.Errorf("modprobe: ERROR: could not insert 'nvidia': No such device")
 	}
-	machine.Of[nvidia](s).p.Store(d)
+	machine.StateOf[nvidia](s).p.Store(d)
 	nvidiaFiles(s, d)
 	return nil
 }

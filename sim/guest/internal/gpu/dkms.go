@@ -43,8 +43,8 @@ func SourceOf(name, version string) (s dkmsSource, ok bool) {
 	return s, true
 }
 
-func (s dkmsSource) dir() string                { return dkmsTree + "/nvidia/" + s.version }
-func (s dkmsSource) built(kernel string) string { return s.dir() + "/" + kernel + "/x86_64" }
+func (s dkmsSource) dir() string                   { return dkmsTree + "/nvidia/" + s.version }
+func (s dkmsSource) buildDir(kernel string) string { return s.dir() + "/" + kernel + "/x86_64" }
 
 func dkmsModule(kernel string) string {
 	return "/usr/lib/modules/" + kernel + "/updates/dkms/nvidia.ko"
@@ -84,7 +84,7 @@ func (d *DKMS) headers(kernel string) bool {
 
 // install is "dkms build" and "dkms install" of a kernel's modules.
 func (d *DKMS) install(ctx context.Context, s dkmsSource, kernel string) int {
-	if d.there(s.built(kernel)) {
+	if d.there(s.buildDir(kernel)) {
 		return 0
 	}
 	if !d.headers(kernel) {
@@ -106,11 +106,11 @@ func (d *DKMS) install(ctx context.Context, s dkmsSource, kernel string) int {
 		return 10
 	}
 	_ = d.fs.RemoveAll(s.dir() + "/build")
-	d.fs.Save(s.built(kernel)+"/log/make.log", text+"\n# exit code: 0\n", 0o644)
-	d.fs.Save(s.built(kernel)+"/module/nvidia.ko", s.version, 0o644)
+	d.fs.Save(s.buildDir(kernel)+"/log/make.log", text+"\n# exit code: 0\n", 0o644)
+	d.fs.Save(s.buildDir(kernel)+"/module/nvidia.ko", s.version, 0o644)
 	d.fs.Save(dkmsModule(kernel), strings.Join([]string{s.branch, s.version, s.flavour}, " "), 0o644)
 	d.p.Printf("Building module(s)... done.\nInstalling /lib/modules/%s/updates/dkms/nvidia.ko\nRunning depmod... done.\n", kernel)
-	d.p.Sys.Mutated("modules " + s.version + " built for " + kernel)
+	d.p.Sys.RecordChange("modules " + s.version + " built for " + kernel)
 	return 0
 }
 
@@ -179,7 +179,7 @@ func (d *DKMS) Remove(s dkmsSource) {
 // Autoinstall is what the hooks of kernels and headers run, too.
 func (d *DKMS) Autoinstall(ctx context.Context, kernel string) int {
 	s := d.source()
-	if s == nil || d.there(s.built(kernel)) {
+	if s == nil || d.there(s.buildDir(kernel)) {
 		return 0
 	}
 	if !d.headers(kernel) {

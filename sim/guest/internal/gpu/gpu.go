@@ -132,7 +132,7 @@ type Driver struct {
 // nvidia is the driver of a running system, when it is loaded.
 type nvidia struct{ p atomic.Pointer[Driver] }
 
-func loadedDriver(s *machine.System) *Driver { return machine.Of[nvidia](s).p.Load() }
+func loadedDriver(s *machine.System) *Driver { return machine.StateOf[nvidia](s).p.Load() }
 
 // upstream takes Ubuntu's part from a package version.
 func upstream(version string) string {
@@ -142,9 +142,9 @@ func upstream(version string) string {
 
 var moduleForKernel = regexp.MustCompile(`^linux-modules-nvidia-(\d+(?:-server)?)(-open)?-(\d[\w.-]*-generic)$`)
 
-// Installed finds the module that is installed for a kernel: prebuilt, or built by
+// InstalledDriver finds the module that is installed for a kernel: prebuilt, or built by
 // DKMS, which depmod looks for first.
-func Installed(os *disk.Disk, kernel string) *Driver {
+func InstalledDriver(os *disk.Disk, kernel string) *Driver {
 	if data, err := disk.ViewOf(os).ReadFile(dkmsModule(kernel)); err == nil {
 		if f := strings.Fields(string(data)); len(f) == 3 {
 			return &Driver{Branch: f[0], Version: f[1], Open: f[2] == "open", unsigned: true}
@@ -188,7 +188,7 @@ func Load(s *machine.System, atBoot bool) error {
 	if loadedDriver(s) != nil || atBoot && len(cards) == 0 || blacklisted(s, "nvidia") && atBoot {
 		return nil
 	}
-	d := Installed(s.Config.Disk, s.Kernel())
+	d := InstalledDriver(s.Config.Disk, s.Kernel())
 	if d == nil {
 		return fmt.Errorf("FATAL: Module nvidia %w /lib/modules/%s", ErrModuleMissing, s.Kernel())
 	}
@@ -220,7 +220,7 @@ func Load(s *machine.System, atBoot bool) error {
 		s.Kmsg("NVRM: None of the NVIDIA devices were initialized.")
 		return errors.New("ERROR: could not insert 'nvidia': No such device")
 	}
-	machine.Of[nvidia](s).p.Store(d)
+	machine.StateOf[nvidia](s).p.Store(d)
 	nvidiaFiles(s, d)
 	return nil
 }
@@ -278,7 +278,7 @@ func NVML(s *machine.System) ([]Card, *NVMLError) {
 	case len(d.usable) == 0:
 		return nil, &NVMLError{6, "No devices were found\n"}
 	}
-	return divided(s, d.usable), nil
+	return withInstances(s, d.usable), nil
 }
 
 // NVMLError is nvidia-smi's last word.
@@ -287,9 +287,9 @@ type NVMLError struct {
 	text string
 }
 
-// Allotted are those of the machine's cards that a container was given. Of a divided card it sees
+// VisibleCards are those of the machine's cards that a container was given. Of a divided card it sees
 // the instances that it was given, or all.
-func Allotted(b *machine.Box, all []Card) []Card {
+func VisibleCards(b *machine.Box, all []Card) []Card {
 	switch b.Visible {
 	case "void", "none":
 		return nil

@@ -125,7 +125,7 @@ func resetCards(s *machine.System) {
 // migMode is a card's MIG mode now, and after a reset.
 func migMode(s *machine.System, c Card) (now, pending bool) {
 	if c.arch > ampere {
-		p := machine.Of[partitions](s)
+		p := machine.StateOf[partitions](s)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.mode[c.Host], p.mode[c.Host]
@@ -137,7 +137,7 @@ func migMode(s *machine.System, c Card) (now, pending bool) {
 // of the card, which the guest of a hypervisor may not do.
 func setMode(s *machine.System, c Card, on bool) {
 	if c.arch > ampere {
-		p := machine.Of[partitions](s)
+		p := machine.StateOf[partitions](s)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.mode == nil {
@@ -160,8 +160,8 @@ func (c Card) modeWord(on bool) string {
 	return "Disabled"
 }
 
-// divided fills in how cards are divided.
-func divided(s *machine.System, cards []Card) []Card {
+// withInstances fills in how cards are divided.
+func withInstances(s *machine.System, cards []Card) []Card {
 	out := slices.Clone(cards)
 	for i := range out {
 		out[i].mig, out[i].pending = migMode(s, out[i])
@@ -171,7 +171,7 @@ func divided(s *machine.System, cards []Card) []Card {
 }
 
 func instancesOf(s *machine.System, c Card) []instance {
-	p := machine.Of[partitions](s)
+	p := machine.StateOf[partitions](s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.all[c.Host])
@@ -179,7 +179,7 @@ func instancesOf(s *machine.System, c Card) []instance {
 
 func setInstances(s *machine.System, c Card, all []instance) {
 	slices.SortFunc(all, func(a, b instance) int { return a.number - b.number })
-	p := machine.Of[partitions](s)
+	p := machine.StateOf[partitions](s)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {

@@ -41,7 +41,7 @@ func smiMode(p *machine.Proc, cards []Card, numbers []int, want string) int {
 			return nvmlInUse
 		}
 		setMode(p.Sys, c, on)
-		p.Sys.Mutated(fmt.Sprintf("MIG mode of GPU %d", i))
+		p.Sys.RecordChange(fmt.Sprintf("MIG mode of GPU %d", i))
 		if now, _ := migMode(p.Sys, c); now != on {
 			p.Printf("Warning: MIG mode is in pending %s state for GPU %s:Not Supported\nReboot the system or try nvidia-smi --gpu-reset to make MIG mode effective on GPU %s\n", verb, bus, bus)
 			continue
@@ -85,7 +85,7 @@ func smiMIG(p *machine.Proc, args []string) int {
 		p.Printf("%s", failed.text)
 		return failed.code
 	}
-	numbers := chosen(cards, only)
+	numbers := chosenCards(cards, only)
 	if len(numbers) == 0 {
 		p.Printf("No devices were found\n")
 		return nvmlNotFound
@@ -156,7 +156,7 @@ func createInstances(p *machine.Proc, i int, c Card, wanted []string, withComput
 		made.ready = withCompute
 		all = append(slices.Clone(all), made)
 		setInstances(p.Sys, c, slices.Clone(all))
-		p.Sys.Mutated(fmt.Sprintf("MIG %s on GPU %d", prof.name, i))
+		p.Sys.RecordChange(fmt.Sprintf("MIG %s on GPU %d", prof.name, i))
 		p.Printf("Successfully created GPU instance ID %2d on GPU %2d using profile MIG %s (ID %2d)\n", made.number, i, prof.name, prof.id)
 		if withCompute {
 			sayCompute(p, i, made)
@@ -200,7 +200,7 @@ func destroyInstances(p *machine.Proc, i int, c Card) int {
 		p.Printf("Successfully destroyed GPU instance ID %2d from GPU %2d\n", inst.number, i)
 	}
 	setInstances(p.Sys, c, nil)
-	p.Sys.Mutated(fmt.Sprintf("MIG instances of GPU %d", i))
+	p.Sys.RecordChange(fmt.Sprintf("MIG instances of GPU %d", i))
 	return smiSuccessful
 }
 

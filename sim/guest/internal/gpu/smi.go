@@ -46,7 +46,7 @@ func runSMI(_ context.Context, p *machine.Proc) int {
 		p.Printf("%s", failed.text)
 		return failed.code
 	}
-	numbers := chosen(cards, getopt.Last(opts, "i", "id"))
+	numbers := chosenCards(cards, getopt.Last(opts, "i", "id"))
 	if len(numbers) == 0 {
 		p.Printf("No devices were found\n")
 		return nvmlNotFound
@@ -77,8 +77,8 @@ func runSMI(_ context.Context, p *machine.Proc) int {
 	return 0
 }
 
-// chosen are the numbers of the cards that -i names; all without it.
-func chosen(cards []Card, ids string) (numbers []int) {
+// chosenCards are the numbers of the cards that -i names; all without it.
+func chosenCards(cards []Card, ids string) (numbers []int) {
 	for i, c := range cards {
 		if at := strings.Split(ids, ","); ids == "" || slices.ContainsFunc([]string{strconv.Itoa(i), c.UUID, smiBus(c)}, func(name string) bool { return slices.Contains(at, name) }) {
 			numbers = append(numbers, i)
@@ -131,7 +131,7 @@ func visible(p *machine.Proc) ([]Card, *NVMLError) {
 	if p.Box.Reloads != p.Sys.Reloads.Load() && p.Sys.Faulty(func(f machine.Faults) bool { return f.LosesGPUsOnReload }) {
 		return nil, &NVMLError{255, "Failed to initialize NVML: Unknown Error\n"}
 	}
-	if cards = Allotted(p.Box, cards); len(cards) == 0 {
+	if cards = VisibleCards(p.Box, cards); len(cards) == 0 {
 		return nil, &NVMLError{6, "No devices were found\n"}
 	}
 	return cards, nil

@@ -16,7 +16,7 @@ func runVectorAdd(_ context.Context, p *machine.Proc) int {
 	cards, failed := visible(p)
 	if want := p.Env.Get("CUDA_VISIBLE_DEVICES"); want.IsSet() && failed == nil {
 		first, _, _ := strings.Cut(want.String(), ",")
-		cards = Allotted(&machine.Box{Visible: first}, cards)
+		cards = VisibleCards(&machine.Box{Visible: first}, cards)
 		if first == "" {
 			cards = nil
 		}

@@ -68,7 +68,7 @@ func runModprobe(_ context.Context, p *machine.Proc) int {
 			return p.Fail("%v", err)
 		}
 		if !there {
-			p.Sys.Mutated("module " + name + " loaded")
+			p.Sys.RecordChange("module " + name + " loaded")
 		}
 		if !getopt.Has(opts, "a") {
 			break
@@ -78,7 +78,7 @@ func runModprobe(_ context.Context, p *machine.Proc) int {
 }
 
 func runDmesg(_ context.Context, p *machine.Proc) int {
-	for _, line := range p.Sys.Said(machine.KernelLog) {
+	for _, line := range p.Sys.Messages(machine.KernelLog) {
 		p.Printf("%s\n", line)
 	}
 	return 0

@@ -91,8 +91,8 @@ func (o Distro) Sources(mirror, security string) string {
 	return out
 }
 
-// Of is the distribution on a disk, by its os-release.
-func Of(v *disk.View) Distro {
+// DistroOf is the distribution on a disk, by its os-release.
+func DistroOf(v *disk.View) Distro {
 	data, _ := v.ReadFile("/etc/os-release")
 	for line := range strings.Lines(string(data)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok {

@@ -54,11 +54,11 @@ COMMIT
 COMMIT
 `
 
-func of(s *machine.System) *packetFilter { return machine.Of[packetFilter](s) }
+func filterOf(s *machine.System) *packetFilter { return machine.StateOf[packetFilter](s) }
 
 // K3sStarts leaves the rules of K3s, where none are yet.
 func K3sStarts(s *machine.System) {
-	f := of(s)
+	f := filterOf(s)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.chains["nat"]) == 0 {
@@ -134,7 +134,7 @@ func runIPTables(_ context.Context, p *machine.Proc) int {
 	if p.User.UID != 0 {
 		return p.Fail("Permission denied (you must be root)")
 	}
-	filter := of(p.Sys)
+	filter := filterOf(p.Sys)
 	filter.mu.Lock()
 	defer filter.mu.Unlock()
 	switch p.Name() {
@@ -151,7 +151,7 @@ func runIPTables(_ context.Context, p *machine.Proc) int {
 		if refused := filter.apply(string(text)); refused != "" {
 			return p.Fail("line failed: %s", refused)
 		}
-		p.Sys.Mutated("iptables-restore")
+		p.Sys.RecordChange("iptables-restore")
 	}
 	return 0
 }

@@ -79,10 +79,10 @@ func (n *node) admits(asks *node, role string) error {
 	}
 	switch {
 	case errors.Is(err, errNotAuthorized) && parseToken(asks.token).bootstrap:
-		n.say("error", "Failed to authenticate request from %s: invalid bearer token", asks.from())
+		n.say("error", "Failed to authenticate request from %s: invalid bearer token", asks.sourceAddress())
 		n.refuses(asks, 401, err.Error())
 	case errors.Is(err, errNotAuthorized):
-		n.say("error", "Failed to authenticate request from %s: invalid username/password combination", asks.from())
+		n.say("error", "Failed to authenticate request from %s: invalid username/password combination", asks.sourceAddress())
 		n.refuses(asks, 401, err.Error())
 	case errors.Is(err, errForbidden):
 		n.refuses(asks, 403, err.Error())
@@ -90,12 +90,12 @@ func (n *node) admits(asks *node, role string) error {
 	return err
 }
 
-// from is the address that a request of this machine comes from.
-func (n *node) from() netip.AddrPort {
+// sourceAddress is the address that a request of this machine comes from.
+func (n *node) sourceAddress() netip.AddrPort {
 	return netip.AddrPortFrom(n.sys.Address(), 40000+uint16(n.sys.Config.VMID))
 }
 
 // refuses is what a server says of an answer that it has sent.
 func (n *node) refuses(asks *node, status int, why string) {
-	n.say("error", "Sending HTTP/1.1 %d response to %s: %s", status, asks.from(), why)
+	n.say("error", "Sending HTTP/1.1 %d response to %s: %s", status, asks.sourceAddress(), why)
 }

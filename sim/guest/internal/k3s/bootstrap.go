@@ -30,9 +30,9 @@ type bootstrapFile struct {
 	Content   []byte
 }
 
-// sealed encrypts the cluster's authorities. Those of clients, of etcd and the others are not
+// seal encrypts the cluster's authorities. Those of clients, of etcd and the others are not
 // simulated: one stands for all.
-func (c *cluster) sealed(saved *plane.Saved) ([]byte, error) {
+func (c *cluster) seal(saved *plane.SavedState) ([]byte, error) {
 	files := map[string]bootstrapFile{
 		"ServerCA": {time.Now().UTC(), []byte(c.ca)}, "ServerCAKey": {time.Now().UTC(), saved.Authority},
 	}
@@ -56,8 +56,8 @@ func (c *cluster) sealed(saved *plane.Saved) ([]byte, error) {
 	return []byte(salt + ":" + base64.StdEncoding.EncodeToString(gcm.Seal(nonce, nonce, plain, nil))), nil
 }
 
-// unsealed decrypts them.
-func unsealed(secret string, sealed []byte) (map[string]bootstrapFile, error) {
+// unseal decrypts them.
+func unseal(secret string, sealed []byte) (map[string]bootstrapFile, error) {
 	salt, text, ok := strings.Cut(string(sealed), ":")
 	data, err := base64.StdEncoding.DecodeString(text)
 	if !ok || err != nil {

@@ -29,7 +29,7 @@ type service struct {
 // OfferBucket makes an S3 service with an empty bucket reachable at an endpoint, HOST or
 // HOST:PORT, for those who have its keys.
 func OfferBucket(n *network.Network, endpoint, bucket, access, secret string) {
-	b := network.Of[Buckets](n)
+	b := network.StateOf[Buckets](n)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.here == nil {
@@ -40,7 +40,7 @@ func OfferBucket(n *network.Network, endpoint, bucket, access, secret string) {
 
 // BucketKeys returns the keys of the objects in a bucket, in order.
 func BucketKeys(n *network.Network, endpoint, bucket string) []string {
-	b := network.Of[Buckets](n)
+	b := network.StateOf[Buckets](n)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s := b.here[endpoint]; s != nil {
@@ -59,7 +59,7 @@ func (n *node) upload(_ context.Context, name string, file []byte) int {
 		scheme = "http"
 	}
 	n.say("info", "Checking if S3 bucket %s exists", bucket)
-	all := network.Of[Buckets](n.sys.Config.Network)
+	all := network.StateOf[Buckets](n.sys.Config.Network)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	there, err := all.open(endpoint, bucket, n.cfg.get("etcd-s3-access-key"), n.cfg.get("etcd-s3-secret-key"), scheme)
@@ -79,7 +79,7 @@ func (n *node) bucketThere() error {
 	if n.cfg.get("etcd-s3") != "true" {
 		return nil
 	}
-	all := network.Of[Buckets](n.sys.Config.Network)
+	all := network.StateOf[Buckets](n.sys.Config.Network)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	scheme := map[bool]string{true: "http", false: "https"}[n.cfg.get("etcd-s3-insecure") == "true"]
@@ -92,7 +92,7 @@ func (n *node) removeCopy(name string) {
 	if n.bucketThere() != nil || n.cfg.get("etcd-s3") != "true" {
 		return
 	}
-	all := network.Of[Buckets](n.sys.Config.Network)
+	all := network.StateOf[Buckets](n.sys.Config.Network)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	s := all.here[cmp.Or(n.cfg.get("etcd-s3-endpoint"), "s3.amazonaws.com")]
@@ -123,7 +123,7 @@ func (n *node) pruneBucket(prefix string, keep int) {
 	if n.cfg.get("etcd-s3") != "true" || keep < 1 {
 		return
 	}
-	all := network.Of[Buckets](n.sys.Config.Network)
+	all := network.StateOf[Buckets](n.sys.Config.Network)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	there, err := all.open(cmp.Or(n.cfg.get("etcd-s3-endpoint"), "s3.amazonaws.com"), n.cfg.get("etcd-s3-bucket"),

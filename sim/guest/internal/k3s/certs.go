@@ -138,7 +138,7 @@ func certificates(p *machine.Proc, verb string) int {
 			p.FS.AsRoot().Save(backup+"/"+path.Base(l.file), string(data), 0o600)
 			_ = p.FS.Remove(l.file)
 		}
-		p.Sys.Mutated("k3s certificates rotated")
+		p.Sys.RecordChange("k3s certificates rotated")
 		say("info", "Successfully backed up certificates to %s, please restart k3s server or agent to rotate certificates", backup)
 	default:
 		return p.Fail("certificate %s is not simulated", verb)

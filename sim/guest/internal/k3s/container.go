@@ -39,7 +39,7 @@ func Container(ctx context.Context, s *machine.System, c plane.Container) (code 
 		Visible:  c.Env["NVIDIA_VISIBLE_DEVICES"], Count: c.GPUs, Reloads: s.Reloads.Load(), Volumes: slices.Collect(maps.Keys(c.Volumes)),
 	}
 	cards, failed := gpu.NVML(s)
-	image := image.Container(c.Image, failed == nil && len(gpu.Allotted(b, cards)) > 0)
+	image := image.Container(c.Image, failed == nil && len(gpu.VisibleCards(b, cards)) > 0)
 	v := disk.ViewOf(image)
 	v.Umask = 0o022
 	for name, data := range c.Files {
@@ -53,14 +53,14 @@ func Container(ctx context.Context, s *machine.System, c plane.Container) (code 
 		_ = v.MkdirAll(at, 0o755)
 		mounts = append(mounts, disk.Mount{At: path.Clean(at), Disk: volume})
 	}
-	v.Mounts = disk.Mounted(mounts...)
+	v.Mounts = disk.NewMounts(mounts...)
 	env := []string{"PATH=" + machine.SearchPath, "HOME=/root", "HOSTNAME=" + b.Hostname}
 	for k, val := range c.Env {
 		env = append(env, k+"="+val)
 	}
 	var mu sync.Mutex
 	var out bytes.Buffer
-	w := machine.Locked(&mu, &out)
+	w := machine.NewLockedWriter(&mu, &out)
 	p := &machine.Proc{Sys: s, Box: b, FS: v, User: disk.RootUser(), Env: expand.ListEnviron(env...), Dir: "/", Args: c.Args,
 		Stdin: bytes.NewReader(nil), Stdout: w, Stderr: w, Shell: "sh"}
 	if len(c.Args) == 0 {

@@ -98,8 +98,8 @@ func (n *node) leaveEtcd() {
 	}
 }
 
-// buried clears a tombstone and what lies under it.
-func (n *node) buried(v *disk.View) {
+// clearTombstone clears a tombstone and what lies under it.
+func (n *node) clearTombstone(v *disk.View) {
 	if _, err := v.Stat(etcdTombstone); err != nil {
 		return
 	}

@@ -16,7 +16,7 @@ type state struct {
 	resetting atomic.Bool // a k3s server --cluster-reset runs
 }
 
-func stateOf(s *machine.System) *state { return machine.Of[state](s) }
+func stateOf(s *machine.System) *state { return machine.StateOf[state](s) }
 
 // joiningServer is the K3s on a machine that is about to become a server, or nil.
 func joiningServer(m *machine.Machine) *node {
@@ -36,7 +36,7 @@ type neighbours struct {
 // isSeen makes others on the network find the machine while it has a K3s.
 func (n *node) isSeen() {
 	here := stateOf(n.sys)
-	all := network.Of[neighbours](n.sys.Config.Network)
+	all := network.StateOf[neighbours](n.sys.Config.Network)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if here.running.Load() == nil && here.joining.Load() == nil {
@@ -51,7 +51,7 @@ func (n *node) isSeen() {
 
 // neighbour is the machine behind an answer, nil where it has no K3s.
 func neighbour(on *network.Network, h network.Host) *machine.Machine {
-	all := network.Of[neighbours](on)
+	all := network.StateOf[neighbours](on)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return all.by[h]

@@ -190,7 +190,7 @@ func (n *node) upstreamServer(ctx context.Context, raw string) (*node, error) {
 			return server, nil
 		}
 	}
-	return nil, wrap(network.Refused(tcp))
+	return nil, wrap(network.RefusedError(tcp))
 }
 
 // APIPort is that of the API server, and of the servers' supervisors.
@@ -240,7 +240,7 @@ func (n *node) run(ctx context.Context) (stop func(), code int) {
 	if n.role == "server" {
 		n.cluster.up(n)
 		n.deploy(inner)
-		n.scheduled(inner)
+		n.takeSnapshots(inner)
 	}
 	n.say("info", "k3s %sis up and running", map[string]string{"agent": "agent "}[n.role])
 	return func() {

@@ -69,7 +69,7 @@ func reset(ctx context.Context, p *machine.Proc, version string, args []string) 
 		}
 		return fatal("Error: starting kubernetes: failed to start cluster: start managed database: %v", err)
 	}
-	p.Sys.Mutated("k3s restored")
+	p.Sys.RecordChange("k3s restored")
 	fmt.Fprintf(p.Stderr, "time=%q level=error msg=%q\n", time.Now().UTC().Format(time.RFC3339),
 		"Shutdown request received: \"Managed etcd cluster membership has been reset, restart without --cluster-reset flag now. Backup and delete ${datadir}/server/db on each peer etcd server and rejoin the nodes\"")
 	return 0
@@ -119,13 +119,13 @@ func (n *node) restore(ctx context.Context, file string) error {
 }
 
 // revive reads a snapshot with the token.
-func (n *node) revive(keys map[string][]byte) (*cluster, *plane.Saved, error) {
+func (n *node) revive(keys map[string][]byte) (*cluster, *plane.SavedState, error) {
 	secret := parseToken(n.token).secret
 	sealed, ok := keys[bootstrapKey(secret)]
 	if !ok {
 		return nil, nil, errOtherToken
 	}
-	files, err := unsealed(secret, sealed)
+	files, err := unseal(secret, sealed)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,7 +143,7 @@ func (n *node) revive(keys map[string][]byte) (*cluster, *plane.Saved, error) {
 		id: machine.HexID(8), version: n.version, secret: secret, agentSecret: was.AgentSecret, critical: was.Critical, net: n.sys.Config.Network, scale: n.sys.Scale,
 		members: map[string]member{}, passwords: was.Passwords, bootstrap: map[string]bootstrapToken{}, applied: was.Applied, vip: was.VIP,
 	}
-	return c, &plane.Saved{Objects: objects, Authority: authorityOf(files), Encryption: files["EncryptionConfig"].Content}, nil
+	return c, &plane.SavedState{Objects: objects, Authority: authorityOf(files), Encryption: files["EncryptionConfig"].Content}, nil
 }
 
 // afterReset forgets the password of the restored server's own name, which may be another now

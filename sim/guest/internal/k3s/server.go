@@ -22,7 +22,7 @@ import (
 // first of a cluster.
 func (n *node) serve(ctx context.Context) int {
 	v := n.sys.Root()
-	n.buried(v)
+	n.clearTombstone(v)
 	var code int
 	if mark, err := v.ReadFile(etcdMark); err == nil {
 		code = n.resume(ctx, mark)

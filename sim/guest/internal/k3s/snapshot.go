@@ -46,7 +46,7 @@ type own struct {
 // contents is a snapshot of what etcd holds: Kubernetes' objects, what a joining server needs,
 // encrypted with the token (pkg/cluster/storage.go), and the simulation's own.
 func (c *cluster) contents(ctx context.Context) ([]byte, error) {
-	saved := &plane.Saved{Objects: map[string][]byte{}, Authority: []byte(notSaved)}
+	saved := &plane.SavedState{Objects: map[string][]byte{}, Authority: []byte(notSaved)}
 	var err error
 	if saver, ok := c.plane.(plane.Saver); ok {
 		if saved, err = saver.Save(ctx); err != nil {
@@ -55,7 +55,7 @@ func (c *cluster) contents(ctx context.Context) ([]byte, error) {
 	}
 	keys := map[string][]byte{}
 	maps.Copy(keys, saved.Objects)
-	if keys[bootstrapKey(c.secret)], err = c.sealed(saved); err != nil {
+	if keys[bootstrapKey(c.secret)], err = c.seal(saved); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -105,8 +105,8 @@ func takenAt(name string) int64 {
 	return at
 }
 
-// scheduled takes snapshots by etcd-snapshot-schedule-cron until ctx ends.
-func (n *node) scheduled(ctx context.Context) {
+// takeSnapshots takes snapshots by etcd-snapshot-schedule-cron until ctx ends.
+func (n *node) takeSnapshots(ctx context.Context) {
 	when, err := cron.ParseStandard(cmp.Or(n.cfg.get("etcd-snapshot-schedule-cron"), "0 */12 * * *"))
 	if err != nil || n.cfg.get("etcd-disable-snapshots") == "true" {
 		return
@@ -149,7 +149,7 @@ func snapshots(ctx context.Context, p *machine.Proc, n *node, verb string, args 
 			fmt.Fprintf(p.Stderr, "time=%q level=fatal msg=\"Error: %v\"\n", time.Now().UTC().Format(time.RFC3339), err)
 			return 1
 		}
-		p.Sys.Mutated("k3s snapshot saved")
+		p.Sys.RecordChange("k3s snapshot saved")
 		for range created {
 			said("Snapshot %s saved.", name)
 		}

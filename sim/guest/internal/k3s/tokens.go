@@ -104,7 +104,7 @@ func tokens(p *machine.Proc, c *cluster, verb string, args []string) int {
 			t.expires = time.Now().Add(ttl)
 		}
 		c.bootstrap[id] = t
-		p.Sys.Mutated("k3s token created")
+		p.Sys.RecordChange("k3s token created")
 		p.Printf("K10%s::%s.%s\n", c.caHash, id, t.secret)
 	case "list":
 		c.listTokens(p)
@@ -132,7 +132,7 @@ func (c *cluster) deleteTokens(p *machine.Proc, ids []string) int {
 			return fatal(p, "failed to delete bootstrap token %q: %s", missing, missing)
 		}
 		delete(c.bootstrap, id)
-		p.Sys.Mutated("k3s token deleted")
+		p.Sys.RecordChange("k3s token deleted")
 		p.Printf("bootstrap token %q deleted\n", id)
 	}
 	return 0

@@ -32,8 +32,8 @@ func (m *Machine) disks() []BlockDevice {
 	return m.Config.Disks
 }
 
-// Mounted returns devices and mount points of data disks.
-func (s *System) Mounted() [][2]string {
+// MountedDisks returns devices and mount points of data disks.
+func (s *System) MountedDisks() [][2]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.devices()

@@ -6,5 +6,5 @@
 //
 // What a program does, what a unit starts and how a machine boots are the business of
 // other rooms: [Software] is the table in which they are found. A room that has to
-// remember something of a running system keeps it there under a type of its own ([Of]).
+// remember something of a running system keeps it there under a type of its own ([StateOf]).
 package machine

@@ -34,8 +34,8 @@ func (s *System) Kmsg(format string, args ...any) {
 	s.Log(KernelLog, "[%12.6f] %s", time.Since(s.booted).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Said is what a unit has said since the last boot.
-func (s *System) Said(unit string) []string {
+// Messages is what a unit has said since the last boot.
+func (s *System) Messages(unit string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string

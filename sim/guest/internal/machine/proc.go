@@ -54,15 +54,15 @@ func (s *System) Session(u *disk.User, stdin io.Reader, stdout, stderr io.Writer
 	}
 	var mu sync.Mutex
 	return &Proc{
-		Sys: s, FS: s.ViewAs(u, s.Mutated), User: u, Dir: u.Home, Stdin: stdin,
-		Stdout: Locked(&mu, stdout), Stderr: Locked(&mu, stderr), Shell: "bash",
+		Sys: s, FS: s.ViewAs(u, s.RecordChange), User: u, Dir: u.Home, Stdin: stdin,
+		Stdout: NewLockedWriter(&mu, stdout), Stderr: NewLockedWriter(&mu, stderr), Shell: "bash",
 		Env: expand.ListEnviron("PATH="+SearchPath, "HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name,
 			"SHELL="+u.Shell, "LANG=C.UTF-8"),
 	}
 }
 
-// Locked is a writer that the sides of a pipeline share.
-func Locked(mu *sync.Mutex, w io.Writer) io.Writer { return &lockedWriter{mu: mu, w: w} }
+// NewLockedWriter is a writer that the sides of a pipeline share.
+func NewLockedWriter(mu *sync.Mutex, w io.Writer) io.Writer { return &lockedWriter{mu: mu, w: w} }
 
 // lockedWriter lets the sides of a pipeline write to one place.
 type lockedWriter struct {
@@ -217,8 +217,8 @@ func (p *Proc) Hostname() string {
 	return p.Sys.Hostname()
 }
 
-// Exported prints a program's environment as KEY=value, sorted.
-func (p *Proc) Exported() []string {
+// Environ prints a program's environment as KEY=value, sorted.
+func (p *Proc) Environ() []string {
 	vars := map[string]string{}
 	p.Env.Each(func(name string, v expand.Variable) bool {
 		if delete(vars, name); v.Exported && v.Kind == expand.String {

@@ -40,15 +40,15 @@ func (m *Machine) ran(args []string) {
 	defer m.mu.Unlock()
 	args = slices.Clone(args)
 	if m.Config.Lean {
-		args = cut(args, leanCommand)
+		args = shorten(args, leanCommand)
 	}
 	m.record.commands = keep(m.record.commands, args, m.keeps())
 }
 
-// Mutated records a change that a command has made.
-func (s *System) Mutated(what string) { s.m.changed(what) }
+// RecordChange records a change that a command has made.
+func (s *System) RecordChange(what string) { s.m.recordChange(what) }
 
-func (m *Machine) changed(what string) {
+func (m *Machine) recordChange(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := len(m.record.mutations); n > 0 && m.record.mutations[n-1] == what {
@@ -74,8 +74,8 @@ func keep[T any](list []T, one T, limit int) []T {
 	return append(list, one)
 }
 
-// cut shortens arguments, the longest of which are scripts, to so many bytes.
-func cut(args []string, limit int) []string {
+// shorten shortens arguments, the longest of which are scripts, to so many bytes.
+func shorten(args []string, limit int) []string {
 	for i, a := range args {
 		if len(a) > limit {
 			args[i] = string([]byte(a[:limit])) // a copy, or all of it would stay in memory

@@ -43,9 +43,9 @@ type System struct {
 	journal  map[string][]JournalLine // by unit; the kernel's is its log
 }
 
-// Of returns what a room keeps of a running system: a T that only it knows, empty at
+// StateOf returns what a room keeps of a running system: a T that only it knows, empty at
 // first. It ends with the power.
-func Of[T any](s *System) *T {
+func StateOf[T any](s *System) *T {
 	have, _ := s.rooms.LoadOrStore(reflect.TypeFor[T](), new(T))
 	return have.(*T)
 }
@@ -60,7 +60,7 @@ func NewSystem(ctx context.Context, m *Machine) *System {
 	for _, at := range []string{"/proc", "/sys", "/dev", "/run"} {
 		s.volatile = append(s.volatile, disk.Mount{At: at, Disk: disk.New()})
 	}
-	s.table = disk.Mounted(append([]disk.Mount{{At: "/", Disk: m.Config.Disk}}, s.volatile...)...)
+	s.table = disk.NewMounts(append([]disk.Mount{{At: "/", Disk: m.Config.Disk}}, s.volatile...)...)
 	return s
 }
 
@@ -121,8 +121,8 @@ func (s *System) Begin(kernel string, at time.Time) { s.kernel, s.booted = kerne
 // Kernel is what uname -r says.
 func (s *System) Kernel() string { return s.kernel }
 
-// Booted is when the kernel started.
-func (s *System) Booted() time.Time { return s.booted }
+// BootTime is when the kernel started.
+func (s *System) BootTime() time.Time { return s.booted }
 
 // Ready says that user space runs.
 func (s *System) Ready() { close(s.up) }

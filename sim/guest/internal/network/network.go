@@ -48,9 +48,9 @@ const (
 	timeoutAfter     = 127 * time.Second // six SYN retries
 )
 
-// Of returns what a room of this house keeps of a network: a T that only it knows, empty
+// StateOf returns what a room of this house keeps of a network: a T that only it knows, empty
 // at first.
-func Of[T any](n *Network) *T {
+func StateOf[T any](n *Network) *T {
 	have, _ := n.rooms.LoadOrStore(reflect.TypeFor[T](), new(T))
 	return have.(*T)
 }
@@ -111,7 +111,7 @@ func (n *Network) Dial(ctx context.Context, network, address string) (net.Conn, 
 	}
 	serve := h.Listen(uint16(to.Port))
 	if serve == nil {
-		return nil, Refused(to)
+		return nil, RefusedError(to)
 	}
 	return n.connect(ctx, h, to, serve), nil
 }
@@ -127,8 +127,8 @@ func Lookup(n *Network, ctx context.Context, network, address string) (h Host, t
 	return h, to, err
 }
 
-// Refused is the error of a port at which nobody listens.
-func Refused(to net.Addr) error { return dialError(to, syscall.ECONNREFUSED) }
+// RefusedError is the error of a port at which nobody listens.
+func RefusedError(to net.Addr) error { return dialError(to, syscall.ECONNREFUSED) }
 
 func parseAddress(network, address string) (netip.Addr, uint16, error) {
 	host, portText, err := net.SplitHostPort(address)

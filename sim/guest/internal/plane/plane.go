@@ -27,11 +27,11 @@ type Config struct {
 	PlainSecrets bool         // Secrets are not encrypted in etcd
 
 	// Saved is the state that the cluster begins with: a restored snapshot. Nil: a new cluster.
-	Saved *Saved
+	Saved *SavedState
 }
 
-// Saved is the state of a control plane, as a snapshot of etcd has it.
-type Saved struct {
+// SavedState is the state of a control plane, as a snapshot of etcd has it.
+type SavedState struct {
 	Objects    map[string][]byte // by their keys in etcd
 	Snapshot   []byte            // the file that etcd itself makes, from a control plane that has an etcd; Objects are in it
 	Authority  []byte            // the certificate authority with its private key, PEM
@@ -40,7 +40,7 @@ type Saved struct {
 
 // Saver is a Plane that can be saved, and restored with [Config.Saved].
 type Saver interface {
-	Save(ctx context.Context) (*Saved, error)
+	Save(ctx context.Context) (*SavedState, error)
 }
 
 // Plane is one cluster's control plane. Implementations are safe for concurrent use.

@@ -17,7 +17,7 @@ import (
 
 func runEnv(ctx context.Context, p *machine.Proc) int {
 	args := p.Args[1:]
-	vars := p.Exported()
+	vars := p.Environ()
 	for ; len(args) > 0; args = args[1:] {
 		switch a := args[0]; {
 		case a == "--":
@@ -83,7 +83,7 @@ loop:
 	env := []string{"PATH=" + machine.SearchPath, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
 		"LANG=" + p.Get("LANG"), "SUDO_USER=" + p.User.Name, "SUDO_UID=" + strconv.Itoa(p.User.UID)}
 	if keep {
-		env = append(p.Exported(), env...)
+		env = append(p.Environ(), env...)
 	}
 	child.Env = expand.ListEnviron(append(env, vars...)...)
 	child.Args = args

@@ -42,7 +42,7 @@ func runDD(_ context.Context, p *machine.Proc) int {
 			c.quiet = value == "none"
 		}
 	}
-	if code := c.refused(p); code != 0 {
+	if code := c.volumeError(p); code != 0 {
 		return code
 	}
 	data, err := c.read(p)
@@ -68,8 +68,8 @@ func (c copying) read(p *machine.Proc) ([]byte, error) {
 	return data, err
 }
 
-// refused says why a volume takes no data, as busybox's dd does (coreutils/dd.c, 1.37).
-func (c copying) refused(p *machine.Proc) int {
+// volumeError says why a volume takes no data, as busybox's dd does (coreutils/dd.c, 1.37).
+func (c copying) volumeError(p *machine.Proc) int {
 	var why syscall.Errno
 	p.Sys.Faulty(func(f machine.Faults) bool { why = f.VolumesRefuse; return false })
 	switch {

@@ -62,8 +62,8 @@ func runTee(_ context.Context, p *machine.Proc) int {
 	return code
 }
 
-// into returns where a file goes: to itself, or below it when it is a directory.
-func into(p *machine.Proc, to, from string) string {
+// targetPath returns where a file goes: to itself, or below it when it is a directory.
+func targetPath(p *machine.Proc, to, from string) string {
 	if e, err := p.FS.Stat(p.Abs(to)); err == nil && e.IsDir() {
 		return path.Join(p.Abs(to), path.Base(from))
 	}
@@ -84,7 +84,7 @@ func runCp(_ context.Context, p *machine.Proc) int {
 	code := 0
 	to := names[len(names)-1]
 	for _, from := range names[:len(names)-1] {
-		dest := into(p, to, from)
+		dest := targetPath(p, to, from)
 		if getopt.Has(opts, "T") {
 			dest = p.Abs(to)
 		}
@@ -131,7 +131,7 @@ func runMv(_ context.Context, p *machine.Proc) int {
 	}
 	code := 0
 	for _, from := range names[:len(names)-1] {
-		dest := into(p, names[len(names)-1], from)
+		dest := targetPath(p, names[len(names)-1], from)
 		if getopt.Has(opts, "T") {
 			dest = p.Abs(names[len(names)-1])
 		}

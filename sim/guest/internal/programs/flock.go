@@ -46,7 +46,7 @@ func runFlock(ctx context.Context, p *machine.Proc) int {
 		return p.Fail("cannot open lock file %s: No such file or directory", p.Args[at]) // a missing one is made there; nobody here needs that
 	}
 	until := time.Now().Add(p.Sys.Scale(limit))
-	locks, mine := machine.Of[flocks](p.Sys), false
+	locks, mine := machine.StateOf[flocks](p.Sys), false
 	err := p.Poll(ctx, func() bool {
 		mine = locks.take(path)
 		return mine || !time.Now().Before(until)

@@ -22,7 +22,7 @@ func runUpdateGrub(_ context.Context, p *machine.Proc) int {
 		return p.Fail("%s", disk.Strerror(err))
 	}
 	fmt.Fprintf(p.Stderr, "Found linux image: /boot/vmlinuz-%s\ndone\n", p.Sys.Kernel())
-	p.Sys.Mutated("update-grub")
+	p.Sys.RecordChange("update-grub")
 	return 0
 }
 
@@ -35,7 +35,7 @@ func runUpdateInitramfs(_ context.Context, p *machine.Proc) int {
 	if err := writeInitramfs(p.FS, p.Sys.Kernel()); err != nil {
 		return p.Fail("%s", disk.Strerror(err))
 	}
-	p.Sys.Mutated("update-initramfs")
+	p.Sys.RecordChange("update-initramfs")
 	if p.Sys.Config.Host.Loader == machine.LoaderGRUB || p.Sys.Config.Host.Loader == "" {
 		return 0
 	}
@@ -89,7 +89,7 @@ func refreshESPs(p *machine.Proc) int {
 		return 1
 	}
 	fmt.Fprintf(p.Stderr, "Copying and configuring kernels on /dev/disk/by-uuid/936E-9A3F\n\tCopying kernel and creating boot-entry for %s\n", p.Sys.Kernel())
-	p.Sys.Mutated("proxmox-boot-tool refresh")
+	p.Sys.RecordChange("proxmox-boot-tool refresh")
 	return 0
 }
 

@@ -18,7 +18,7 @@ import (
 func (s *session) call(ctx context.Context, args []string) ([]string, error) {
 	switch args[0] {
 	case "cd":
-		return s.cd(s.at(ctx), args[1:]), nil
+		return s.cd(s.procAt(ctx), args[1:]), nil
 	case "test", "[":
 		return append([]string{hiddenTest}, args...), nil
 	case "type":
@@ -32,12 +32,12 @@ func (s *session) call(ctx context.Context, args []string) ([]string, error) {
 	case "hash", "ulimit":
 		return []string{"true"}, nil
 	case "trap":
-		if p := s.at(ctx); p.Caught != nil && len(args) > 2 && slices.ContainsFunc(args[2:], isPipe) {
+		if p := s.procAt(ctx); p.Caught != nil && len(args) > 2 && slices.ContainsFunc(args[2:], isPipe) {
 			p.Caught.Store(true)
 		}
 		return trapArgs(args), nil
 	case ".", "source":
-		p := s.at(ctx)
+		p := s.procAt(ctx)
 		if len(args) < 2 {
 			return []string{hiddenFail, args[0] + ": filename argument required"}, nil
 		}

@@ -43,11 +43,11 @@ type tester struct {
 	err  string
 }
 
-func (t *tester) left() int { return len(t.args) - t.pos }
+func (t *tester) remaining() int { return len(t.args) - t.pos }
 
 func (t *tester) or() bool {
 	ok := t.and()
-	for t.left() > 1 && t.args[t.pos] == "-o" {
+	for t.remaining() > 1 && t.args[t.pos] == "-o" {
 		t.pos++
 		right := t.and()
 		ok = ok || right
@@ -57,7 +57,7 @@ func (t *tester) or() bool {
 
 func (t *tester) and() bool {
 	ok := t.not()
-	for t.left() > 1 && t.args[t.pos] == "-a" {
+	for t.remaining() > 1 && t.args[t.pos] == "-a" {
 		t.pos++
 		right := t.not()
 		ok = ok && right
@@ -66,7 +66,7 @@ func (t *tester) and() bool {
 }
 
 func (t *tester) not() bool {
-	if t.left() > 1 && t.args[t.pos] == "!" {
+	if t.remaining() > 1 && t.args[t.pos] == "!" {
 		t.pos++
 		return !t.not()
 	}
@@ -74,28 +74,28 @@ func (t *tester) not() bool {
 }
 
 func (t *tester) primary() bool {
-	if t.left() == 0 {
+	if t.remaining() == 0 {
 		t.err = "argument expected"
 		return false
 	}
 	a := t.args[t.pos]
-	if t.left() >= 3 {
+	if t.remaining() >= 3 {
 		if ok, known := t.binary(a, t.args[t.pos+1], t.args[t.pos+2]); known {
 			t.pos += 3
 			return ok
 		}
 	}
-	if a == "(" && t.left() > 2 {
+	if a == "(" && t.remaining() > 2 {
 		t.pos++
 		ok := t.or()
-		if t.left() == 0 || t.args[t.pos] != ")" {
+		if t.remaining() == 0 || t.args[t.pos] != ")" {
 			t.err = "closing paren expected"
 			return false
 		}
 		t.pos++
 		return ok
 	}
-	if t.left() >= 2 && len(a) == 2 && a[0] == '-' {
+	if t.remaining() >= 2 && len(a) == 2 && a[0] == '-' {
 		if ok, known := t.unary(a[1], t.args[t.pos+1]); known {
 			t.pos += 2
 			return ok

@@ -13,7 +13,7 @@ import (
 )
 
 func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
-	p := s.at(ctx)
+	p := s.procAt(ctx)
 	if follow {
 		return p.FS.Stat(p.Abs(name))
 	}
@@ -21,7 +21,7 @@ func (s *session) stat(ctx context.Context, name string, follow bool) (fs.FileIn
 }
 
 func (s *session) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
-	p := s.at(ctx)
+	p := s.procAt(ctx)
 	entries, err := p.FS.ReadDir(p.Abs(name))
 	out := make([]fs.DirEntry, len(entries))
 	for i, e := range entries {
@@ -32,7 +32,7 @@ func (s *session) readDir(ctx context.Context, name string) ([]fs.DirEntry, erro
 
 // open is how the shell opens files for redirections.
 func (s *session) open(ctx context.Context, name string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
-	p := s.at(ctx)
+	p := s.procAt(ctx)
 	switch name {
 	case "/dev/stdout", "/dev/fd/1":
 		return stream1{w: p.Stdout}, nil

@@ -101,7 +101,7 @@ func Run(ctx context.Context, p *machine.Proc, name, script string, params []str
 		fmt.Fprintf(p.Stderr, "%s: %v\n", p.Shell, err)
 		return 2
 	}
-	if what := unsupported(file); what != "" {
+	if what := unsupportedRedirection(file); what != "" {
 		fmt.Fprintf(p.Stderr, "%s: %s: not simulated: %s\n", p.Shell, name, what)
 		return 2
 	}
@@ -142,8 +142,8 @@ func Run(ctx context.Context, p *machine.Proc, name, script string, params []str
 	return 0
 }
 
-// unsupported names a redirection at which the interpreter would panic.
-func unsupported(file *syntax.File) (what string) {
+// unsupportedRedirection names a redirection at which the interpreter would panic.
+func unsupportedRedirection(file *syntax.File) (what string) {
 	syntax.Walk(file, func(n syntax.Node) bool {
 		r, ok := n.(*syntax.Redirect)
 		if !ok {
@@ -227,8 +227,8 @@ type session struct {
 	lang syntax.LangVariant
 }
 
-// at is the program's world at this point of the script.
-func (s *session) at(ctx context.Context) *machine.Proc {
+// procAt is the program's world at this point of the script.
+func (s *session) procAt(ctx context.Context) *machine.Proc {
 	hc := interp.HandlerCtx(ctx)
 	p := *s.p
 	p.Env, p.Stdout, p.Stderr = hc.Env, hc.Stdout, hc.Stderr
@@ -253,7 +253,7 @@ const (
 )
 
 func (s *session) exec(ctx context.Context, args []string) error {
-	p := s.at(ctx)
+	p := s.procAt(ctx)
 	p.Args = args
 	var code int
 	switch args[0] {

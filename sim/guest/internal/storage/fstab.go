@@ -77,7 +77,7 @@ func MountFstab(s *machine.System, nofail bool) {
 }
 
 func isMounted(s *machine.System, at string) bool {
-	return slices.ContainsFunc(s.Mounted(), func(m [2]string) bool { return m[1] == at })
+	return slices.ContainsFunc(s.MountedDisks(), func(m [2]string) bool { return m[1] == at })
 }
 
 // requiredBy reports whether a unit cannot start without the mount: the line says so, or

@@ -68,7 +68,7 @@ func readBlocks(s *machine.System, i int) int64 {
 // runXFSInfo is xfs_info of a mounted file system, which asks the file system itself.
 func runXFSInfo(_ context.Context, p *machine.Proc) int {
 	at := p.Abs(p.Args[len(p.Args)-1])
-	for _, m := range p.Sys.Mounted() {
+	for _, m := range p.Sys.MountedDisks() {
 		i, _, err := Find(p.Sys, m[0])
 		if err != nil || m[1] != at || fsType(p.Sys, i) != "xfs" {
 			continue
@@ -87,7 +87,7 @@ func runGrow(_ context.Context, p *machine.Proc) int {
 		return p.Fail("Permission denied")
 	}
 	name := p.Abs(p.Args[1])
-	for _, m := range p.Sys.Mounted() {
+	for _, m := range p.Sys.MountedDisks() {
 		if m[1] == name {
 			name = m[0]
 		}
@@ -105,7 +105,7 @@ func runGrow(_ context.Context, p *machine.Proc) int {
 	}
 	_ = data.WriteFile(disk.Mark, []byte(fmt.Sprintf("type: %s\nlabel: %s\nuuid: %s\nblocks: %d\n",
 		disk.Value(mark, "type"), disk.Value(mark, "label"), disk.Value(mark, "uuid"), p.Sys.Disks()[i].Size/fsBlock)), 0o600)
-	p.Sys.Mutated(p.Name() + " " + p.Args[1])
+	p.Sys.RecordChange(p.Name() + " " + p.Args[1])
 	return 0
 }
 
@@ -137,7 +137,7 @@ type cache struct {
 	blocks map[*disk.Disk]int64 // of a grown XFS
 }
 
-func caches(s *machine.System) *cache { return machine.Of[cache](s) }
+func caches(s *machine.System) *cache { return machine.StateOf[cache](s) }
 
 func (c *cache) read(d *disk.Disk) (blocks int64, ok bool) {
 	c.mu.Lock()

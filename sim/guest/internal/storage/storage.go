@@ -68,7 +68,7 @@ func Mkfs(s *machine.System, device, kind, label string) error {
 	if i == 0 {
 		return errors.New(device + " contains the root file system; will not make a filesystem here!")
 	}
-	busy := slices.ContainsFunc(s.Mounted(), func(m [2]string) bool { return m[0] == "/dev/"+machine.DiskName(i) })
+	busy := slices.ContainsFunc(s.MountedDisks(), func(m [2]string) bool { return m[0] == "/dev/"+machine.DiskName(i) })
 	caches(s).flush(data)
 	if busy {
 		return errors.New(device + " is mounted; will not make a filesystem here!")
@@ -108,7 +108,7 @@ func runMkfs(_ context.Context, p *machine.Proc) int {
 	if err := Mkfs(p.Sys, p.Abs(args[0]), strings.TrimPrefix(p.Name(), "mkfs."), getopt.Last(opts, "L")); err != nil {
 		return p.Fail("%v", err)
 	}
-	p.Sys.Mutated("mkfs " + args[0])
+	p.Sys.RecordChange("mkfs " + args[0])
 	return 0
 }
 
@@ -141,11 +141,11 @@ func runMount(_ context.Context, p *machine.Proc) int {
 			_ = p.Fail("%s: %v", args[1], err)
 			return 32
 		}
-		p.Sys.Mutated("mount " + args[1])
+		p.Sys.RecordChange("mount " + args[1])
 		return 0
 	}
 	p.Printf("/dev/sda on / type ext4 (rw,relatime)\n")
-	for _, m := range p.Sys.Mounted() {
+	for _, m := range p.Sys.MountedDisks() {
 		p.Printf("%s on %s type ext4 (rw,relatime)\n", m[0], m[1])
 	}
 	return 0
@@ -165,14 +165,14 @@ func umount(p *machine.Proc, args []string) int {
 		return all
 	})
 	if len(args) > 0 && code == 0 {
-		p.Sys.Mutated("umount " + strings.Join(args, " "))
+		p.Sys.RecordChange("umount " + strings.Join(args, " "))
 	}
 	return code
 }
 
 func runFindmnt(_ context.Context, p *machine.Proc) int {
 	opts, args := getopt.Parse(p.Args[1:], "o", "output", "T", "S", "t")
-	all := append([][2]string{{"/dev/sda", "/"}}, p.Sys.Mounted()...)
+	all := append([][2]string{{"/dev/sda", "/"}}, p.Sys.MountedDisks()...)
 	if at := getopt.Last(opts, "T"); at != "" {
 		args = []string{at}
 	}
@@ -206,7 +206,7 @@ func runLsblk(_ context.Context, p *machine.Proc) int {
 		p.Printf("%s\n", strings.Join(columns, " "))
 	}
 	mounted := map[string]string{"/dev/sda": "/"}
-	for _, m := range p.Sys.Mounted() {
+	for _, m := range p.Sys.MountedDisks() {
 		mounted[m[0]] = m[1]
 	}
 	for i, d := range p.Sys.Disks() {

@@ -24,7 +24,7 @@ func runPoweroff(ctx context.Context, p *machine.Proc) int {
 			return 1
 		}
 	}
-	p.Sys.Mutated(map[bool]string{true: "reboot", false: "poweroff"}[reboot])
+	p.Sys.RecordChange(map[bool]string{true: "reboot", false: "poweroff"}[reboot])
 	p.Sys.PowerOff(reboot)
 	return 0
 }

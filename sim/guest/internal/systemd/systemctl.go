@@ -58,7 +58,7 @@ func runSystemctl(ctx context.Context, p *machine.Proc) int {
 	case "daemon-reexec", "reset-failed", "preset", "set-default":
 		return 0
 	case "poweroff", "halt", "reboot":
-		p.Sys.Mutated(verb)
+		p.Sys.RecordChange(verb)
 		p.Sys.PowerOff(verb == "reboot")
 		return 0
 	}
@@ -86,13 +86,13 @@ func changeUnit(ctx context.Context, p *machine.Proc, verb, name string, now, wa
 	}
 	start := func() error {
 		if st := state(s, name); st.active != "active" && st.active != "activating" {
-			s.Mutated("unit " + name + " started")
+			s.RecordChange("unit " + name + " started")
 		}
 		return Start(ctx, s, name, wait)
 	}
 	stop := func() error {
 		if state(s, name).cancel != nil {
-			s.Mutated("unit " + name + " stopped")
+			s.RecordChange("unit " + name + " stopped")
 		}
 		return Stop(s, name)
 	}
@@ -139,7 +139,7 @@ func toggle(p *machine.Proc, name string, on bool) error {
 			return err
 		}
 		if len(wants(v, name)) != len(before) {
-			p.Sys.Mutated("unit " + name + " enabled")
+			p.Sys.RecordChange("unit " + name + " enabled")
 		}
 		return nil
 	}
@@ -150,7 +150,7 @@ func toggle(p *machine.Proc, name string, on bool) error {
 		if err := v.Remove(link); err != nil {
 			return err
 		}
-		p.Sys.Mutated("unit " + name + " disabled")
+		p.Sys.RecordChange("unit " + name + " disabled")
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func queryUnits(p *machine.Proc, verb string, opts map[string][]string, names []
 				code = 1
 			}
 		case "is-enabled":
-			text := enabled(v, name, f, err)
+			text := enabledState(v, name, f, err)
 			if text == "not-found" {
 				p.Printf("not-found\n")
 				code = exitNoUnit
@@ -204,15 +204,15 @@ func queryUnits(p *machine.Proc, verb string, opts map[string][]string, names []
 			if i > 0 {
 				p.Printf("\n")
 			}
-			show(p, st, f, err, enabled(v, name, f, err), opts)
+			show(p, st, f, err, enabledState(v, name, f, err), opts)
 		case "status":
-			code = statusOf(p, name, st, f, err, enabled(v, name, f, err))
+			code = statusOf(p, name, st, f, err, enabledState(v, name, f, err))
 		}
 	}
 	return code
 }
 
-func enabled(v *disk.View, name string, f *unitFile, err error) string {
+func enabledState(v *disk.View, name string, f *unitFile, err error) string {
 	switch {
 	case err != nil:
 		return "not-found"
@@ -236,7 +236,7 @@ func statusOf(p *machine.Proc, name string, st unit, f *unitFile, err error, ena
 	if st.pid != 0 {
 		p.Printf("   Main PID: %d\n", st.pid)
 	}
-	p.Printf("\n%s\n", strings.Join(newest(p.Sys.Said(name), 10), "\n"))
+	p.Printf("\n%s\n", strings.Join(newest(p.Sys.Messages(name), 10), "\n"))
 	if st.active != "active" {
 		return exitNotActive
 	}

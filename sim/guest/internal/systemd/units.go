@@ -46,7 +46,7 @@ type units struct {
 	all map[string]*unit
 }
 
-func unitsOf(s *machine.System) *units { return machine.Of[units](s) }
+func unitsOf(s *machine.System) *units { return machine.StateOf[units](s) }
 
 // unitOf returns the unit's record, made when there is none. units.mu must be held.
 func unitOf(s *machine.System, name string) *unit {
@@ -230,7 +230,7 @@ func command(ctx context.Context, s *machine.System, u *unit, f *unitFile) (stop
 	for _, line := range append(slices.Clone(f.values["Service.ExecStartPre"]), f.values["Service.ExecStart"]...) {
 		p := s.Session(disk.RootUser(), nil, journalOf(s, u.name), journalOf(s, u.name))
 		p.Dir = "/"
-		p.Env = expand.ListEnviron(append(environment(s, f), p.Exported()...)...)
+		p.Env = expand.ListEnviron(append(environment(s, f), p.Environ()...)...)
 		words := strings.Fields(strings.TrimLeft(line, "-@+!:"))
 		file, err := p.Find(words[0])
 		if err != nil {

@@ -99,8 +99,8 @@ func rootOf(saved *guest.PlaneSaved) (*Authority, error) {
 	return a, err
 }
 
-// Saved is the authority as it is in a snapshot.
-func (a *Authority) Saved() ([]byte, error) {
+// PEM is the authority as it is in a snapshot.
+func (a *Authority) PEM() ([]byte, error) {
 	key, err := x509.MarshalECPrivateKey(a.Key)
 	return append(Encode("CERTIFICATE", a.Cert.Raw), Encode("EC PRIVATE KEY", key)...), err
 }

@@ -29,8 +29,8 @@ type Store interface {
 	Status(obj metav1.Object)               // only the status
 	Delete(obj metav1.Object, grace *int64) // grace 0: at once
 	Event(about metav1.Object, kind, reason, message string)
-	After(d time.Duration) // look again then
-	Suffix() string        // of the next generated name
+	WakeAfter(d time.Duration) // look again then
+	Suffix() string            // of the next generated name
 }
 
 // Controllers are those of one cluster.
@@ -121,7 +121,7 @@ func (c *Controllers) available(p *corev1.Pod, seconds int32) bool {
 		return false
 	}
 	if left := time.Until(readyCondition(p).LastTransitionTime.Add(time.Duration(seconds) * time.Second)); seconds > 0 && left > 0 {
-		c.After(left)
+		c.WakeAfter(left)
 		return false
 	}
 	return true

@@ -32,7 +32,7 @@ func (c *Controllers) job(j *batchv1.Job, pods []*corev1.Pod) {
 	if end := jobEnded(j); end != nil {
 		if ttl := j.Spec.TTLSecondsAfterFinished; ttl != nil {
 			if left := time.Until(end.LastTransitionTime.Add(time.Duration(*ttl) * time.Second)); left > 0 {
-				c.After(left)
+				c.WakeAfter(left)
 			} else {
 				c.Delete(j, nil)
 			}
@@ -127,7 +127,7 @@ func (c *Controllers) decideJob(j *batchv1.Job, s *batchv1.JobStatus, running []
 			fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 			return
 		}
-		c.After(left)
+		c.WakeAfter(left)
 	}
 	c.suspendJob(j, s, false)
 	want := or(j.Spec.Parallelism, 1)
@@ -139,7 +139,7 @@ func (c *Controllers) decideJob(j *batchv1.Job, s *batchv1.JobStatus, running []
 	if s.Failed > 0 { // ten seconds after the first failure, twice as long after each further
 		pause := min(10*time.Second<<min(s.Failed-1, 6), 10*time.Minute)
 		if left := time.Until(lastFailure.Add(pause)); left > 0 {
-			c.After(left)
+			c.WakeAfter(left)
 			return
 		}
 	}
@@ -197,7 +197,7 @@ func (c *Controllers) cronJobs() {
 		}
 		due := schedule.Next(last)
 		if left := time.Until(due); left > 0 {
-			c.After(left)
+			c.WakeAfter(left)
 			continue
 		}
 		for next := schedule.Next(due); !next.After(time.Now()); next = schedule.Next(due) {

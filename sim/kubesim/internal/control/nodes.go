@@ -37,7 +37,7 @@ func (c *Controllers) nodes(pods podIndex) {
 		}
 		c.ready[n.Name] = is
 		out := n.DeepCopy()
-		out.Spec.Taints = tainted(n)
+		out.Spec.Taints = wantedTaints(n)
 		if out.Spec.PodCIDR == "" && c.PodCIDR != "" {
 			out.Spec.PodCIDR = nextRange(c.PodCIDR, ranges)
 			if out.Spec.PodCIDR != "" {
@@ -62,8 +62,8 @@ func nodeCondition(n *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// tainted are the taints that a node should have: its own, and those of its condition.
-func tainted(n *corev1.Node) []corev1.Taint {
+// wantedTaints are the taints that a node should have: its own, and those of its condition.
+func wantedTaints(n *corev1.Node) []corev1.Taint {
 	want := map[string][]corev1.TaintEffect{}
 	both := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}
 	switch nodeCondition(n) {
@@ -124,7 +124,7 @@ func (c *Controllers) evict(n *corev1.Node, pods []*corev1.Pod) {
 				continue
 			}
 			if left > 0 {
-				c.After(left)
+				c.WakeAfter(left)
 				continue
 			}
 			c.Event(p, corev1.EventTypeNormal, "TaintManagerEviction", "Marking for deletion Pod "+p.Namespace+"/"+p.Name)
@@ -176,7 +176,7 @@ func (c *Controllers) orphans(there map[string]bool, pods podIndex) {
 			c.absent[node] = time.Now()
 		}
 		if left := time.Until(c.absent[node].Add(orphanTime)); left > 0 {
-			c.After(left)
+			c.WakeAfter(left)
 			continue
 		}
 		zero := int64(0)

@@ -68,7 +68,7 @@ func (r *rollout) progress(s *appsv1.DeploymentStatus, was appsv1.DeploymentStat
 		if left <= 0 {
 			set(s, appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded", name+" has timed out progressing.")
 		} else {
-			r.c.After(left)
+			r.c.WakeAfter(left)
 		}
 	}
 }

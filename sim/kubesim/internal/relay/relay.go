@@ -38,8 +38,8 @@ func KubeletPath(sub, name string, p *corev1.Pod) (string, error) {
 	return "/" + verb + "/" + p.Namespace + "/" + p.Name + "/" + name, nil
 }
 
-// Checked turns an error of a kubelet into one of the API.
-type Checked struct {
+// ErrorWriter turns an error of a kubelet into one of the API.
+type ErrorWriter struct {
 	http.ResponseWriter
 	Failed func(code int) // writes the error
 	began  bool
@@ -47,7 +47,7 @@ type Checked struct {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *Checked) WriteHeader(code int) {
+func (w *ErrorWriter) WriteHeader(code int) {
 	w.began = true
 	if code < http.StatusBadRequest {
 		w.ResponseWriter.WriteHeader(code)
@@ -58,7 +58,7 @@ func (w *Checked) WriteHeader(code int) {
 }
 
 // Write implements http.ResponseWriter.
-func (w *Checked) Write(b []byte) (int, error) {
+func (w *ErrorWriter) Write(b []byte) (int, error) {
 	if w.failed {
 		return len(b), nil
 	}
@@ -70,10 +70,10 @@ func (w *Checked) Write(b []byte) (int, error) {
 }
 
 // Unwrap is for http.ResponseController.
-func (w *Checked) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *ErrorWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Flush implements http.Flusher.
-func (w *Checked) Flush() {
+func (w *ErrorWriter) Flush() {
 	if !w.failed {
 		_ = http.NewResponseController(w.ResponseWriter).Flush()
 	}

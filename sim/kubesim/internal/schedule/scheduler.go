@@ -53,7 +53,7 @@ func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]
 	nodes := control.All[corev1.Node](s, "nodes")
 	late, why := s.claimsReady(p)
 	if why != "" {
-		s.unplaced(p, len(nodes), map[string]int{why: len(nodes)})
+		s.reportUnschedulable(p, len(nodes), map[string]int{why: len(nodes)})
 		return
 	}
 	reasons := map[string]int{}
@@ -61,7 +61,7 @@ func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]
 	for _, n := range nodes {
 		why := Misfit(p, n, used[n.Name])
 		if why == "" {
-			why = s.misplaced(p, n)
+			why = s.misplacement(p, n)
 		}
 		if why != "" {
 			reasons[why]++
@@ -72,7 +72,7 @@ func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]
 		}
 	}
 	if best == "" {
-		s.unplaced(p, len(nodes), reasons)
+		s.reportUnschedulable(p, len(nodes), reasons)
 		return
 	}
 	if len(late) > 0 {
@@ -131,9 +131,9 @@ func (s Scheduler) chooseFor(claims []*corev1.PersistentVolumeClaim, node string
 	}
 }
 
-// misplaced says why a pod may not be where a node is: its volumes are elsewhere, or pods that it
+// misplacement says why a pod may not be where a node is: its volumes are elsewhere, or pods that it
 // keeps away from, or that it wants to be with.
-func (s Scheduler) misplaced(p *corev1.Pod, n *corev1.Node) string {
+func (s Scheduler) misplacement(p *corev1.Pod, n *corev1.Node) string {
 	for _, name := range control.ClaimsOf(p) {
 		claim := control.Get[corev1.PersistentVolumeClaim](s, "persistentvolumeclaims", p.Namespace, name)
 		if claim == nil {
@@ -201,8 +201,8 @@ func helpless(full, other int) string {
 	return strings.Join(parts, ", ")
 }
 
-// unplaced says of a pod why no node will have it.
-func (s Scheduler) unplaced(p *corev1.Pod, nodes int, reasons map[string]int) {
+// reportUnschedulable says of a pod why no node will have it.
+func (s Scheduler) reportUnschedulable(p *corev1.Pod, nodes int, reasons map[string]int) {
 	counts := map[string]int{}
 	full := 0
 	for why, n := range reasons {

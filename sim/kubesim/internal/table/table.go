@@ -27,9 +27,9 @@ type Column struct {
 // none stands for a value that is not there.
 const none = "<none>"
 
-// Of returns the columns of a kind, and a row of cells for each object. A kind that comes from a
+// Rows returns the columns of a kind, and a row of cells for each object. A kind that comes from a
 // CustomResourceDefinition has its columns, custom.
-func Of(gvk schema.GroupVersionKind, objects []map[string]any, custom []Column) (columns []Column, cells [][]any) {
+func Rows(gvk schema.GroupVersionKind, objects []map[string]any, custom []Column) (columns []Column, cells [][]any) {
 	cells = make([][]any, len(objects))
 	columns, row := kindOf(gvk)
 	if row == nil {

@@ -28,7 +28,7 @@ func Starter(version string) plane.Start {
 		var err error
 		c.cluster, err = kubesim.NewPlane(ctx, guest.PlaneConfig{
 			Version: version, ServiceCIDR: s.Services, PodCIDR: s.Pods, DNSDomain: s.Domain, PlainSecrets: s.PlainSecrets, Saved: s.Saved,
-		}, kubesim.Outside{Kubelet: c.to.kubelet, Dial: c.to.dial, Admit: kueue.Admit})
+		}, kubesim.Backends{Kubelet: c.to.kubelet, Dial: c.to.dial, Admit: kueue.Admit})
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ func Permit(s *world.State, c *world.Call) error {
 		return nil
 	}
 	if check, ok := perms["check"].([]any); ok {
-		return permitted(s, c, check)
+		return checkPermission(s, c, check)
 	}
 	if len(perms) > 0 { // described in prose, checked in code
 		return nil
@@ -33,14 +33,14 @@ func Permit(s *world.State, c *world.Call) error {
 	return answer.Fail(http.StatusForbidden, "Permission check failed (user != root@pam)")
 }
 
-// permitted evaluates ["perm", path, [privileges], options…], ["and", …] and ["or", …].
-func permitted(s *world.State, c *world.Call, check []any) error {
+// checkPermission evaluates ["perm", path, [privileges], options…], ["and", …] and ["or", …].
+func checkPermission(s *world.State, c *world.Call, check []any) error {
 	op, _ := check[0].(string)
 	switch op {
 	case "and", "or":
 		var err error
 		for _, sub := range check[1:] {
-			err = permitted(s, c, sub.([]any))
+			err = checkPermission(s, c, sub.([]any))
 			if of := sub.([]any); op == "or" && err != nil && (of[0] == "and" || of[0] == "userid-param" && soundUser(c.Param("userid")) != nil) {
 				return err // these die wherever they stand
 			}

@@ -63,7 +63,7 @@ func getPool(c *world.Call) (any, error) {
 // members are the machines and the storages of a pool.
 func members(c *world.Call, id string) []any {
 	out := []any{}
-	for _, v := range c.State.Sorted() {
+	for _, v := range c.State.VMsByID() {
 		if v.Pool == id && c.Param("type") != "storage" && c.Param("type") != "lxc" {
 			m := c.State.Resource(v)
 			delete(m, "pool")
@@ -191,7 +191,7 @@ func deletePool(c *world.Call) (any, error) {
 			return nil, answer.Die("delete pool failed: pool '%s' is not empty (contains pool '%s')", id, sub)
 		}
 	}
-	for _, v := range c.State.Sorted() {
+	for _, v := range c.State.VMsByID() {
 		if v.Pool == id {
 			return nil, answer.Die("delete pool failed: pool '%s' is not empty (contains VM %d)", id, v.ID)
 		}

@@ -130,7 +130,7 @@ func updateACL(c *world.Call) (any, error) {
 	if c.Param("users") == "" && c.Param("groups") == "" && c.Param("tokens") == "" {
 		e := answer.Fail(http.StatusBadRequest, "Parameter verification failed.")
 		for _, k := range []string{"users", "groups", "tokens"} {
-			e = e.With(k, "either 'users', 'groups' or 'tokens' is required.")
+			e = e.WithParam(k, "either 'users', 'groups' or 'tokens' is required.")
 		}
 		return nil, e
 	}

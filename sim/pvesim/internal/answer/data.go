@@ -14,8 +14,8 @@ type Listing struct {
 	Total int
 }
 
-// Changed is data with the changes that wait to be applied beside it.
-type Changed struct {
+// DataWithDiff is data with the changes that wait to be applied beside it.
+type DataWithDiff struct {
 	Data any
 	Diff string
 }

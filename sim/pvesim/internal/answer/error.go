@@ -35,8 +35,8 @@ func (e *Error) Error() string {
 	return e.Text
 }
 
-// With adds what is wrong with a parameter.
-func (e *Error) With(param, text string) *Error {
+// WithParam adds what is wrong with a parameter.
+func (e *Error) WithParam(param, text string) *Error {
 	if e.Params == nil {
 		e.Params = map[string]string{}
 	}
@@ -60,7 +60,7 @@ func Die(format string, args ...any) error {
 
 // BadParam refuses a parameter.
 func BadParam(name, text string) error {
-	return Fail(http.StatusBadRequest, "Parameter verification failed.").With(name, text)
+	return Fail(http.StatusBadRequest, "Parameter verification failed.").WithParam(name, text)
 }
 
 // UserConfig words an error in user.cfg's own lock as Proxmox does.

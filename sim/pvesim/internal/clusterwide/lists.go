@@ -16,13 +16,13 @@ import (
 func nextID(c *world.Call) (any, error) {
 	if c.Params.Has("vmid") {
 		id := c.VMID()
-		if c.State.Taken(id) != "" {
+		if c.State.VMIDConflict(id) != "" {
 			return nil, answer.BadParam("vmid", fmt.Sprintf("VM %d already exists", id))
 		}
 		return strconv.Itoa(id), nil
 	}
 	id := c.State.FreeID()
-	if _, upper := c.State.IDRange(); c.State.Taken(id) != "" || id >= upper {
+	if _, upper := c.State.IDRange(); c.State.VMIDConflict(id) != "" || id >= upper {
 		lower, _ := c.State.IDRange()
 		return nil, answer.Die("unable to get any free VMID in range [%d, %d]", lower, upper-1)
 	}
@@ -35,7 +35,7 @@ func resources(c *world.Call) (any, error) {
 	out := []any{}
 	ha := c.State.Entries(world.Register{Path: "/cluster/ha/resources"})
 	if want == "" || want == "vm" {
-		for _, v := range c.State.Sorted() {
+		for _, v := range c.State.VMsByID() {
 			if !access.Can(c.State, c.Who, "/vms/"+strconv.Itoa(v.ID), "VM.Audit") {
 				continue
 			}
@@ -99,7 +99,7 @@ func storageResource(s *world.State, node string, st *world.Storage) map[string]
 func poolResource(s *world.State, id string) map[string]any {
 	e := map[string]any{"type": "pool", "id": "/pool/" + id, "pool": id}
 	sums := map[string]int64{}
-	for _, v := range s.Sorted() {
+	for _, v := range s.VMsByID() {
 		r := s.Resource(v)
 		if v.Pool != id || fmt.Sprint(r["uptime"]) == "0" || r["uptime"] == nil {
 			continue

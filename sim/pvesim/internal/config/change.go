@@ -31,13 +31,13 @@ type changing struct {
 // leaves those behind it undone and those before it pending: nothing is put back.
 func apply(w world.Worker, who world.Identity, v *world.VM, ch Change) error {
 	g := &changing{w: w, who: who, v: v, ch: ch, order: bootOrder(w.State, v.Conf["boot"]), modified: map[string]bool{}}
-	for _, k := range g.reverted() {
+	for _, k := range g.resolveReverts() {
 		if err := g.remove(k); err != nil {
 			return err
 		}
 	}
 	keys := slices.Collect(maps.Keys(g.ch.set))
-	slices.SortFunc(keys, func(a, b string) int { return int(hashed(a)) - int(hashed(b)) })
+	slices.SortFunc(keys, func(a, b string) int { return int(hash(a)) - int(hash(b)) })
 	for _, k := range keys {
 		if err := g.set(k, g.ch.set[k]); err != nil {
 			return err
@@ -59,9 +59,9 @@ func apply(w world.Worker, who world.Identity, v *world.VM, ch Change) error {
 	return nil
 }
 
-// reverted turns what is to be reverted into options to set and to delete, and
+// resolveReverts turns what is to be reverted into options to set and to delete, and
 // returns all of the latter.
-func (g *changing) reverted() []string {
+func (g *changing) resolveReverts() []string {
 	g.ch.set = maps.Clone(g.ch.set)
 	if g.ch.set == nil {
 		g.ch.set = map[string]string{}
@@ -96,7 +96,7 @@ func hold(v *world.VM, key, value string) {
 		v.Pending = map[string]string{}
 	}
 	v.Pending[key] = value
-	v.Changed()
+	v.Invalidate()
 }
 
 // remove makes the deletion of an option pending. Disks that are out of use and tags
@@ -204,7 +204,7 @@ func (g *changing) set(k, value string) error {
 			hold(g.v, "machine", pinned)
 		}
 	}
-	text, err := Written(g.w.State, k, Normal(g.w.State, k, value))
+	text, err := FileValue(g.w.State, k, Normal(g.w.State, k, value))
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (g *changing) setDrive(k, value string) error {
 	if schema.CheckFormat(k, g.w.State.ConfigKeys()[k].Format, value) != "" { // no such drive can hold that: it is passed over
 		return nil
 	}
-	var made storages.Allocated
+	var made storages.Allocations
 	printed, err := MakeDrive(g.w, g.v, k, value, &made)
 	if err != nil {
 		made.Undo()
@@ -281,7 +281,7 @@ func dropUnchanged(v *world.VM) {
 		now, there := v.Conf[k]
 		if wanted == "" && !there || wanted != "" && there && now == wanted {
 			delete(v.Pending, k)
-			v.Changed()
+			v.Invalidate()
 		}
 	}
 }
@@ -300,10 +300,10 @@ func dropUsed(v *world.VM, s *world.State) {
 	}
 }
 
-// Written is a value as a configuration file gives it back: without blanks around
+// FileValue is a value as a configuration file gives it back: without blanks around
 // it, numbers as numbers, and an empty one as a blank. It is empty for what cannot be
 // read back.
-func Written(s *world.State, key, value string) (string, error) {
+func FileValue(s *world.State, key, value string) (string, error) {
 	if key == "description" {
 		return strings.TrimRight(value, " \t\r\n"), nil
 	}

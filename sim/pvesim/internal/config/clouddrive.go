@@ -62,13 +62,13 @@ func cloudDrive(c *world.Call) (any, error) {
 		e := map[string]any{"key": k}
 		switch old, there := was[k]; {
 		case !there:
-			e["pending"] = c.State.Typed(k, now[k])
+			e["pending"] = c.State.ConfigValue(k, now[k])
 		case !listedOption.MatchString(k) || now[k] == "0":
 			continue
 		case old != now[k]:
-			e["value"], e["pending"] = c.State.Typed(k, old), c.State.Typed(k, now[k])
+			e["value"], e["pending"] = c.State.ConfigValue(k, old), c.State.ConfigValue(k, now[k])
 		default:
-			e["value"] = c.State.Typed(k, old)
+			e["value"] = c.State.ConfigValue(k, old)
 		}
 		out = append(out, e)
 	}

@@ -32,7 +32,7 @@ func getConfig(c *world.Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		out := Snapshotted(c.State, sn)
+		out := SnapshotSection(c.State, sn)
 		out["digest"] = v.Sum()
 		return out, nil
 	}
@@ -55,12 +55,12 @@ func getPending(c *world.Call) (any, error) {
 	for _, k := range keys {
 		e := map[string]any{"key": k}
 		if now, set := v.Conf[k]; set {
-			e["value"] = c.State.Typed(k, now)
+			e["value"] = c.State.ConfigValue(k, now)
 		}
 		if wanted, waits := v.Pending[k]; waits && wanted == "" {
 			e["delete"] = 1
 		} else if waits {
-			e["pending"] = c.State.Typed(k, wanted)
+			e["pending"] = c.State.ConfigValue(k, wanted)
 		}
 		out = append(out, e)
 	}
@@ -251,10 +251,10 @@ func postConfig(c *world.Call) (any, error) {
 	if err != nil || c.Params.Int("background_delay", 0) == 0 {
 		return upid, err
 	}
-	return c.Finished(upid, c.Params.Int("background_delay", 0))
+	return c.WaitForTask(upid, c.Params.Int("background_delay", 0))
 }
 
-func hashed(s string) uint16 {
+func hash(s string) uint16 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(s))
 	return uint16(h.Sum32())

@@ -121,7 +121,7 @@ func checkImport(c *world.Call, key, from string) error {
 
 // MakeDrive brings the volume of a drive into being where its value asks for one
 // and returns the value as the configuration has it.
-func MakeDrive(w world.Worker, v *world.VM, key, value string, made *storages.Allocated) (string, error) {
+func MakeDrive(w world.Worker, v *world.VM, key, value string, made *storages.Allocations) (string, error) {
 	h := w.State.Hosts[v.Node]
 	d := w.State.Props(key, value)
 	file := d["file"]
@@ -130,8 +130,8 @@ func MakeDrive(w world.Worker, v *world.VM, key, value string, made *storages.Al
 		delete(d, "size")
 		return w.State.PrintProps(key, d), nil
 	case strings.HasSuffix(file, ":cloudinit"):
-		for _, k := range world.Drives(v.Wanted()) {
-			if k != key && world.IsCloudInit(w.State.Props(k, v.Wanted()[k])["file"]) {
+		for _, k := range world.Drives(v.PendingConf()) {
+			if k != key && world.IsCloudInit(w.State.Props(k, v.PendingConf()[k])["file"]) {
 				return "", answer.Die("%s - cloud-init drive is already attached at '%s'", key, k)
 			}
 		}
@@ -172,7 +172,7 @@ func attachDrive(w world.Worker, h *world.Host, key string, d map[string]string)
 	return w.State.PrintProps(key, d), nil
 }
 
-func emptyDrive(w world.Worker, v *world.VM, key string, d map[string]string, made *storages.Allocated) (string, error) {
+func emptyDrive(w world.Worker, v *world.VM, key string, d map[string]string, made *storages.Allocations) (string, error) {
 	m := world.NewDisk.FindStringSubmatch(d["file"])
 	st := w.State.Hosts[v.Node].Stores[m[1]]
 	size, format := (schema.ParseSize(m[2]+"G")+1023)/1024*1024, st.Formats()[0] // whole KiB
@@ -192,9 +192,9 @@ func emptyDrive(w world.Worker, v *world.VM, key string, d map[string]string, ma
 		return "", err
 	}
 	if key == "efidisk0" { // the template of the firmware's variables is copied
-		w.Log("transferred 0.0 B of %s (0.00%%)", storages.Rendered(size))
+		w.Log("transferred 0.0 B of %s (0.00%%)", storages.FormatBytes(size))
 		for range 2 {
-			w.Log("transferred %s of %s (100.00%%)", storages.Rendered(size), storages.Rendered(size))
+			w.Log("transferred %s of %s (100.00%%)", storages.FormatBytes(size), storages.FormatBytes(size))
 		}
 	}
 	name = asBase(st, v, name)
@@ -219,7 +219,7 @@ func asBase(st *world.Storage, v *world.VM, name string) string {
 }
 
 // importDrive copies a volume into a new disk.
-func importDrive(w world.Worker, v *world.VM, key string, d map[string]string, made *storages.Allocated) (string, error) {
+func importDrive(w world.Worker, v *world.VM, key string, d map[string]string, made *storages.Allocations) (string, error) {
 	h := w.State.Hosts[v.Node]
 	from := d["import-from"]
 	source, err := source(h, from)
@@ -264,7 +264,7 @@ func importDrive(w world.Worker, v *world.VM, key string, d map[string]string, m
 			vol.Disk = below.Clone()
 		}
 	default:
-		w.State.Outside(func() { vol.Disk, _ = w.State.Options.Hypervisor.Open(source.Data) })
+		w.State.WithoutLock(func() { vol.Disk, _ = w.State.Options.Hypervisor.Open(source.Data) })
 	}
 	name = asBase(st, v, name)
 	delete(d, "import-from")

@@ -64,8 +64,8 @@ var noOptions = map[string]bool{"node": true, "vmid": true, "digest": true, "del
 	"background_delay": true, "pool": true, "storage": true, "start": true, "unique": true, "archive": true, "bwlimit": true,
 	"import-working-storage": true, "live-restore": true, "ha-managed": true, "with-conntrack-state": true}
 
-// Locked does something to a configuration while its file is locked.
-func Locked(w world.Worker, v *world.VM, do func() error) error {
+// WithLock does something to a configuration while its file is locked.
+func WithLock(w world.Worker, v *world.VM, do func() error) error {
 	unlock, err := w.Lock(world.ConfigLock(v.ID), false, world.ConfigLockTimeout)
 	if err != nil {
 		return err
@@ -83,9 +83,9 @@ func Disks(s *world.State, conf map[string]string) []string {
 	return slices.DeleteFunc(world.Drives(conf), func(k string) bool { return world.IsCDROM(s.Props(k, conf[k])) })
 }
 
-// Carried are the drives whose volumes go where the VM goes: disks, and its
+// OwnDrives are the drives whose volumes go where the VM goes: disks, and its
 // cloud-init drive.
-func Carried(s *world.State, conf map[string]string) []string {
+func OwnDrives(s *world.State, conf map[string]string) []string {
 	return slices.DeleteFunc(world.Drives(conf), func(k string) bool {
 		d := s.Props(k, conf[k])
 		return world.IsCDROM(d) && !world.IsCloudInit(d["file"])
@@ -101,11 +101,11 @@ func Have(s *world.State, v *world.VM, conf map[string]string, feature string, s
 	})
 }
 
-// Snapshotted is a snapshot's section of the configuration file.
-func Snapshotted(s *world.State, sn *world.Snapshot) map[string]any {
+// SnapshotSection is a snapshot's section of the configuration file.
+func SnapshotSection(s *world.State, sn *world.Snapshot) map[string]any {
 	out := map[string]any{"snaptime": sn.Made.Unix()}
 	for k, value := range sn.Conf {
-		out[k] = s.Typed(k, value)
+		out[k] = s.ConfigValue(k, value)
 	}
 	for k, value := range map[string]string{"description": sn.Description, "parent": sn.Parent, "snapstate": sn.State} {
 		if value != "" {

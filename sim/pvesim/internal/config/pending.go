@@ -39,7 +39,7 @@ func ApplyPending(w world.Worker, who world.Identity, v *world.VM, errs map[stri
 				continue
 			}
 		}
-		Settled(v, k, "")
+		ApplyValue(v, k, "")
 	}
 	dropUnchanged(v)
 	for _, k := range slices.Sorted(maps.Keys(v.Pending)) {
@@ -50,7 +50,7 @@ func ApplyPending(w world.Worker, who world.Identity, v *world.VM, errs map[stri
 		if old := w.State.Props(k, v.Conf[k]); world.IsDrive(k) && v.Conf[k] != "" && old["file"] != w.State.Props(k, value)["file"] {
 			letGo(w, v, old)
 		}
-		Settled(v, k, value)
+		ApplyValue(v, k, value)
 		if cloudInitOption.MatchString(k) { // nobody notes what is not on the drive of a VM that is off
 			v.CloudDrive = nil
 		}
@@ -68,8 +68,8 @@ func ApplyPending(w world.Worker, who world.Identity, v *world.VM, errs map[stri
 	return nil
 }
 
-// Settled makes a pending value, or with an empty one a deletion, that of now.
-func Settled(v *world.VM, k, value string) {
+// ApplyValue makes a pending value, or with an empty one a deletion, that of now.
+func ApplyValue(v *world.VM, k, value string) {
 	delete(v.Pending, k)
 	delete(v.Forced, k)
 	if value == "" {
@@ -169,13 +169,13 @@ func (g *changing) hotplug(errs map[string]string) {
 	v := g.v
 	for _, k := range slices.Sorted(maps.Keys(v.Pending)) {
 		if value := v.Pending[k]; fastPlug.MatchString(k) && value != "" {
-			Settled(v, k, value)
+			ApplyValue(v, k, value)
 		}
 	}
 	try := func(k, value string, do func() error) {
 		switch err := do(); {
 		case err == nil:
-			Settled(v, k, value)
+			ApplyValue(v, k, value)
 		case !errors.Is(err, errSkip):
 			errs[k] = "hotplug problem - " + err.Error() + "\n"
 		}

@@ -13,12 +13,12 @@ func replug(s *world.State, v *world.VM) {
 	if m == nil || !v.Running || osKey == "" {
 		return
 	}
-	drives := Plugged(s, s.Hosts[v.Node], v, osKey)
-	s.Outside(func() { m.Replug(drives) })
+	drives := AttachedDisks(s, s.Hosts[v.Node], v, osKey)
+	s.WithoutLock(func() { m.Replug(drives) })
 }
 
-// Plugged are the disks of a VM, that which it boots from first.
-func Plugged(s *world.State, h *world.Host, v *world.VM, osKey string) []hypervisor.Drive {
+// AttachedDisks are the disks of a VM, that which it boots from first.
+func AttachedDisks(s *world.State, h *world.Host, v *world.VM, osKey string) []hypervisor.Drive {
 	out := []hypervisor.Drive{drive(s, h, v, osKey)}
 	for _, k := range world.Drives(v.Conf) {
 		if d := s.Props(k, v.Conf[k]); k != osKey && !world.IsCDROM(d) && k != "efidisk0" && k != "tpmstate0" {

@@ -213,5 +213,5 @@ func RootOption(c *world.Call, name string) error {
 	if v := c.Params.Get(name); v == "" || v == "0" || c.Who.Root() { // Perl's false
 		return nil
 	}
-	return answer.Fail(http.StatusBadRequest, "Parameter verification failed.").With(name, "Only root may use this option.")
+	return answer.Fail(http.StatusBadRequest, "Parameter verification failed.").WithParam(name, "Only root may use this option.")
 }

@@ -13,7 +13,7 @@ import (
 
 func listVMs(c *world.Call) (any, error) {
 	out := []any{}
-	for _, v := range c.State.Sorted() {
+	for _, v := range c.State.VMsByID() {
 		if v.Node != c.Param("node") || !access.Can(c.State, c.Who, "/vms/"+strconv.Itoa(v.ID), "VM.Audit") {
 			continue
 		}
@@ -68,7 +68,7 @@ func nics(v *world.VM) map[string]any {
 	out := map[string]any{}
 	for k := range v.Conf {
 		if world.NetKey.MatchString(k) {
-			out["tap"+strconv.Itoa(v.ID)+"i"+strings.TrimPrefix(k, "net")] = map[string]any{"netin": 0, "netout": sent(v)}
+			out["tap"+strconv.Itoa(v.ID)+"i"+strings.TrimPrefix(k, "net")] = map[string]any{"netin": 0, "netout": bytesSent(v)}
 		}
 	}
 	return out
@@ -87,12 +87,12 @@ func QMPStatus(v *world.VM) string {
 
 func currentFigures(s *world.State, v *world.VM) map[string]any {
 	e := map[string]any{
-		"vmid": v.ID, "name": v.Called(), "status": v.Status(), "cpus": shownCPUs(s, v), "maxmem": v.Memory(), "maxdisk": v.DiskSize(s),
+		"vmid": v.ID, "name": v.DisplayName(), "status": v.Status(), "cpus": shownCPUs(s, v), "maxmem": v.Memory(), "maxdisk": v.DiskSize(s),
 		"cpu": 0, "mem": 0, "memhost": 0, "disk": 0, "uptime": 0, "netin": 0, "netout": 0,
 	}
 	if v.Running {
 		e["pid"], e["uptime"], e["mem"] = v.PID, int(time.Since(v.Since)/time.Second), v.Memory()/2
-		e["netout"] = sent(v)
+		e["netout"] = bytesSent(v)
 		for _, what := range []string{"cpu", "io", "memory"} {
 			e["pressure"+what+"some"], e["pressure"+what+"full"] = 0, 0
 		}
@@ -115,17 +115,17 @@ func currentFigures(s *world.State, v *world.VM) map[string]any {
 		e["template"] = 1
 	}
 	for _, k := range []string{"tags", "lock"} {
-		if value := v.Wanted()[k]; value != "" {
+		if value := v.PendingConf()[k]; value != "" {
 			e[k] = value
 		}
 	}
 	return e
 }
 
-// sent is what a running VM has sent over its network since its start, in bytes: the
+// bytesSent is what a running VM has sent over its network since its start, in bytes: the
 // counter of its tap device on the host, which begins to move when its kernel has
 // the network up.
-func sent(v *world.VM) int {
+func bytesSent(v *world.VM) int {
 	if v.Machine == nil || !v.Machine.Talks() {
 		return 0
 	}

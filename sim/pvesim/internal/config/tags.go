@@ -23,9 +23,9 @@ func AllowedTags(s *world.State, who world.Identity) (tags []string, free bool) 
 		tags = append(tags, listed...)
 	}
 	if allow == "" || allow == "free" || allow == "existing" || privileged {
-		for _, v := range s.Sorted() {
+		for _, v := range s.VMsByID() {
 			if privileged || access.Can(s, who, "/vms/"+strconv.Itoa(v.ID), "VM.Audit") {
-				tags = append(tags, schema.SplitList(v.Wanted()["tags"])...)
+				tags = append(tags, schema.SplitList(v.PendingConf()["tags"])...)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func keep(w world.Worker, d *world.Door) error {
 			expired = nil // who is in may stay
 		}
 		var err error
-		w.State.Outside(func() {
+		w.State.WithoutLock(func() {
 			select {
 			case <-gone:
 			case <-expired:

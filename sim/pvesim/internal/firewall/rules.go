@@ -141,11 +141,11 @@ func setRule(c *world.Call, r map[string]string) (map[string]string, error) {
 	if len(check.problems) > 0 {
 		return nil, answer.BadParam(check.problems[0].param, check.problems[0].text)
 	}
-	return written(out, check.of), nil
+	return fileRule(out, check.of), nil
 }
 
-// written is a rule as it is read again from its file.
-func written(r map[string]string, of string) map[string]string {
+// fileRule is a rule as it is read again from its file.
+func fileRule(r map[string]string, of string) map[string]string {
 	r["enable"] = strconv.Itoa(answer.Flag(r["enable"] != "" && r["enable"] != "0"))
 	r["comment"] = strings.TrimSpace(r["comment"])
 	if r["comment"] == "" {

@@ -206,7 +206,7 @@ func addMember(c *world.Call) (any, error) {
 			return nil, answer.Die("no such alias '%s'", m[2])
 		}
 	} else {
-		cidr = oneAddress(masked(cidr))
+		cidr = oneAddress(networkOf(cidr))
 	}
 	switch {
 	case set.Members[cidr] != nil:
@@ -232,8 +232,8 @@ func memberSaid(c *world.Call) map[string]string {
 
 var zeroPrefix = regexp.MustCompile(`/0+$`)
 
-// masked is a network without the bits of an address in it.
-func masked(cidr string) string {
+// networkOf is a network without the bits of an address in it.
+func networkOf(cidr string) string {
 	p, err := netip.ParsePrefix(cidr)
 	if err != nil {
 		return cidr

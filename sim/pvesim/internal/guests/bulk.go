@@ -43,13 +43,13 @@ func mayAll(c *world.Call, privs ...string) error {
 	return nil
 }
 
-// ordered are the machines of a node that a call is about, in the order of their
+// machinesOf returns the machines of a node that a call is about, in the order of their
 // startup option and number, or the other way round (PVE/API2/Nodes.pm,
 // get_start_stop_list). Templates are not among them.
-func ordered(c *world.Call, backward bool) []*world.VM {
+func machinesOf(c *world.Call, backward bool) []*world.VM {
 	wanted := schema.SplitList(c.Param("vms"))
 	var out []*world.VM
-	for _, v := range c.State.Sorted() {
+	for _, v := range c.State.VMsByID() {
 		_, managed := c.State.Entries(world.Register{Path: "/cluster/ha/resources"})["vm:"+strconv.Itoa(v.ID)]
 		switch {
 		case v.Node != c.Param("node"), v.Conf["template"] == "1", wanted == nil && managed:
@@ -107,7 +107,7 @@ func startAll(c *world.Call) (any, error) {
 		return nil, err
 	}
 	return c.StartTask("startall", "", func(w world.Worker) error {
-		for _, v := range ordered(c, false) {
+		for _, v := range machinesOf(c, false) {
 			if v.Running || !c.Params.Bool("force") && v.Conf["onboot"] != "1" {
 				continue
 			}
@@ -137,7 +137,7 @@ func stopAll(c *world.Call) (any, error) {
 		return nil, err
 	}
 	return c.StartTask("stopall", "", func(w world.Worker) error {
-		for _, v := range ordered(c, true) {
+		for _, v := range machinesOf(c, true) {
 			if !v.Running {
 				continue
 			}
@@ -163,7 +163,7 @@ func suspendAll(c *world.Call) (any, error) {
 		return nil, err
 	}
 	return c.StartTask("suspendall", "", func(w world.Worker) error {
-		for _, v := range ordered(c, true) {
+		for _, v := range machinesOf(c, true) {
 			if !v.Running {
 				w.Log("VM %d not running, skipping suspension", v.ID)
 				continue
@@ -192,7 +192,7 @@ func migrateAll(c *world.Call) (any, error) {
 		return nil, answer.Die("either 'max-workers' parameter or max_workers in datacenter.cfg must be set!")
 	}
 	return c.StartTask("migrateall", "", func(w world.Worker) error {
-		all := ordered(c, false)
+		all := machinesOf(c, false)
 		if len(all) == 0 {
 			w.Log("no virtual guests matched, nothing to do..")
 			return nil

@@ -108,7 +108,7 @@ func toStorage(c *world.Call, cl *cloning) error {
 	if st == nil {
 		return answer.Die("storage '%s' does not exist", cl.storage)
 	}
-	if err := enabled(c.State.Hosts[cl.node], st); err != nil {
+	if err := checkEnabled(c.State.Hosts[cl.node], st); err != nil {
 		return err
 	}
 	switch {
@@ -117,7 +117,7 @@ func toStorage(c *world.Call, cl *cloning) error {
 	case cl.target == cl.node:
 		return nil
 	}
-	if err := enabled(c.State.Hosts[cl.target], st); err != nil {
+	if err := checkEnabled(c.State.Hosts[cl.target], st); err != nil {
 		return err
 	}
 	if !st.Shared {
@@ -126,8 +126,8 @@ func toStorage(c *world.Call, cl *cloning) error {
 	return nil
 }
 
-// enabled refuses a storage that is switched off, or is not for a node (storage_check_enabled).
-func enabled(h *world.Host, st *world.Storage) error {
+// checkEnabled refuses a storage that is switched off, or is not for a node (storage_check_enabled).
+func checkEnabled(h *world.Host, st *world.Storage) error {
 	switch {
 	case st.Disabled:
 		return answer.Die("storage '%s' is disabled", st.Name)
@@ -225,7 +225,7 @@ func clone(w world.Worker, cl *cloning) (err error) {
 		return err
 	}
 	w.Log("creating a clone of VM %d with ID %d", src.ID, cl.newID)
-	var made storages.Allocated
+	var made storages.Allocations
 	defer func() {
 		if err != nil {
 			made.Undo()
@@ -242,7 +242,7 @@ func clone(w world.Worker, cl *cloning) (err error) {
 		return err
 	}
 	v.Conf, v.Node = conf, cl.target
-	v.Changed()
+	v.Invalidate()
 	w.State.Lease(v)
 	return nil
 }
@@ -266,7 +266,7 @@ func reserve(w world.Worker, cl *cloning) (*world.VM, error) {
 }
 
 // clonedConfig makes the drives, one after the other, and writes the configuration after each.
-func clonedConfig(w world.Worker, cl *cloning, v *world.VM, made *storages.Allocated) (map[string]string, error) {
+func clonedConfig(w world.Worker, cl *cloning, v *world.VM, made *storages.Allocations) (map[string]string, error) {
 	conf, drives := maps.Clone(cl.conf), []string{}
 	for _, k := range []string{"lock", "template", "parent", "snaptime", "vmstate"} {
 		delete(conf, k)
@@ -309,7 +309,7 @@ func clonedConfig(w world.Worker, cl *cloning, v *world.VM, made *storages.Alloc
 	return conf, nil
 }
 
-func cloneDrive(w world.Worker, cl *cloning, v *world.VM, key, value string, made *storages.Allocated) (string, error) {
+func cloneDrive(w world.Worker, cl *cloning, v *world.VM, key, value string, made *storages.Allocations) (string, error) {
 	d := w.State.Props(key, value)
 	st, source, err := w.State.Hosts[cl.node].Lookup(d["file"])
 	if err != nil {
@@ -346,7 +346,7 @@ func cloneDrive(w world.Worker, cl *cloning, v *world.VM, key, value string, mad
 	return w.State.PrintProps(key, d), nil
 }
 
-func copyDrive(w world.Worker, cl *cloning, v *world.VM, key string, d map[string]string, st *world.Storage, source *world.Volume, made *storages.Allocated) (string, error) {
+func copyDrive(w world.Worker, cl *cloning, v *world.VM, key string, d map[string]string, st *world.Storage, source *world.Volume, made *storages.Allocations) (string, error) {
 	w.Log("create full clone of drive %s (%s)", key, d["file"])
 	if cl.storage != "" {
 		st = w.State.Hosts[cl.node].Stores[cl.storage]

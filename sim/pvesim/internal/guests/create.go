@@ -41,7 +41,7 @@ func createVM(c *world.Call) (any, error) {
 	if err := mayCreate(c, id, opts); err != nil {
 		return nil, err
 	}
-	if other := c.State.Taken(id); other != "" {
+	if other := c.State.VMIDConflict(id); other != "" {
 		return nil, answer.Die("unable to create VM %d - %s", id, other)
 	}
 	now := time.Now()
@@ -127,7 +127,7 @@ func create(w world.Worker, v *world.VM, opts map[string]string) (err error) {
 		return err
 	}
 	defer unlock()
-	var made storages.Allocated
+	var made storages.Allocations
 	defer func() {
 		if err != nil {
 			made.Undo()
@@ -151,7 +151,7 @@ func create(w world.Worker, v *world.VM, opts map[string]string) (err error) {
 				return err
 			}
 		}
-		if conf[k], err = config.Written(w.State, k, config.Normal(w.State, k, value)); err != nil {
+		if conf[k], err = config.FileValue(w.State, k, config.Normal(w.State, k, value)); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func create(w world.Worker, v *world.VM, opts map[string]string) (err error) {
 		return err
 	}
 	v.Conf = conf
-	v.Changed()
+	v.Invalidate()
 	w.State.Lease(v)
 	return nil
 }

@@ -58,9 +58,9 @@ func destroy(w world.Worker, v *world.VM, purge, strays bool) error {
 		return answer.Die("VM %d is running - destroy failed", v.ID)
 	}
 	h := w.State.Hosts[v.Node]
-	volids := referenced(w, v)
+	volids := volumesOf(w, v)
 	if strays {
-		volids = append(volids, h.Owned(v.ID)...)
+		volids = append(volids, h.VolumesOf(v.ID)...)
 		slices.Sort(volids)
 		volids = slices.Compact(volids)
 	}
@@ -122,8 +122,8 @@ func driveToErase(w world.Worker, key, value string) string {
 	return d["file"]
 }
 
-// referenced are the volumes that a configuration names.
-func referenced(w world.Worker, v *world.VM) (volids []string) {
+// volumesOf are the volumes that a configuration names.
+func volumesOf(w world.Worker, v *world.VM) (volids []string) {
 	for k, value := range v.Conf {
 		switch {
 		case world.IsDrive(k):

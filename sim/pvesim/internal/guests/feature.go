@@ -35,7 +35,7 @@ func feature(c *world.Call) (any, error) {
 // sharedNodes are those that see all the disks of a configuration.
 func sharedNodes(s *world.State, v *world.VM, conf map[string]string) []string {
 	return slices.DeleteFunc(s.Nodes(), func(node string) bool {
-		return node != v.Node && slices.ContainsFunc(config.Carried(s, conf), func(k string) bool {
+		return node != v.Node && slices.ContainsFunc(config.OwnDrives(s, conf), func(k string) bool {
 			st, _ := s.Hosts[v.Node].Volume(s.Props(k, conf[k])["file"])
 			return st == nil || !st.Shared || s.Hosts[node].Stores[st.Name] == nil
 		})

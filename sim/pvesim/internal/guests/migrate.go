@@ -144,7 +144,7 @@ func migrate(c *world.Call) (any, error) {
 	}
 	withDisks := c.Params.Bool("with-local-disks")
 	return c.StartTask("qmigrate", strconv.Itoa(v.ID), func(w world.Worker) error {
-		return config.Locked(w, v, func() error {
+		return config.WithLock(w, v, func() error {
 			v.Set("lock", "migrate")
 			err := migrateVM(w, v, target, store, withDisks)
 			v.Unset("lock")
@@ -165,7 +165,7 @@ func migrateVM(w world.Worker, v *world.VM, target, store string, withDisks bool
 		return answer.Die("can't migrate VM which uses local devices: %s", strings.Join(local, ", "))
 	}
 	moves := map[string]string{}
-	for _, k := range config.Carried(w.State, v.Conf) {
+	for _, k := range config.OwnDrives(w.State, v.Conf) {
 		volid := w.State.Props(k, v.Conf[k])["file"]
 		st, vol, err := w.State.Hosts[v.Node].Lookup(volid)
 		if err != nil || st.Shared {

@@ -20,7 +20,7 @@ import (
 func moveDisk(c *world.Call) (any, error) {
 	target, store := c.Params.Has("target-vmid"), c.Params.Has("storage")
 	bad := func(text string) error {
-		return answer.Fail(400, "Parameter verification failed.").With("target-vmid", text).With("storage", text)
+		return answer.Fail(400, "Parameter verification failed.").WithParam("target-vmid", text).WithParam("storage", text)
 	}
 	switch {
 	case target && store:
@@ -134,7 +134,7 @@ func relocateDisk(w world.Worker, v *world.VM, key, store, format string, remove
 
 // copyVolume makes a disk like another on a storage and returns its name.
 func copyVolume(
-	w world.Worker, to *world.Storage, owner int, source *world.Volume, format string, made *storages.Allocated,
+	w world.Worker, to *world.Storage, owner int, source *world.Volume, format string, made *storages.Allocations,
 ) (string, error) {
 	name := to.NewName(owner, "vm", format)
 	if world.IsCloudInit(source.Name) {
@@ -176,8 +176,8 @@ func reassignDisk(c *world.Call) (any, error) {
 		return nil, err
 	}
 	return c.StartTask("qmmove", strconv.Itoa(v.ID)+"-"+key+">"+strconv.Itoa(other)+"-"+as, func(w world.Worker) error {
-		return config.Locked(w, v, func() error {
-			return config.Locked(w, to, func() error {
+		return config.WithLock(w, v, func() error {
+			return config.WithLock(w, to, func() error {
 				if _, _, err := checkReassign(c, key, as, other); err != nil {
 					return err
 				}

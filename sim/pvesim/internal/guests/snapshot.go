@@ -62,7 +62,7 @@ func snapshotConfig(c *world.Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config.Snapshotted(c.State, sn), nil
+	return config.SnapshotSection(c.State, sn), nil
 }
 
 func describeSnapshot(c *world.Call) (any, error) {
@@ -79,7 +79,7 @@ func describeSnapshot(c *world.Call) (any, error) {
 		return nil, err
 	}
 	sn.Description = c.Param("description")
-	v.Changed()
+	v.Invalidate()
 	return nil, nil
 }
 
@@ -99,7 +99,7 @@ func takeSnapshot(c *world.Call) (any, error) {
 // snapshotVM is the work of qmsnapshot (PVE/AbstractConfig.pm, snapshot_create).
 func snapshotVM(w world.Worker, v *world.VM, name, about string, withMemory bool) error {
 	sn := &world.Snapshot{Description: about, Made: time.Now(), Memory: withMemory && v.Running, Disks: map[string]world.Frozen{}}
-	err := config.Locked(w, v, func() error {
+	err := config.WithLock(w, v, func() error {
 		switch {
 		case v.Template():
 			return answer.Die("you can't take a snapshot if it's a template")
@@ -169,7 +169,7 @@ func dropSnapshot(w world.Worker, v *world.VM, name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	err = config.Locked(w, v, func() error {
+	err = config.WithLock(w, v, func() error {
 		switch {
 		case v.CheckLock() != nil:
 			return v.CheckLock()
@@ -189,7 +189,7 @@ func dropSnapshot(w world.Worker, v *world.VM, name string, force bool) error {
 		}
 	}
 	if v.Conf["parent"] == name {
-		config.Settled(v, "parent", sn.Parent)
+		config.ApplyValue(v, "parent", sn.Parent)
 	}
 	for _, other := range v.Snapshots {
 		if other.Parent == name {
@@ -231,7 +231,7 @@ func rollBackVM(w world.Worker, v *world.VM, name string) error {
 	if err != nil {
 		return err
 	}
-	err = config.Locked(w, v, func() error {
+	err = config.WithLock(w, v, func() error {
 		switch {
 		case sn.State != "":
 			return answer.Die("unable to rollback to incomplete snapshot (snapstate = %s)", sn.State)

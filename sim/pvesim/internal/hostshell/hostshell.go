@@ -72,7 +72,7 @@ func installHost(s *world.State, h *world.Host, address netip.Addr) *guest.Machi
 		Version: s.Version, Kernel: h.RunningKernel(), Intel: strings.Contains(h.CPUModel, "Intel"),
 		Loader: guest.Loader(h.OS.Loader), Cmdline: h.OS.Cmdline, Address: address,
 		Guests: func() []int { return runningOn(s, h.Name) },
-		OnBoot: func(b guest.HostBoot) { booted(s, h, b) },
+		OnBoot: func(b guest.HostBoot) { applyBoot(s, h, b) },
 	}
 	if !h.OS.Fresh {
 		c.Cmdline = strings.TrimSpace(c.Cmdline + " iommu=pt")
@@ -133,7 +133,7 @@ func hostDriver(d model.PCIDevice) string {
 func runningOn(s *world.State, node string) (ids []int) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	for _, v := range s.Sorted() {
+	for _, v := range s.VMsByID() {
 		if v.Node == node && v.Running {
 			ids = append(ids, v.ID)
 		}
@@ -146,7 +146,7 @@ func hostDown(s *world.State, h *world.Host) {
 	s.Mu.Lock()
 	h.Offline = true
 	var machines []hypervisor.Guest
-	for _, v := range s.Sorted() {
+	for _, v := range s.VMsByID() {
 		if v.Node != h.Name || !v.Running {
 			continue
 		}
@@ -161,8 +161,8 @@ func hostDown(s *world.State, h *world.Host) {
 	}
 }
 
-// booted is what a boot made of the devices.
-func booted(s *world.State, h *world.Host, b guest.HostBoot) {
+// applyBoot is what a boot made of the devices.
+func applyBoot(s *world.State, h *world.Host, b guest.HostBoot) {
 	s.Mu.Lock()
 	back := h.Offline
 	h.Offline, h.NoIOMMU = false, !b.IOMMU
@@ -172,7 +172,7 @@ func booted(s *world.State, h *world.Host, b guest.HostBoot) {
 		}
 	}
 	var start []int
-	for _, v := range s.Sorted() {
+	for _, v := range s.VMsByID() {
 		if back && v.Node == h.Name && v.Conf["onboot"] == "1" && !v.Running {
 			start = append(start, v.ID)
 		}

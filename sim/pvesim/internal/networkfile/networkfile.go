@@ -108,9 +108,9 @@ func (all Interfaces) checkVLAN(name string, e map[string]string) error {
 	return nil
 }
 
-// Ordered are the names in the order of the file: ports before what is made of them,
+// Order are the names in the order of the file: ports before what is made of them,
 // then as they stand in it, those that are new last.
-func (all Interfaces) Ordered() []string {
+func (all Interfaces) Order() []string {
 	ranks := map[string]int{"eth": 1, "OVSPort": 1, "OVSIntPort": 2, "OVSBond": 3, "bond": 3, "bridge": 4, "OVSBridge": 4, "vlan": 5}
 	rank := func(name string) int {
 		root, _, child := strings.Cut(name, ".")
@@ -125,11 +125,11 @@ func (all Interfaces) Ordered() []string {
 	return names
 }
 
-// Numbered is the file as it is after it has been written: everything has its place.
+// WithPriorities is the file as it is after it has been written: everything has its place.
 // The first two are the loopback's.
-func (all Interfaces) Numbered() Interfaces {
+func (all Interfaces) WithPriorities() Interfaces {
 	out := Interfaces{}
-	for i, name := range all.Ordered() {
+	for i, name := range all.Order() {
 		out[name] = maps.Clone(all[name])
 		out[name]["priority"] = strconv.Itoa(3 + i)
 	}
@@ -202,7 +202,7 @@ func (all Interfaces) Text() string {
 			slaves[p] = true
 		}
 	}
-	for _, name := range all.Ordered() {
+	for _, name := range all.Order() {
 		e := all[name]
 		if e["autostart"] == "1" || slaves[name] {
 			fmt.Fprintf(&b, "auto %s\n", name)

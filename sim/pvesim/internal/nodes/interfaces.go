@@ -17,7 +17,7 @@ func read(h *world.Host, all networkfile.Interfaces) map[string]map[string]any {
 			slaves[p] = true
 		}
 	}
-	for _, name := range all.Ordered() {
+	for _, name := range all.Order() {
 		e := map[string]any{"type": all[name]["type"], "priority": schema.Atoi(all[name]["priority"])}
 		for k, v := range all[name] {
 			switch k {

@@ -62,7 +62,7 @@ func Network(h *world.Host) networkfile.Interfaces {
 		}
 		maps.Copy(out[name], e)
 	}
-	h.Interfaces = out.Numbered()
+	h.Interfaces = out.WithPriorities()
 	return h.Interfaces
 }
 
@@ -127,7 +127,7 @@ func listNetwork(c *world.Call) (any, error) {
 	if h.Staged == nil {
 		return out, nil
 	}
-	return answer.Changed{Data: out, Diff: unifiedDiff("/etc/network/interfaces", Network(h).Text(), h.Staged.Text())}, nil
+	return answer.DataWithDiff{Data: out, Diff: unifiedDiff("/etc/network/interfaces", Network(h).Text(), h.Staged.Text())}, nil
 }
 
 func getInterface(c *world.Call) (any, error) {
@@ -151,7 +151,7 @@ func stage(c *world.Call, name string, e map[string]string) error {
 	if err := next.Check(); err != nil {
 		return err
 	}
-	h.Staged = next.Numbered()
+	h.Staged = next.WithPriorities()
 	return nil
 }
 

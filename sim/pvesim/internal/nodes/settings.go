@@ -183,7 +183,7 @@ func wake(c *world.Call) (any, error) {
 // netstat is the traffic of the machines that run, as text; none of it is true.
 func netstat(c *world.Call) (any, error) {
 	out := []any{}
-	for _, v := range c.State.Sorted() {
+	for _, v := range c.State.VMsByID() {
 		if !v.Running || v.Node != c.Param("node") {
 			continue
 		}

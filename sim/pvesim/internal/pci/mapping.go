@@ -27,7 +27,7 @@ func Endpoints() map[string]world.Handler {
 		"PUT " + mapping + "/{id}":                                updateMapping,
 		"DELETE " + mapping + "/{id}":                             deleteMapping,
 		"GET /nodes/{node}/hardware/pci":                          listPCI,
-		"GET /nodes/{node}/hardware/pci/{pci-id-or-mapping}/mdev": mediated,
+		"GET /nodes/{node}/hardware/pci/{pci-id-or-mapping}/mdev": mediatedTypes,
 	}
 }
 
@@ -266,13 +266,13 @@ func describe(s *world.State, h *world.Host, d *model.PCIDevice) map[string]any 
 		e["mdev"] = 1
 	}
 	if !release.Before(s, 9, 2) { // since libpve-common-perl 9.1.12
-		related(h, d, e)
+		addLinks(h, d, e)
 	}
 	return e
 }
 
-// related adds what sysfs links a function to: its physical one, or its virtual ones.
-func related(h *world.Host, d *model.PCIDevice, e map[string]any) {
+// addLinks adds what sysfs links a function to: its physical one, or its virtual ones.
+func addLinks(h *world.Host, d *model.PCIDevice, e map[string]any) {
 	if d.VirtualOf != "" {
 		e["physfn"] = d.VirtualOf
 	}

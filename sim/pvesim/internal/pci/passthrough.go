@@ -78,7 +78,7 @@ func Candidates(s *world.State, h *world.Host, d map[string]string) ([]candidate
 	case d["host"] != "" && d["mapping"] != "":
 		return nil, answer.Die("Cannot set both 'host' and 'mapping'.")
 	case d["mapping"] != "":
-		return mapped(s, h, d["mapping"])
+		return mappedCandidates(s, h, d["mapping"])
 	case d["host"] == "":
 		return nil, answer.Die("Either 'host' or 'mapping' must be set.")
 	}
@@ -93,7 +93,7 @@ func Candidates(s *world.State, h *world.Host, d map[string]string) ([]candidate
 	return []candidate{all}, nil
 }
 
-func mapped(s *world.State, h *world.Host, id string) ([]candidate, error) {
+func mappedCandidates(s *world.State, h *world.Host, id string) ([]candidate, error) {
 	m := s.Mappings[id]
 	if m == nil {
 		return nil, answer.Die("PCI device mapping not found for '%s'", id)

@@ -9,31 +9,31 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
-// released are the packages of a release of Proxmox VE.
-type released struct{ qemu, QEMUServer, Storage string }
+// packageVersions are the packages of a release of Proxmox VE.
+type packageVersions struct{ qemu, QEMUServer, Storage string }
 
 // PackagesOf are those of the day on which a release was announced: the last entries then of
 // debian/changelog in Proxmox's repositories pve-qemu, qemu-server and pve-storage. 9.2's are
 // those beside pve-manager 9.2.11.
-func PackagesOf(s *world.State) released {
+func PackagesOf(s *world.State) packageVersions {
 	switch Number(s) {
 	case "8.0": // 2023-06-22
-		return released{"8.0.2-3", "8.0.5", "8.0.1"}
+		return packageVersions{"8.0.2-3", "8.0.5", "8.0.1"}
 	case "8.1": // 2023-11-23
-		return released{"8.1.2-4", "8.0.10", "8.0.5"}
+		return packageVersions{"8.1.2-4", "8.0.10", "8.0.5"}
 	case "8.2": // 2024-04-24
-		return released{"8.1.5-5", "8.2.1", "8.2.1"}
+		return packageVersions{"8.1.5-5", "8.2.1", "8.2.1"}
 	case "8.3": // 2024-11-21
-		return released{"9.0.2-4", "8.3.0", "8.2.9"}
+		return packageVersions{"9.0.2-4", "8.3.0", "8.2.9"}
 	case "9.0": // 2025-08-05
-		return released{"10.0.2-4", "9.0.16", "9.0.13"}
+		return packageVersions{"10.0.2-4", "9.0.16", "9.0.13"}
 	case "9.1": // 2025-11-19
-		return released{"10.1.2-4", "9.1.0", "9.0.18"}
+		return packageVersions{"10.1.2-4", "9.1.0", "9.0.18"}
 	}
 	if strings.HasPrefix(s.Version, "8.") { // 8.4, 2025-04-09
-		return released{"9.2.0-5", "8.3.12", "8.3.6"}
+		return packageVersions{"9.2.0-5", "8.3.12", "8.3.6"}
 	}
-	return released{"11.0.0-2", "9.2.6", "9.1.7"}
+	return packageVersions{"11.0.0-2", "9.2.6", "9.1.7"}
 }
 
 // UsualQEMU is the version of QEMU that came with a release, and so what machines of a type

@@ -132,7 +132,7 @@ func (p Params) addJSON(body []byte) error {
 	for k, v := range in {
 		values, err := flatten(v)
 		if err != nil {
-			return answer.Fail(http.StatusBadRequest, "Parameter verification failed.").With(k, err.Error())
+			return answer.Fail(http.StatusBadRequest, "Parameter verification failed.").WithParam(k, err.Error())
 		}
 		p[k] = values
 	}
@@ -182,9 +182,9 @@ var secretParams = map[string]bool{
 	"password": true, "cipassword": true, "input-data": true, "content": true, "otp": true, "tfa-challenge": true,
 }
 
-// Recorded returns the parameters as they may be shown to a test's reader.
+// Redact returns the parameters as they may be shown to a test's reader.
 // content is a secret where it is a file's text, and a type where it is a storage's.
-func (p Params) Recorded(path string) url.Values {
+func (p Params) Redact(path string) url.Values {
 	out := make(url.Values, len(p))
 	for k, v := range p {
 		if !p.Has(k) {

@@ -32,7 +32,7 @@ func agent(c *world.Call) (hypervisor.Guest, error) {
 	m := v.Machine
 	up := false
 	if m != nil {
-		c.State.Outside(func() { up = m.AgentUp() })
+		c.State.WithoutLock(func() { up = m.AgentUp() })
 	}
 	if !up {
 		if err := c.State.Wait(agentTimeout, nil); err != nil {
@@ -43,13 +43,13 @@ func agent(c *world.Call) (hypervisor.Guest, error) {
 	return m, nil
 }
 
-// asked runs an agent's command on the guest, without our lock.
-func asked[T any](c *world.Call, f func(m hypervisor.Guest) (T, error)) (out T, err error) {
+// askAgent runs an agent's command on the guest, without our lock.
+func askAgent[T any](c *world.Call, f func(m hypervisor.Guest) (T, error)) (out T, err error) {
 	m, err := agent(c)
 	if err != nil {
 		return out, err
 	}
-	c.State.Outside(func() { out, err = f(m) })
+	c.State.WithoutLock(func() { out, err = f(m) })
 	switch { // it may have gone since it answered the ping
 	case errors.Is(err, guest.ErrOff):
 		err = answer.Die("VM %d is not running", c.VMID())
@@ -76,7 +76,7 @@ func agentExec(c *world.Call) (any, error) {
 		return nil, err
 	}
 	argv := c.Params["command"]
-	pid, err := asked(c, func(m hypervisor.Guest) (int, error) { return m.AgentExec(argv, input) })
+	pid, err := askAgent(c, func(m hypervisor.Guest) (int, error) { return m.AgentExec(argv, input) })
 	var refused *answer.Error
 	if err != nil && !errors.As(err, &refused) {
 		return nil, &answer.Error{Status: 596, Text: "Broken pipe", Bare: true}
@@ -120,7 +120,7 @@ func widen(b []byte) string {
 const maxOutput = 16 << 20
 
 func agentExecStatus(c *world.Call) (any, error) {
-	st, err := asked(c, func(m hypervisor.Guest) (guest.ExecStatus, error) { return m.AgentStatus(c.Params.Int("pid", 0)) })
+	st, err := askAgent(c, func(m hypervisor.Guest) (guest.ExecStatus, error) { return m.AgentStatus(c.Params.Int("pid", 0)) })
 	var refused *answer.Error
 	if err != nil && !errors.As(err, &refused) {
 		return nil, answer.Die("Agent error: PID ld does not exist")
@@ -152,7 +152,7 @@ func agentExecStatus(c *world.Call) (any, error) {
 
 func agentFileRead(c *world.Call) (any, error) {
 	name := c.Param("file")
-	data, err := asked(c, func(m hypervisor.Guest) ([]byte, error) { return m.AgentReadFile(name) })
+	data, err := askAgent(c, func(m hypervisor.Guest) ([]byte, error) { return m.AgentReadFile(name) })
 	if err := agentFileError(name, err); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func agentFileWrite(c *world.Call) (any, error) {
 			return nil, answer.Die("Agent error: failed to decode base64")
 		}
 	}
-	_, err = asked(c, func(m hypervisor.Guest) (any, error) { return nil, m.AgentWriteFile(name, data) })
+	_, err = askAgent(c, func(m hypervisor.Guest) (any, error) { return nil, m.AgentWriteFile(name, data) })
 	return nil, agentFileError(name, err)
 }
 
@@ -197,7 +197,7 @@ func agentFileError(name string, err error) error {
 }
 
 func agentInterfaces(c *world.Call) (any, error) {
-	ifaces, err := asked(c, func(m hypervisor.Guest) ([]guest.Interface, error) { return m.AgentInterfaces() })
+	ifaces, err := askAgent(c, func(m hypervisor.Guest) ([]guest.Interface, error) { return m.AgentInterfaces() })
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func agentInfo(c *world.Call) (any, error) {
 }
 
 func agentHostName(c *world.Call) (any, error) {
-	b, err := asked(c, func(m hypervisor.Guest) ([]byte, error) { return m.AgentReadFile("/etc/hostname") })
+	b, err := askAgent(c, func(m hypervisor.Guest) ([]byte, error) { return m.AgentReadFile("/etc/hostname") })
 	if err := agentFileError("/etc/hostname", err); err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func agentHostName(c *world.Call) (any, error) {
 }
 
 func agentOSInfo(c *world.Call) (any, error) {
-	b, err := asked(c, func(m hypervisor.Guest) ([]byte, error) { return m.AgentReadFile("/etc/os-release") })
+	b, err := askAgent(c, func(m hypervisor.Guest) ([]byte, error) { return m.AgentReadFile("/etc/os-release") })
 	if err := agentFileError("/etc/os-release", err); err != nil {
 		return nil, err
 	}

@@ -126,7 +126,7 @@ func agentSuspend(c *world.Call) (any, error) {
 }
 
 func agentShutdown(c *world.Call) (any, error) {
-	if _, err := asked(c, func(m hypervisor.Guest) (any, error) { return nil, m.Shutdown() }); err != nil {
+	if _, err := askAgent(c, func(m hypervisor.Guest) (any, error) { return nil, m.Shutdown() }); err != nil {
 		return nil, err
 	}
 	return result(nil), nil
@@ -139,7 +139,7 @@ func agentPassword(c *world.Call) (any, error) {
 	if c.Params.Bool("crypted") {
 		argv = append(argv, "-e")
 	}
-	if _, err := asked(c, func(m hypervisor.Guest) (int, error) { return m.AgentExec(argv, line) }); err != nil {
+	if _, err := askAgent(c, func(m hypervisor.Guest) (int, error) { return m.AgentExec(argv, line) }); err != nil {
 		return nil, err
 	}
 	return result(map[string]any{}), nil

@@ -21,7 +21,7 @@ func boot(w world.Worker, v *world.VM, pci []guest.PCI) error {
 	}
 	v.Machine = m
 	var err error
-	w.State.Outside(func() { err = m.Boot(w.State.Life) })
+	w.State.WithoutLock(func() { err = m.Boot(w.State.Life) })
 	if err != nil && v.Machine == m {
 		v.Power(false)
 		return answer.Die("start failed: %v", err)
@@ -41,7 +41,7 @@ func assemble(s *world.State, v *world.VM, pci []guest.PCI) hypervisor.Guest {
 		return nil
 	}
 	b := hypervisor.Board{
-		VMID: v.ID, Config: maps.Clone(v.Conf), CPUs: v.CPUs(), Memory: v.Memory(), Drives: config.Plugged(s, h, v, osKey), PCI: pci,
+		VMID: v.ID, Config: maps.Clone(v.Conf), CPUs: v.CPUs(), Memory: v.Memory(), Drives: config.AttachedDisks(s, h, v, osKey), PCI: pci,
 		QEMU: s.QEMU, Seed: func() ([]byte, error) { return seed(s, v), nil }, Network: s.Network, Faults: v.Faults,
 	}
 	var m hypervisor.Guest

@@ -11,9 +11,9 @@ import (
 // (PVE/HA/CRM.pm, LRM.pm).
 const haRound = 10 * time.Second
 
-// managed returns what HA has of a VM; nil: it does not manage it, or ignores it (PVE/HA/Config.pm,
+// haEntry returns what HA has of a VM; nil: it does not manage it, or ignores it (PVE/HA/Config.pm,
 // vm_is_ha_managed).
-func managed(s *world.State, vmid int) map[string][]string {
+func haEntry(s *world.State, vmid int) map[string][]string {
 	ha := s.Entries(world.Register{Path: "/cluster/ha/resources"})["vm:"+strconv.Itoa(vmid)]
 	if state := ha["state"]; len(state) > 0 && state[0] == "ignored" {
 		return nil
@@ -24,7 +24,7 @@ func managed(s *world.State, vmid int) map[string][]string {
 // power starts a task that changes whether a VM runs. For one that HA manages the task only notes
 // what is wanted, and a task of root's does it later.
 func power(c *world.Call, kind string, vmid int, state string, work func(world.Worker) error) (any, error) {
-	ha, id, node := managed(c.State, vmid), strconv.Itoa(vmid), c.Param("node")
+	ha, id, node := haEntry(c.State, vmid), strconv.Itoa(vmid), c.Param("node")
 	if ha == nil {
 		return c.StartTask(kind, id, work)
 	}

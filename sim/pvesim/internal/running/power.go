@@ -22,11 +22,11 @@ func poweredOff(s *world.State, v *world.VM, m hypervisor.Guest, reboot bool) {
 	if reboot || !v.Running || v.Machine != m || s.Closed {
 		return
 	}
-	ended(s, v)
+	powerOff(s, v)
 }
 
-// ended is what happens on a host when a QEMU process is gone.
-func ended(s *world.State, v *world.VM) {
+// powerOff is what happens on a host when a QEMU process is gone.
+func powerOff(s *world.State, v *world.VM) {
 	v.Power(false)
 	_ = config.ApplyPending((world.Worker{State: s}), world.Identity{ID: "root@pam"}, v, map[string]string{})
 	if s.Options.CleanupLinger <= 0 {
@@ -52,10 +52,10 @@ func Kill(s *world.State, v *world.VM) {
 	m := v.Machine
 	if m != nil {
 		v.Machine = nil
-		s.Outside(m.Kill)
+		s.WithoutLock(m.Kill)
 	}
 	if v.Running {
-		ended(s, v)
+		powerOff(s, v)
 	}
 }
 
@@ -67,7 +67,7 @@ func stopVM(c *world.Call) (any, error) {
 	}
 	id, node := c.VMID(), c.Param("node")
 	if c.Params.Bool("overrule-shutdown") {
-		if managed(c.State, id) != nil {
+		if haEntry(c.State, id) != nil {
 			return nil, answer.BadParam("overrule-shutdown", "Not applicable for HA resources.")
 		}
 		overrule(c.State, id)
@@ -184,9 +184,9 @@ func shutdown(w world.Worker, v *world.VM, timeout time.Duration, force bool) er
 		w.Log("QEMU Guest Agent is not running - VM %d qga command 'guest-ping' failed - got timeout", v.ID)
 	}
 	if m != nil {
-		w.State.Outside(func() { _ = m.Shutdown() })
+		w.State.WithoutLock(func() { _ = m.Shutdown() })
 	}
-	err := w.Until(off, timeout)
+	err := w.WaitFor(off, timeout)
 	switch {
 	case err == nil:
 		return nil
@@ -255,7 +255,7 @@ func resetVM(c *world.Call) (any, error) {
 			return nil
 		}
 		var err error
-		w.State.Outside(func() {
+		w.State.WithoutLock(func() {
 			m.Kill()
 			err = m.Boot(w.State.Life)
 		})

@@ -37,8 +37,8 @@ func remoteMigrate(c *world.Call) (any, error) {
 // firstRound is how long pvestatd takes to see a new VM at the latest.
 const firstRound = 10 * time.Second
 
-// recorded refuses the history of a VM that pvestatd has not yet seen.
-func recorded(v *world.VM, s *world.State) error {
+// checkHistory refuses the history of a VM that pvestatd has not yet seen.
+func checkHistory(v *world.VM, s *world.State) error {
 	if time.Since(v.Created) < time.Duration(float64(firstRound)/s.Options.Speed) {
 		return nodes.NoHistory(v.ID)
 	}
@@ -50,7 +50,7 @@ func vmPicture(c *world.Call) (any, error) {
 	if err != nil { // nobody asks whether there is one
 		return nil, nodes.NoHistory(c.VMID())
 	}
-	if err := recorded(v, c.State); err != nil {
+	if err := checkHistory(v, c.State); err != nil {
 		return nil, err
 	}
 	return map[string]any{"filename": fmt.Sprintf("/var/lib/rrdcached/db/pve-vm-9.0/%d_%s_%s_%s.png", v.ID, c.Param("ds"), c.Param("timeframe"), "AVERAGE")}, nil

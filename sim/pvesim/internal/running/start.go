@@ -198,7 +198,7 @@ func checkStart(w world.Worker, v *world.VM) (warned int, err error) {
 // qemuStarts is what ends QEMU at once: bridges that are not there, CPUs that are
 // not, memory that is not.
 func qemuStarts(w world.Worker, v *world.VM) error {
-	if err := pinned(w, v); err != nil {
+	if err := checkAffinity(w, v); err != nil {
 		return err
 	}
 	if n, most := v.CPUs(), v.Cores(); n > most {
@@ -209,7 +209,7 @@ func qemuStarts(w world.Worker, v *world.VM) error {
 		return err
 	}
 	for i := range 32 {
-		if err := plugged(w, v, i); err != nil {
+		if err := checkNetworkCard(w, v, i); err != nil {
 			return err
 		}
 	}

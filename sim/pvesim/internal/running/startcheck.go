@@ -186,9 +186,9 @@ func checkStorages(w world.Worker, v *world.VM) error {
 	return nil
 }
 
-// plugged is a QEMU that ends over a network card: its bridge is not there, or has no way
+// checkNetworkCard refuses to start a VM over a network card: its bridge is not there, or has no way
 // out for a VLAN.
-func plugged(w world.Worker, v *world.VM, i int) error {
+func checkNetworkCard(w world.Worker, v *world.VM, i int) error {
 	h, d := w.State.Hosts[v.Node], w.State.Props("net0", v.Conf["net"+strconv.Itoa(i)])
 	if d["bridge"] == "" {
 		return nil
@@ -228,8 +228,8 @@ func drivesOpen(w world.Worker, v *world.VM) error {
 	return nil
 }
 
-// pinned wants the CPUs there that a VM is to run on: taskset starts QEMU.
-func pinned(w world.Worker, v *world.VM) error {
+// checkAffinity wants the CPUs there that a VM is to run on: taskset starts QEMU.
+func checkAffinity(w world.Worker, v *world.VM) error {
 	if v.Conf["affinity"] == "" {
 		return nil
 	}

@@ -33,7 +33,7 @@ func suspendVM(c *world.Call) (any, error) {
 	}
 	if !c.Params.Bool("todisk") {
 		return c.StartTask("qmpause", strconv.Itoa(v.ID), func(w world.Worker) error {
-			return config.Locked(w, v, func() error {
+			return config.WithLock(w, v, func() error {
 				if err := v.CheckLock(); err != nil {
 					return err
 				}
@@ -53,7 +53,7 @@ func suspendVM(c *world.Call) (any, error) {
 		return nil, err
 	}
 	return c.StartTask("qmsuspend", strconv.Itoa(v.ID), func(w world.Worker) error {
-		return config.Locked(w, v, func() error {
+		return config.WithLock(w, v, func() error {
 			st := w.State.Hosts[v.Node].Stores[store]
 			if st == nil {
 				return answer.Die("storage '%s' does not exist", store)
@@ -127,7 +127,7 @@ func resumeVM(c *world.Call) (any, error) {
 		if suspended {
 			return Start(w, Starting{ID: v.ID, Node: v.Node})
 		}
-		return config.Locked(w, v, func() error {
+		return config.WithLock(w, v, func() error {
 			v.Paused = false
 			return nil
 		})
@@ -150,7 +150,7 @@ func vmHistory(c *world.Call) (any, error) {
 	if err != nil { // nobody asks whether there is one
 		return nil, nodes.NoHistory(c.VMID())
 	}
-	if err := recorded(v, c.State); err != nil {
+	if err := checkHistory(v, c.State); err != nil {
 		return nil, err
 	}
 	figures := map[string]any{"maxcpu": v.CPUs(), "maxmem": v.Memory(), "maxdisk": v.DiskSize(c.State), "disk": 0}

@@ -150,9 +150,9 @@ func (s *Schema) prepare(p *Property) {
 	}
 }
 
-// Of is the property as it is for a type, where it depends on one (PVE/JSONSchema.pm,
+// ForKind is the property as it is for a type, where it depends on one (PVE/JSONSchema.pm,
 // check_prop).
-func (p *Property) Of(kind string) *Property {
+func (p *Property) ForKind(kind string) *Property {
 	for _, one := range p.OneOf {
 		if slices.Contains(one.Instances, kind) {
 			return one
@@ -174,7 +174,7 @@ func (m *Method) Check(in request.Params) map[string]string {
 	if variant := m.Variants[in.Get("type")]; variant != nil {
 		m.checkVariant(variant, in, errs)
 	} else {
-		checkObject("", m.known(in), in, errs)
+		checkObject("", m.properties(in), in, errs)
 	}
 	if len(errs) == 0 {
 		return nil
@@ -196,13 +196,13 @@ func (m *Method) joinLists(in request.Params) {
 	}
 }
 
-// known are the properties as they are for the given parameters. Where others are taken,
+// properties are the properties as they are for the given parameters. Where others are taken,
 // too, each of those is one about which nothing is said.
-func (m *Method) known(in request.Params) map[string]*Property {
+func (m *Method) properties(in request.Params) map[string]*Property {
 	out := maps.Clone(m.Parameters)
 	for k, p := range out {
 		if p.OneOf != nil {
-			out[k] = p.Of(in.Get(p.By))
+			out[k] = p.ForKind(in.Get(p.By))
 		}
 	}
 	for k := range in {

@@ -27,7 +27,7 @@ func controller(c *world.Call, id string, e map[string]any) map[string]any {
 	e = maps.Clone(e)
 	e["controller"], e["digest"] = id, nil
 	if !c.Params.Bool("pending") && !c.Params.Bool("running") {
-		e["digest"] = world.DigestOf(c.State.SDN.Configured(sdnControllers))
+		e["digest"] = world.DigestOf(c.State.SDN.ConfigSections(sdnControllers))
 	}
 	return e
 }
@@ -73,7 +73,7 @@ func createController(c *world.Call) (any, error) {
 		return nil, err
 	}
 	return nil, inSDN(c, "create sdn controller object failed", func() error {
-		if c.State.SDN.Configured(sdnControllers)[id] != nil {
+		if c.State.SDN.ConfigSections(sdnControllers)[id] != nil {
 			return answer.Die("sdn controller object ID '%s' already defined", id)
 		}
 		return putController(c, id, map[string]any{"type": kind}, section)
@@ -83,7 +83,7 @@ func createController(c *world.Call) (any, error) {
 func updateController(c *world.Call) (any, error) {
 	id := c.Param("controller")
 	return nil, inSDN(c, "update sdn controller object failed", func() error {
-		all := c.State.SDN.Configured(sdnControllers)
+		all := c.State.SDN.ConfigSections(sdnControllers)
 		if err := c.CheckDigest(world.DigestOf(all)); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func putController(c *world.Call, id string, e map[string]any, section map[strin
 	for k, v := range section {
 		e[k] = c.State.TypedAs("POST /cluster/sdn/controllers", k, v)
 	}
-	all := c.State.SDN.Configured(sdnControllers)
+	all := c.State.SDN.ConfigSections(sdnControllers)
 	if e["type"] == "evpn" {
 		for other, o := range all {
 			if other != id && o["type"] == "evpn" {
@@ -132,7 +132,7 @@ func putController(c *world.Call, id string, e map[string]any, section map[strin
 func deleteController(c *world.Call) (any, error) {
 	id := c.Param("controller")
 	return nil, inSDN(c, "delete sdn controller object failed", func() error {
-		all := c.State.SDN.Configured(sdnControllers)
+		all := c.State.SDN.ConfigSections(sdnControllers)
 		if all[id] == nil {
 			return noSDN(id)
 		}

@@ -37,7 +37,7 @@ func fabricHandlers() map[string]world.Handler {
 
 // fabricDigest is that of fabrics and their nodes together.
 func fabricDigest(s *world.SDN) string {
-	text, err := json.Marshal([]world.SDNSections{s.Configured(sdnFabrics), s.Configured(sdnNodes)})
+	text, err := json.Marshal([]world.SDNSections{s.ConfigSections(sdnFabrics), s.ConfigSections(sdnNodes)})
 	if err != nil {
 		return ""
 	}
@@ -99,7 +99,7 @@ func noFabric(id string) error { return answer.Die("fabric '%s' does not exist i
 
 func listNodesOfFabric(c *world.Call) (any, error) {
 	id := c.Param("fabric_id")
-	if c.State.SDN.Configured(sdnFabrics)[id] == nil {
+	if c.State.SDN.ConfigSections(sdnFabrics)[id] == nil {
 		return nil, noFabric(id)
 	}
 	return listFabricNodes(c, id), nil
@@ -108,7 +108,7 @@ func listNodesOfFabric(c *world.Call) (any, error) {
 // getFabric tells what is configured, whatever else is asked for.
 func getFabric(c *world.Call) (any, error) {
 	id := c.Param("id")
-	e := c.State.SDN.Configured(sdnFabrics)[id]
+	e := c.State.SDN.ConfigSections(sdnFabrics)[id]
 	if e == nil {
 		return nil, noFabric(id)
 	}
@@ -122,17 +122,17 @@ func getFabricNode(c *world.Call) (any, error) {
 		return nil, err
 	}
 	delete(c.Params, "running")
-	return withDigest(c, c.State.SDN.Configured(sdnNodes)[key]), nil
+	return withDigest(c, c.State.SDN.ConfigSections(sdnNodes)[key]), nil
 }
 
 // fabricNode is the key of the node that a call is about, which has to be there.
 func fabricNode(c *world.Call) (string, error) {
 	fabric, node := c.Param("fabric_id"), c.Param("node_id")
-	if c.State.SDN.Configured(sdnFabrics)[fabric] == nil {
+	if c.State.SDN.ConfigSections(sdnFabrics)[fabric] == nil {
 		return "", noFabric(fabric)
 	}
 	key := fabric + "_" + node
-	if c.State.SDN.Configured(sdnNodes)[key] == nil {
+	if c.State.SDN.ConfigSections(sdnNodes)[key] == nil {
 		return "", answer.Die("node '%s' does not exist in fabric '%s'", node, fabric)
 	}
 	return key, nil
@@ -145,7 +145,7 @@ func inFabrics(c *world.Call, what string, do func(fabrics, nodes world.SDNSecti
 		if err := c.CheckDigest(fabricDigest(sdn)); err != nil {
 			return err
 		}
-		fabrics, nodes := maps.Clone(sdn.Configured(sdnFabrics)), maps.Clone(sdn.Configured(sdnNodes))
+		fabrics, nodes := maps.Clone(sdn.ConfigSections(sdnFabrics)), maps.Clone(sdn.ConfigSections(sdnNodes))
 		if err := do(fabrics, nodes); err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func fabricSection(c *world.Call, file string, e map[string]any) {
 // interfacesOf are a node's interfaces, with their keys in the order in which they are written.
 func interfacesOf(c *world.Call, protocol string) []string {
 	out := []string{}
-	keys := c.Spec.Parameters["interfaces"].Of(protocol).Items.Format.Keys
+	keys := c.Spec.Parameters["interfaces"].ForKind(protocol).Items.Format.Keys
 	for _, text := range c.Params["interfaces"] {
 		one, err := schema.ParseProps(keys, text)
 		if err != nil {
@@ -253,7 +253,7 @@ func deleteFabric(c *world.Call) (any, error) {
 			return noFabric(id)
 		}
 		maps.DeleteFunc(nodes, func(key string, _ map[string]any) bool { return strings.HasPrefix(key, id+"_") })
-		controllers := c.State.SDN.Configured(sdnControllers)
+		controllers := c.State.SDN.ConfigSections(sdnControllers)
 		for _, key := range slices.Sorted(maps.Keys(controllers)) {
 			if controllers[key]["fabric"] == id {
 				return answer.Die(`this fabric is still used in the EVPN controller "%s" at /usr/share/perl5/PVE/API2/Network/SDN/Fabrics/Fabric.pm line 243.`, key)

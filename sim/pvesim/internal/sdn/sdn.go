@@ -38,8 +38,8 @@ func Endpoints() map[string]world.Handler {
 	return all
 }
 
-// copied is a copy of all files: sections are never changed in place.
-func copied(files map[string]world.SDNSections) map[string]world.SDNSections {
+// copyFiles is a copy of all files: sections are never changed in place.
+func copyFiles(files map[string]world.SDNSections) map[string]world.SDNSections {
 	out := map[string]world.SDNSections{}
 	for file, sections := range files {
 		out[file] = maps.Clone(sections)
@@ -53,11 +53,11 @@ func read(c *world.Call, file string) world.SDNSections {
 	sdn := &c.State.SDN
 	switch {
 	case c.Params.Bool("pending"):
-		return pendingSDN(sdn.Running[file], sdn.Configured(file))
+		return pendingSDN(sdn.Running[file], sdn.ConfigSections(file))
 	case c.Params.Bool("running"):
 		return sdn.Running[file]
 	}
-	return sdn.Configured(file)
+	return sdn.ConfigSections(file)
 }
 
 func pendingSDN(running, config world.SDNSections) world.SDNSections {
@@ -133,7 +133,7 @@ func inSDN(c *world.Call, what string, do func() error) error {
 func lockSDN(c *world.Call) (any, error) {
 	err := inSDN(c, "could not acquire lock for SDN config", func() error {
 		sdn := &c.State.SDN
-		for _, e := range pendingSDN(sdn.Running[sdnControllers], sdn.Configured(sdnControllers)) { // fabrics are not asked
+		for _, e := range pendingSDN(sdn.Running[sdnControllers], sdn.ConfigSections(sdnControllers)) { // fabrics are not asked
 			if e["pending"] != nil && !c.Params.Bool("allow-pending") {
 				return answer.Die("configuration has pending changes at /usr/share/perl5/PVE/API2/Network/SDN.pm line 150.")
 			}
@@ -164,7 +164,7 @@ func releaseSDN(c *world.Call) {
 
 func rollbackSDN(c *world.Call) (any, error) {
 	return nil, inSDN(c, "could not rollback SDN configuration", func() error {
-		c.State.SDN.Config = copied(c.State.SDN.Running)
+		c.State.SDN.Config = copyFiles(c.State.SDN.Running)
 		releaseSDN(c)
 		return nil
 	})
@@ -173,7 +173,7 @@ func rollbackSDN(c *world.Call) (any, error) {
 // applySDN lets run what is configured; then every node loads its network again.
 func applySDN(c *world.Call) (any, error) {
 	err := inSDN(c, "could not commit SDN config", func() error {
-		c.State.SDN.Running = copied(c.State.SDN.Config)
+		c.State.SDN.Running = copyFiles(c.State.SDN.Config)
 		releaseSDN(c)
 		return nil
 	})

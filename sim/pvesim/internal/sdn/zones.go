@@ -12,10 +12,10 @@ import (
 // Nodes/Zones.pm). Nothing makes any.
 func zoneHandlers() map[string]world.Handler {
 	return map[string]world.Handler{
-		"GET /cluster/sdn/zones":        func(c *world.Call) (any, error) { return listed(c, world.ZonesFile, "zone") },
-		"GET /cluster/sdn/zones/{zone}": func(c *world.Call) (any, error) { return shown(c, world.ZonesFile, "zone") },
-		"GET /cluster/sdn/vnets":        func(c *world.Call) (any, error) { return listed(c, world.VNetsFile, "vnet") },
-		"GET /cluster/sdn/vnets/{vnet}": func(c *world.Call) (any, error) { return shown(c, world.VNetsFile, "vnet") },
+		"GET /cluster/sdn/zones":        func(c *world.Call) (any, error) { return listEntries(c, world.ZonesFile, "zone") },
+		"GET /cluster/sdn/zones/{zone}": func(c *world.Call) (any, error) { return showEntry(c, world.ZonesFile, "zone") },
+		"GET /cluster/sdn/vnets":        func(c *world.Call) (any, error) { return listEntries(c, world.VNetsFile, "vnet") },
+		"GET /cluster/sdn/vnets/{vnet}": func(c *world.Call) (any, error) { return showEntry(c, world.VNetsFile, "vnet") },
 		"GET /nodes/{node}/sdn/zones":   zonesOfNode,
 	}
 }
@@ -25,12 +25,12 @@ func one(c *world.Call, file, key, id string, e map[string]any) map[string]any {
 	e = maps.Clone(e)
 	e[key] = id
 	if !c.Params.Bool("pending") && !c.Params.Bool("running") {
-		e["digest"] = world.DigestOf(c.State.SDN.Configured(file))
+		e["digest"] = world.DigestOf(c.State.SDN.ConfigSections(file))
 	}
 	return e
 }
 
-func listed(c *world.Call, file, key string) (any, error) {
+func listEntries(c *world.Call, file, key string) (any, error) {
 	out, all := []any{}, read(c, file)
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		path := "/sdn/zones/" + id
@@ -46,7 +46,7 @@ func listed(c *world.Call, file, key string) (any, error) {
 	return out, nil
 }
 
-func shown(c *world.Call, file, key string) (any, error) {
+func showEntry(c *world.Call, file, key string) (any, error) {
 	id := c.Param(key)
 	e := read(c, file)[id]
 	if e == nil {

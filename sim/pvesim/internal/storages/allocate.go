@@ -17,21 +17,21 @@ func CopyData(w world.Worker, to *world.Storage, size int64) error {
 	if !to.Thick() {
 		size = min(size, int64(2*model.GiB))
 	}
-	w.Log("transferred 0.0 B of %s (0.00%%)", Rendered(size))
+	w.Log("transferred 0.0 B of %s (0.00%%)", FormatBytes(size))
 	if err := w.Sleep(world.Took(model.Size(size), w.State.Options.Timing.CopyRate)); err != nil {
 		return err
 	}
-	w.Log("transferred %s of %s (100.00%%)", Rendered(size), Rendered(size))
+	w.Log("transferred %s of %s (100.00%%)", FormatBytes(size), FormatBytes(size))
 	return nil
 }
 
 // Allocate makes an empty volume, under the storage's lock.
-func Allocate(w world.Worker, st *world.Storage, name string, owner int, size int64, made *Allocated) error {
+func Allocate(w world.Worker, st *world.Storage, name string, owner int, size int64, made *Allocations) error {
 	return AllocateIn(w, st, &world.Volume{Name: name, Content: "images", Format: world.FormatOf(st, name), Size: size, Owner: owner}, w.State.Options.Timing.AllocateDisk, made)
 }
 
 // AllocateIn is [Allocate] of what takes so long.
-func AllocateIn(w world.Worker, st *world.Storage, vol *world.Volume, takes time.Duration, made *Allocated) error {
+func AllocateIn(w world.Worker, st *world.Storage, vol *world.Volume, takes time.Duration, made *Allocations) error {
 	unlock, err := w.LockStorage(st)
 	if err != nil {
 		return err
@@ -87,11 +87,11 @@ func imageFits(w world.Worker, st *world.Storage, vol *world.Volume) error {
 	return answer.Die("unable to create image: qemu-img: %s: The image size is too large for file format '%s'%s", st.Path(vol.Name), vol.Format, hint)
 }
 
-// Allocated are volumes that were made for a change, to be removed if it fails.
-type Allocated []func()
+// Allocations are volumes that were made for a change, to be removed if it fails.
+type Allocations []func()
 
 // Undo removes them, the last first.
-func (a Allocated) Undo() {
+func (a Allocations) Undo() {
 	for _, f := range slices.Backward(a) {
 		f()
 	}
@@ -112,8 +112,8 @@ func imageOptions(v *world.Volume) string {
 	return fmt.Sprintf("fmt=qcow2 cluster_size=65536 extended_l2=off preallocation=metadata compression_type=zlib size=%d lazy_refcounts=off refcount_bits=16", v.Size)
 }
 
-// Rendered is a size for people (PVE/Format.pm, render_bytes).
-func Rendered(n int64) string {
+// FormatBytes is a size for people (PVE/Format.pm, render_bytes).
+func FormatBytes(n int64) string {
 	size, unit := float64(n), 0
 	for size > 1023 && unit < 4 {
 		size, unit = size/1024, unit+1

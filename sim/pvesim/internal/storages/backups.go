@@ -128,11 +128,11 @@ func backupHandlers() map[string]world.Handler {
 // notBackedUp are the machines that no job backs up: all, as there are no jobs.
 func notBackedUp(c *world.Call) (any, error) {
 	out := []any{}
-	for _, v := range c.State.Sorted() {
+	for _, v := range c.State.VMsByID() {
 		if !access.Can(c.State, c.Who, "/vms/"+strconv.Itoa(v.ID), "VM.Audit") {
 			continue
 		}
-		out = append(out, map[string]any{"vmid": v.ID, "type": "qemu", "name": v.Wanted()["name"]})
+		out = append(out, map[string]any{"vmid": v.ID, "type": "qemu", "name": v.PendingConf()["name"]})
 	}
 	return out, nil
 }

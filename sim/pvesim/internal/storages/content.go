@@ -161,7 +161,7 @@ func askURL(c *world.Call) (any, error) {
 	var data []byte
 	var status *guest.StatusError
 	for range agentRedirects + 1 {
-		c.State.Outside(func() { data, err = c.State.Options.Internet(u.String()) })
+		c.State.WithoutLock(func() { data, err = c.State.Options.Internet(u.String()) })
 		if !errors.As(err, &status) {
 			break
 		}

@@ -94,7 +94,7 @@ func deleteVolume(c *world.Call) (any, error) {
 	if err != nil || c.Params.Int("delay", 0) == 0 {
 		return upid, err
 	}
-	return c.Finished(upid, c.Params.Int("delay", 0))
+	return c.WaitForTask(upid, c.Params.Int("delay", 0))
 }
 
 // PermitVolume checks access to a volume that is to be read or attached.

@@ -39,7 +39,7 @@ func fetch(w world.Worker, raw, to string) ([]byte, error) {
 func fetchOnce(w world.Worker, raw, to string) (data []byte, err error) {
 	now := func() string { return time.Now().Format(time.DateTime) }
 	w.Log("--%s--  %s", now(), raw)
-	w.State.Outside(func() { data, err = w.State.Options.Internet(raw) })
+	w.State.WithoutLock(func() { data, err = w.State.Options.Internet(raw) })
 	if !errors.Is(err, guest.ErrRefused) {
 		w.Log("Connecting to %s... connected.", serverOf(raw))
 	}

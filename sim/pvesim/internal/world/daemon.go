@@ -85,7 +85,7 @@ func (c *Call) daemonOf() *daemon {
 // await releases the lock until done is closed, for limit at most (0: no limit), and
 // says whether it was.
 func (s *State) await(done <-chan struct{}, limit time.Duration) (came bool, err error) {
-	err = s.until(done, limit, nil)
+	err = s.waitFor(done, limit, nil)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return false, nil
 	}

@@ -3,5 +3,5 @@
 // packages above it have those, by domain, and [Call] is a request on its way to one.
 //
 // Everything happens with the lock of [State] held. Code releases it only while it waits
-// ([Worker.Sleep], [Worker.Lock]) or asks a guest ([State.Outside]).
+// ([Worker.Sleep], [Worker.Lock]) or asks a guest ([State.WithoutLock]).
 package world

@@ -92,7 +92,7 @@ func (s *State) tell(node string, at time.Time) {
 // Figures are a VM's as a list of all VMs has them.
 func (s *State) Figures(v *VM, at time.Time) map[string]any {
 	f := map[string]any{
-		"name": v.Called(), "status": v.Status(), "template": answer.Flag(v.Template()), "maxcpu": v.CPUs(), "maxmem": v.Memory(), "maxdisk": v.DiskSize(s),
+		"name": v.DisplayName(), "status": v.Status(), "template": answer.Flag(v.Template()), "maxcpu": v.CPUs(), "maxmem": v.Memory(), "maxdisk": v.DiskSize(s),
 		"disk": 0, "diskread": 0, "diskwrite": 0, "netin": 0, "netout": 0, "cpu": 0, "mem": 0, "memhost": 0, "uptime": 0,
 	}
 	if v.Paused {
@@ -116,7 +116,7 @@ func (s *State) Resource(v *VM) map[string]any {
 	} else if t, known := s.Told[v.ID]; known && float64(time.Since(t.At)) <= float64(toldFor)/s.Options.Speed {
 		maps.Copy(r, t.Figures)
 	}
-	conf := v.Wanted()
+	conf := v.PendingConf()
 	for _, k := range []string{"tags", "lock"} {
 		if conf[k] != "" {
 			r[k] = conf[k]

@@ -94,7 +94,7 @@ func (w Worker) Lock(file string, shared bool, timeout time.Duration) (unlock fu
 	w.Log("trying to acquire lock...")
 	me := &lockWait{shared: shared, granted: make(chan struct{})}
 	l.waiting = append(l.waiting, me)
-	if err = w.Until(me.granted, timeout); errors.Is(err, context.DeadlineExceeded) {
+	if err = w.WaitFor(me.granted, timeout); errors.Is(err, context.DeadlineExceeded) {
 		err = answer.Die("can't lock file '%s' - got timeout", file)
 	}
 	select {
@@ -126,9 +126,9 @@ func (w Worker) LockStorage(st *Storage) (unlock func(), err error) {
 	return nil, answer.Die("can't lock file '/var/lock/pve-manager/pve-storage-%s' - got timeout", st.Name)
 }
 
-// Until waits for a channel to be closed.
-func (w Worker) Until(what <-chan struct{}, timeout time.Duration) error {
-	return w.State.until(what, timeout, w.stop())
+// WaitFor waits for a channel to be closed.
+func (w Worker) WaitFor(what <-chan struct{}, timeout time.Duration) error {
+	return w.State.waitFor(what, timeout, w.stop())
 }
 
 // Took is how long so much data takes.

@@ -21,8 +21,8 @@ type SDN struct {
 // SDNSections are the things of one file, by ID, as they are read.
 type SDNSections map[string]map[string]any
 
-// Configured are the sections of a file as they shall be.
-func (s *SDN) Configured(file string) SDNSections {
+// ConfigSections are the sections of a file as they shall be.
+func (s *SDN) ConfigSections(file string) SDNSections {
 	if s.Config == nil {
 		s.Config = map[string]SDNSections{}
 	}
@@ -44,7 +44,7 @@ func (s *SDN) describe(m model.Model) {
 		return
 	}
 	s.Zones = slices.Clone(m.Zones)
-	zones, vnets := s.Configured(ZonesFile), s.Configured(VNetsFile)
+	zones, vnets := s.ConfigSections(ZonesFile), s.ConfigSections(VNetsFile)
 	for _, n := range m.VNets {
 		n.Leases = slices.Clone(n.Leases)
 		s.VNets = append(s.VNets, &n)

@@ -136,8 +136,8 @@ func (s *State) Spawn(f func()) {
 	})
 }
 
-// Outside runs f without the lock: guests may take their time, and may call back.
-func (s *State) Outside(f func()) {
+// WithoutLock runs f without the lock: guests may take their time, and may call back.
+func (s *State) WithoutLock(f func()) {
 	s.Mu.Unlock()
 	defer s.Mu.Lock()
 	f()
@@ -149,22 +149,22 @@ func (s *State) Wait(d time.Duration, stop <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}
-	if err := s.until(nil, d, stop); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.waitFor(nil, d, stop); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return nil
 }
 
-// until releases the lock until done is closed. Where limit (0 is none) is over before, a
+// waitFor releases the lock until done is closed. Where limit (0 is none) is over before, a
 // duration of the simulated world, the error is context.DeadlineExceeded.
-func (s *State) until(done <-chan struct{}, limit time.Duration, stop <-chan struct{}) (err error) {
+func (s *State) waitFor(done <-chan struct{}, limit time.Duration, stop <-chan struct{}) (err error) {
 	var late <-chan time.Time
 	if limit > 0 {
 		t := time.NewTimer(time.Duration(float64(limit) / s.Options.Speed))
 		defer t.Stop()
 		late = t.C
 	}
-	s.Outside(func() {
+	s.WithoutLock(func() {
 		select {
 		case <-done:
 		case <-late:

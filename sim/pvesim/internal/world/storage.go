@@ -106,8 +106,8 @@ func (st *Storage) taken(vmid int, name string) bool {
 	return false
 }
 
-// Owned are the volumes that belong to a VM, whether its configuration knows them or not.
-func (h *Host) Owned(vmid int) (volids []string) {
+// VolumesOf are the volumes that belong to a VM, whether its configuration knows them or not.
+func (h *Host) VolumesOf(vmid int) (volids []string) {
 	for _, name := range slices.Sorted(maps.Keys(h.Stores)) {
 		st := h.Stores[name]
 		for _, n := range slices.Sorted(maps.Keys(st.Volumes)) {
@@ -146,7 +146,7 @@ func (w Worker) Erase(st *Storage, name string) error {
 	if err := st.Remove(name); err != nil || v == nil || v.Disk == nil {
 		return err
 	}
-	w.State.Outside(v.Disk.Forget)
+	w.State.WithoutLock(v.Disk.Forget)
 	return nil
 }
 

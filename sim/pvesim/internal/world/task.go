@@ -60,9 +60,9 @@ func (c *Call) StartTask(kind, id string, work func(w Worker) error, undo ...fun
 	return t.UPID, nil
 }
 
-// Finished waits some seconds for a task that a call has started, and answers with
+// WaitForTask waits some seconds for a task that a call has started, and answers with
 // nothing where it has ended by then.
-func (c *Call) Finished(upid any, seconds int) (any, error) {
+func (c *Call) WaitForTask(upid any, seconds int) (any, error) {
 	id, _ := upid.(string)
 	t := c.State.Tasks[id]
 	for range seconds * 10 {

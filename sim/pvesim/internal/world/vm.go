@@ -45,26 +45,26 @@ type VM struct {
 	digest   string
 }
 
-// Changed forgets what was rendered of a configuration.
-func (v *VM) Changed() { v.rendered, v.digest = nil, "" }
+// Invalidate forgets what was rendered of a configuration.
+func (v *VM) Invalidate() { v.rendered, v.digest = nil, "" }
 
 // Set sets an option.
 func (v *VM) Set(key, value string) {
 	v.Conf[key] = value
-	v.Changed()
+	v.Invalidate()
 }
 
 // Unset removes an option.
 func (v *VM) Unset(key string) {
 	delete(v.Conf, key)
-	v.Changed()
+	v.Invalidate()
 }
 
 // Template reports whether a machine is a template.
 func (v *VM) Template() bool { return v.Conf["template"] == "1" }
 
-// Wanted is the configuration with what is pending.
-func (v *VM) Wanted() map[string]string {
+// PendingConf is the configuration with what is pending.
+func (v *VM) PendingConf() map[string]string {
 	if len(v.Pending) == 0 {
 		return v.Conf
 	}
@@ -99,13 +99,13 @@ func (s *State) Configuration(v *VM, current bool) json.RawMessage {
 	if raw, ok := v.rendered[current]; ok {
 		return raw
 	}
-	conf := v.Wanted()
+	conf := v.PendingConf()
 	if current {
 		conf = v.Conf
 	}
 	out := make(map[string]any, len(conf)+1)
 	for k, val := range conf {
-		out[k] = s.Typed(k, val)
+		out[k] = s.ConfigValue(k, val)
 	}
 	out["digest"] = v.Sum()
 	if v.rendered == nil {
@@ -115,8 +115,8 @@ func (s *State) Configuration(v *VM, current bool) json.RawMessage {
 	return v.rendered[current]
 }
 
-// Typed gives a value of the configuration the JSON type that Proxmox gives it.
-func (s *State) Typed(key, value string) any {
+// ConfigValue gives a value of the configuration the JSON type that Proxmox gives it.
+func (s *State) ConfigValue(key, value string) any {
 	if key == "cipassword" {
 		return "**********"
 	}
@@ -186,10 +186,10 @@ func (v *VM) Status() string {
 	return "stopped"
 }
 
-// Called is how a VM is shown: one without a name, as all are in the first moments of
+// DisplayName is how a VM is shown: one without a name, as all are in the first moments of
 // their making, gets one made up (vmstatus in PVE/QemuServer.pm).
-func (v *VM) Called() string {
-	if name := v.Wanted()["name"]; name != "" {
+func (v *VM) DisplayName() string {
+	if name := v.PendingConf()["name"]; name != "" {
 		return name
 	}
 	return "VM " + strconv.Itoa(v.ID)

@@ -14,14 +14,14 @@ import (
 // FreeID is the first VMID that nobody has.
 func (s *State) FreeID() int {
 	id, upper := s.IDRange()
-	for s.Taken(id) != "" && id < upper {
+	for s.VMIDConflict(id) != "" && id < upper {
 		id++
 	}
 	return id
 }
 
-// Taken says what has a VMID, in the words of PVE/Cluster.pm (check_vmid_unused), or nothing.
-func (s *State) Taken(id int) string {
+// VMIDConflict says what has a VMID, in the words of PVE/Cluster.pm (check_vmid_unused), or nothing.
+func (s *State) VMIDConflict(id int) string {
 	if v := s.VMs[id]; v != nil {
 		return fmt.Sprintf("VM %d already exists on node '%s'", id, v.Node)
 	}
@@ -62,8 +62,8 @@ func IDRangeOf(option string) (lower, upper int) {
 	return lower, upper
 }
 
-// Sorted returns the VMs by ID.
-func (s *State) Sorted() []*VM {
+// VMsByID returns the VMs by ID.
+func (s *State) VMsByID() []*VM {
 	out := slices.Collect(maps.Values(s.VMs))
 	slices.SortFunc(out, func(a, b *VM) int { return a.ID - b.ID })
 	return out

@@ -2,8 +2,8 @@ package pci
 
 import "github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 
-// mediated lists the kinds of mediated devices that a card can make.
-func mediated(c *world.Call) (any, error) {
+// mediatedTypes lists the kinds of mediated devices that a card can make.
+func mediatedTypes(c *world.Call) (any, error) {
 	id := c.Param("pci-id-or-mapping")
 	d := c.Host().Devices[id]
 	if m := c.State.Mappings[id]; m != nil {
