@@ -43,7 +43,7 @@ type Backend struct {
 	TokenKey ssh.Signer
 	Agent    string // socket of an SSH agent with further keys, or empty
 	// Dial reaches the guests and the Kubernetes API; nil dials directly. For a jump host, use the
-	// Dial of its ssh.Client.
+	// Dial of its ssh.Client; it also goes to nodes with a Jump of their own.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	Via  string // what messages call this way, e.g. "jump host bastion"
 	// ProxyURL goes into the kubeconfig that is written for kubectl; may be empty.

@@ -32,7 +32,7 @@ func wishes() []report {
 		{dir: "25", file: "p40.yaml", command: "validate", want: []string{"the P40 (Pascal) cannot be shared by MPS"}},
 		{dir: "26", command: "validate", notWant: good},
 		{dir: "34", file: "arm.yaml", command: "validate", notWant: good}, // see TestMachinesOfTwoArchitectures
-		{dir: "34", file: "each.yaml", command: "validate", want: []string{"one section ssh: is for all machines", "ssh.jump is the one jump host of all"}, notWant: []string{"the outermost level"}},
+		{dir: "34", file: "each.yaml", command: "validate", want: []string{"one section ssh: is for all machines", "beside it privateKey: and jump: user@host:port of its own"}, notWant: []string{"the outermost level"}},
 		{dir: "34", file: "name.yaml", command: "validate", want: []string{"nuc1.home.arpa is a name", "getent hosts nuc1.home.arpa"}},
 		{dir: "34", file: "root.yaml", command: "validate", notWant: good},
 		{dir: "35", command: "validate", want: []string{"write resourcePool: in defaults", "write network: {firewall: true}", "Proxmox's HA", "write each by its name, e.g. devices: {nvme: ", "write devices: {stick: {usb: ", "balloon: 0", "one socket", "a disk of its host"},

@@ -257,6 +257,9 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	if n.KeyFile != "" && !n.External {
 		r.Wrong(&n.KeyFile, "privateKey is the key of an existing machine, and homelab makes this one", "write ssh.privateKey and ssh.publicKeys, or remove privateKey")
 	}
+	if n.Jump != "" && !n.External {
+		r.Wrong(&n.Jump, "jump is the jump host of an existing machine, and homelab makes this one", "write ssh.jump, or remove jump")
+	}
 	nvidiaSection(r).gpus(&n.GPUs, n.External)
 	r.shape(n)
 	hardwareSection(r).hardware(n)
@@ -282,6 +285,9 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 func (r nodesSection) external(n *spec.Node) {
 	n.External, n.Host = true, ""
 	guestSection(r).privateKey(&n.KeyFile)
+	if n.Jump != "" {
+		n.Jump = r.login(&n.Jump, r.spec.Access.User)
+	}
 	login := r.login(&n.SSH, r.spec.Access.User)
 	user, host, _ := decode.CutLast(login, "@")
 	addr, err := netip.ParseAddrPort(host)

@@ -23,6 +23,7 @@ type Node struct {
 	VMID    int          `yaml:"vmid" absent:"from the pool, else the next free one" doc:"Number of its VM."`
 	Adopt   bool         `yaml:"adopt" doc:"Take over the [existing VM](nodes.md#adopting-a-vm) of this name."`
 	KeyFile string       `yaml:"privateKey" json:",omitempty" absent:"the cluster's" doc:"File of the key to log in to this existing machine with."`
+	Jump    string       `yaml:"jump" json:",omitempty" absent:"‘ssh.jump’" doc:"Jump host to this existing machine, ‘user@host:port’. Its key must be in your ‘~/.ssh/known_hosts’."`
 	SSH     string       `yaml:"external" json:"-" doc:"An [existing machine](external.md): ‘user@address:port’ of its SSH server."`
 
 	External bool   `yaml:"-" doc:": SSH says it"`                  // not created by homelab, only reached over SSH
@@ -61,7 +62,7 @@ type Node struct {
 
 // Shape is what nodes inherit from their pool, and pools from the defaults.
 type Shape struct {
-	Node `yaml:",inline" without:"pool,address,mac,vmid,adopt,external,privateKey"`
+	Node `yaml:",inline" without:"pool,address,mac,vmid,adopt,external,privateKey,jump"`
 }
 
 // Pool is a group of similar nodes. Reading a file, or completing a Spec, makes its nodes.

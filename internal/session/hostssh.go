@@ -138,7 +138,7 @@ func (s *Session) firstContact(ctx context.Context, cfg ssh.Config, known *ssh.K
 }
 
 // labHost connects to a simulated host, through the lab's jump host.
-func (s *Session) labHost(lab labctl.State, signer ssh.Signer) func(context.Context, string) (ssh.Config, error) {
+func labHost(lab labctl.State, signer ssh.Signer, jump *ssh.Client) func(context.Context, string) (ssh.Config, error) {
 	return func(_ context.Context, host string) (ssh.Config, error) {
 		h, ok := lab.Hosts[host]
 		if !ok {
@@ -150,7 +150,7 @@ func (s *Session) labHost(lab labctl.State, signer ssh.Signer) func(context.Cont
 		}
 		return ssh.Config{
 			Addr: h.Address, User: "root", Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key),
-			Dial: s.jump.Dial, Via: "the lab's jump host",
+			Dial: jump.Dial, Via: "the lab's jump host",
 		}, nil
 	}
 }

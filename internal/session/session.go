@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/net/proxy"
@@ -54,7 +52,7 @@ type Session struct {
 
 	// unplaced is the file before hosts were chosen, if it has host: auto; else nil.
 	unplaced *spec.Spec
-	jump     *ssh.Client
+	jumps    []*ssh.Client
 	// hostWay opens a host's shell; nil: over SSH as the file says.
 	hostWay func(ctx context.Context, host string) (ssh.Config, error)
 	// keys is the source of answers; nil: the terminal.
@@ -174,8 +172,8 @@ func (s *Session) Close() {
 	if s.Cluster != nil {
 		s.Cluster.Close()
 	}
-	if s.jump != nil {
-		_ = s.jump.Close()
+	for _, jump := range s.jumps {
+		_ = jump.Close()
 	}
 }
 
@@ -270,10 +268,11 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 	if err != nil {
 		return err
 	}
-	s.jump = ssh.New(ssh.Config{Addr: lab.Jump.Address, User: lab.Jump.User, Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key)})
-	b.Dial, b.Via, b.ProxyURL = s.jump.Dial, "the lab's jump host", lab.SOCKS
+	jump := ssh.New(ssh.Config{Addr: lab.Jump.Address, User: lab.Jump.User, Signers: []ssh.Signer{signer}, HostKeys: ssh.Pin(key)})
+	s.jumps = append(s.jumps, jump)
+	b.Dial, b.Via, b.ProxyURL = jump.Dial, "the lab's jump host", lab.SOCKS
 	s.labCharts(lab, &b.Charts)
-	s.hostWay = s.labHost(lab, signer)
+	s.hostWay = labHost(lab, signer, jump)
 	return nil
 }
 
@@ -312,46 +311,12 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 	if home, err := os.UserHomeDir(); err == nil { // a service may have none, and then no known hosts
 		b.KnownHosts = ssh.NewKnownHosts(filepath.Join(home, ".ssh", "known_hosts"))
 	}
-	switch a := s.Spec.Access; {
-	case a.Jump != "" && b.KnownHosts == nil:
-		return exitError(invalid, errors.New("ssh.jump: the jump host's key is unknown here: set HOME to a folder whose .ssh/known_hosts has it"))
-	case a.Jump != "":
-		return s.openJump(b, a.Jump)
-	case a.Proxy != "":
-		return openProxy(b, a.Proxy)
-	}
-	return nil
-}
-
-func (s *Session) openJump(b *cluster.Backend, jump string) error {
-	user, addr, ok := strings.Cut(jump, "@")
-	if !ok {
-		return exitError(invalid, fmt.Errorf("ssh.jump %q: write user@host:port", jump))
-	}
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		addr = net.JoinHostPort(addr, "22")
-	}
-	signers := b.Signers
-	if b.TokenKey != nil {
-		signers = append(slices.Clip(signers), b.TokenKey)
-	}
-	s.jump = ssh.New(ssh.Config{Addr: addr, User: user, Signers: signers, Agent: b.Agent, HostKeys: b.KnownHosts.HostKeys})
-	b.Dial, b.Via = s.throughJump(signers), "jump host "+addr
-	return nil
-}
-
-// throughJump dials through the jump host. If that refuses the login, the error has the key to
-// add, because the user has never seen the key derived from the token.
-func (s *Session) throughJump(signers []ssh.Signer) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := s.jump.Dial(ctx, network, addr)
-		var auth *ssh.AuthError
-		if !errors.As(err, &auth) || s.Spec.Access.PrivateKey != "" || len(signers) == 0 {
-			return conn, err
+	if s.Spec.Access.Proxy != "" {
+		if err := openProxy(b, s.Spec.Access.Proxy); err != nil {
+			return err
 		}
-		return conn, fmt.Errorf("%w\n  add this line to its authorized_keys, or a key that it accepts to the file (ssh.privateKey): %s",
-			err, ssh.AuthorizedKey(signers[len(signers)-1].PublicKey()))
 	}
+	return s.openJumps(b)
 }
 
 func openProxy(b *cluster.Backend, address string) error {

@@ -152,17 +152,7 @@ func TestLoginWithKeysOfOnesOwn(t *testing.T) {
 }
 
 func TestWaysToAGuest(t *testing.T) {
-	s := &Session{}
 	var b cluster.Backend
-	assert.Equal(t, invalid, code(s.openJump(&b, "bastion:2222")))
-	require.NoError(t, s.openJump(&b, "me@bastion"))
-	assert.Equal(t, "jump host bastion:22", b.Via)
-	require.NoError(t, s.openJump(&b, "me@bastion:2222"))
-	assert.Equal(t, "jump host bastion:2222", b.Via)
-	assert.NotNil(t, b.Dial)
-	s.Close()
-
-	b = cluster.Backend{}
 	require.NoError(t, openProxy(&b, "socks5://127.0.0.1:1080"))
 	assert.Equal(t, "proxy 127.0.0.1:1080", b.Via)
 	assert.NotNil(t, b.Dial)

@@ -51,6 +51,9 @@ func (s *sharedState) sshConfig(n spec.Node) ssh.Config {
 		host = n.Address.Addr().String()
 	}
 	cfg := ssh.Config{Addr: net.JoinHostPort(host, port), User: user, Signers: s.signers(), Agent: s.Agent, Via: s.Via}
+	if n.Jump != "" {
+		cfg.Via = "jump host " + n.Jump
+	}
 	if key, ok := s.MachineKeys[n.Name]; ok {
 		cfg.Signers, cfg.Agent = []ssh.Signer{key}, ""
 	}

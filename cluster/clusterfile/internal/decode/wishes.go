@@ -87,7 +87,7 @@ var wishes = []wish{
 	{in: "network", keys: "interface nic device iface ifname", why: "the first card is eth0, by its MAC address", instead: "remove it"},
 	{in: "node", keys: "annotations", why: "homelab sets no annotations of nodes", instead: "write labels:, or use kubectl annotate node, which homelab leaves alone"},
 	{in: "node", keys: "ssh sshkey sshport sshuser sshhost privatekey identityfile keyfile jump jumphost proxyjump bastion port", why: "one section ssh: is for all machines",
-		instead: "write external: user@address:port for a machine's user and port; ssh: {agent: true} tries all keys of your SSH agent, and ssh.jump is the one jump host of all"},
+		instead: "an existing machine has external: user@address:port, and beside it privateKey: and jump: user@host:port of its own"},
 	{in: "node", keys: "cloudinit userdata cicustom ciuser sshkeys guest", why: "what is in the machines is the same for all",
 		instead: "write guest: and ssh: at the outermost level"},
 	{in: "disk", contains: "/dev/", keys: "path device raw passthrough byid disk", why: "only root@pam may give a VM a disk of its host",
