@@ -218,10 +218,7 @@ func (r report) model(t *testing.T) pvesim.Model {
 	require.NoError(t, err)
 	model, err := pvesim.ParseModel(r.sitePath(), site)
 	require.NoError(t, err)
-	if usual := pvesim.OneGPU(); len(model.Tokens) == 0 {
-		model.Roles, model.Users, model.Tokens, model.ACLs = usual.Roles, usual.Users, usual.Tokens, usual.ACLs
-	}
-	return model
+	return model.WithOperator()
 }
 
 // spec reads the cluster's file; @PROXMOX@ in it is the simulated site.

@@ -16,7 +16,7 @@ func HardwareOf(m pvesim.Model) labctl.Hardware {
 	for _, h := range m.Hosts {
 		spared := unavailableMemory(m, h.Name)
 		has := labctl.HostHardware{Name: h.Name, Cores: h.CPUs, Memory: int64(h.Memory - h.Used - spared), Spared: int64(spared),
-			Bridges: h.Bridges, MTUs: h.MTUs, Storages: map[string][]string{}, Mappings: mappings(m, h.Name)}
+			Bridges: bridges(m, h), MTUs: h.MTUs, Storages: map[string][]string{}, Mappings: mappings(m, h.Name)}
 		for _, st := range h.Storages {
 			has.Storages[st.Name] = st.Content
 		}
@@ -46,6 +46,22 @@ func HardwareOf(m pvesim.Model) labctl.Hardware {
 	for _, v := range m.VMs {
 		if v.Config["template"] == "1" {
 			out.Templates = append(out.Templates, v.Name, strconv.Itoa(v.ID))
+		}
+	}
+	return out
+}
+
+// bridges are what VMs can join: Linux and Open vSwitch bridges, and VNets.
+func bridges(m pvesim.Model, h pvesim.Host) []string {
+	out := slices.Clone(h.Bridges)
+	for _, name := range slices.Sorted(maps.Keys(h.Links)) {
+		if t := h.Links[name]["type"]; t == "bridge" || t == "OVSBridge" {
+			out = append(out, name)
+		}
+	}
+	for _, v := range m.VNets {
+		if !slices.ContainsFunc(m.Zones, func(z pvesim.Zone) bool { return z.ID == v.Zone && len(z.Nodes) > 0 && !slices.Contains(z.Nodes, h.Name) }) {
+			out = append(out, v.Name)
 		}
 	}
 	return out

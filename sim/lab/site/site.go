@@ -111,6 +111,7 @@ func start(ctx context.Context, o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
+	model = model.WithOperator()
 	tokenID, err := writeToken(&model, filepath.Join(o.Dir, "token"))
 	if err != nil {
 		return nil, err
@@ -258,9 +259,6 @@ func (s *Site) close() {
 // writeToken gives the model's operator token a secret of this lab's own, and
 // writes it where only its owner may read.
 func writeToken(model *pvesim.Model, file string) (id string, err error) {
-	if len(model.Tokens) == 0 {
-		return "", errors.New("the model has no API token: add one under tokens")
-	}
 	token := &model.Tokens[0]
 	token.Secret = uuid.NewString()
 	if err := os.WriteFile(file, []byte(token.Secret+"\n"), 0o600); err != nil {

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -112,15 +113,17 @@ func OperatorPrivileges() []string {
 }
 
 // New is a model of hosts that the operator of the presets is let into.
-func New(hosts ...Host) Model {
-	return Model{
-		Version: "9.2.11",
-		Hosts:   hosts,
-		Roles:   []Role{{ID: OperatorRole, Privs: OperatorPrivileges()}},
-		Users:   []User{{ID: OperatorUser}},
-		Tokens:  []Token{{ID: OperatorToken, Secret: OperatorSecret}},
-		ACLs:    []ACL{{Path: "/", Who: OperatorUser, Role: OperatorRole}},
+func New(hosts ...Host) Model { return Model{Version: "9.2.11", Hosts: hosts}.WithOperator() }
+
+// WithOperator lets the operator of the presets into a model in which nobody has an API token, as in one that was recorded.
+func (m Model) WithOperator() Model {
+	if len(m.Tokens) == 0 {
+		m.Roles = append(slices.Clone(m.Roles), Role{ID: OperatorRole, Privs: OperatorPrivileges()})
+		m.Users = append(slices.Clone(m.Users), User{ID: OperatorUser})
+		m.Tokens = []Token{{ID: OperatorToken, Secret: OperatorSecret}}
+		m.ACLs = append(slices.Clone(m.ACLs), ACL{Path: "/", Who: OperatorUser, Role: OperatorRole})
 	}
+	return m
 }
 
 func storages(size Size) []Storage {
