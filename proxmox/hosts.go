@@ -159,6 +159,35 @@ func (c *HostClient) Bridges(ctx context.Context, host string) ([]Bridge, error)
 	return out, nil
 }
 
+// Port is an interface of a host by which it is in the network of one of its bridges, where the bridge has no address:
+// vmbr0.20, a VLAN of it, or a port of Open vSwitch.
+type Port struct {
+	Bridge        string
+	VLAN          int // 0: untagged
+	CIDR, Gateway string
+}
+
+// Ports returns the ports of a host that have an address, sorted by bridge.
+func (c *HostClient) Ports(ctx context.Context, host string) ([]Port, error) {
+	type entry struct {
+		Raw     string   `json:"vlan-raw-device"`
+		ID      wire.Int `json:"vlan-id"`
+		OVS     string   `json:"ovs_bridge"`
+		Tag     wire.Int `json:"ovs_tag"`
+		CIDR    string   `json:"cidr"`
+		Gateway string   `json:"gateway"`
+	}
+	all, err := api.GetShared[[]entry](ctx, c.pve, api.NodePath(host, "network"), nil)
+	var out []Port
+	for _, e := range all {
+		if bridge := cmp.Or(e.OVS, e.Raw); bridge != "" && e.CIDR != "" {
+			out = append(out, Port{Bridge: bridge, VLAN: int(cmp.Or(e.ID, e.Tag)), CIDR: e.CIDR, Gateway: e.Gateway})
+		}
+	}
+	sortBy(out, func(a, b Port) int { return strings.Compare(a.Bridge, b.Bridge) })
+	return out, err
+}
+
 // Resident is a VM or container of any owner on a host.
 type Resident struct {
 	Summary

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/unit"
 )
 
@@ -31,6 +32,7 @@ type Answers struct {
 	GPUsPerWorker int // 0: two where they come in pairs, else one
 
 	Bridge  string
+	VLAN    int          // 0: untagged
 	Prefix  netip.Prefix // of the nodes' network, IPv4
 	Gateway netip.Addr
 	First   netip.Addr // the nodes' addresses begin here; those in use are left out
@@ -68,14 +70,17 @@ func (f Inventory) Defaults() Answers {
 // Readdress proposes addresses for the bridge that a names: the network in which the
 // hosts have their own, the gateway that they use, and the rest as [Inventory.Number] does.
 func (f Inventory) Readdress(a Answers) Answers {
-	a.Prefix, a.Gateway, a.First = netip.Prefix{}, netip.Addr{}, netip.Addr{}
+	a.VLAN, a.Prefix, a.Gateway, a.First = 0, netip.Prefix{}, netip.Addr{}, netip.Addr{}
 	for _, h := range f.Hosts {
 		b, _ := h.bridge(a.Bridge)
 		p, err := netip.ParsePrefix(b.CIDR)
 		if err != nil || !p.Addr().Is4() || a.Prefix.IsValid() {
 			continue
 		}
-		a.Prefix = p.Masked()
+		a.VLAN, a.Prefix = h.VLANs[b.Name], p.Masked()
+		if isNAT(b) {
+			a.Gateway = p.Addr()
+		}
 		if gateway, err := netip.ParseAddr(b.Gateway); err == nil && p.Contains(gateway) {
 			a.Gateway = gateway
 		}
@@ -100,10 +105,7 @@ func (f Inventory) Number(a Answers) Answers {
 // firstFree finds where a run of unused addresses begins that is long enough.
 func (f Inventory) firstFree(a Answers) netip.Addr {
 	need := f.addresses(a)
-	start := a.Prefix.Masked().Addr()
-	for range min(firstOffset, 1<<min(32-a.Prefix.Bits(), 16)/8+1) {
-		start = start.Next()
-	}
+	start := firstOf(a.Prefix)
 	run, first := 0, start
 	for at := start; isHost(a.Prefix, at); at = at.Next() {
 		switch {
@@ -120,10 +122,29 @@ func (f Inventory) firstFree(a Answers) netip.Addr {
 	return start
 }
 
+// firstOf is where machines' addresses begin in a network unless others have them.
+func firstOf(p netip.Prefix) netip.Addr {
+	start := p.Masked().Addr()
+	for range min(firstOffset, 1<<min(32-p.Bits(), 16)/8+1) {
+		start = start.Next()
+	}
+	return start
+}
+
 // isHost reports whether an address can be a machine's in a network.
 func isHost(p netip.Prefix, a netip.Addr) bool {
 	return a.Is4() && p.Contains(a) && a != p.Masked().Addr() && p.Contains(a.Next())
 }
+
+// isPrivate reports whether a host's address on a bridge is one of those that anybody may use; others are a
+// provider's, who gives them out one by one.
+func isPrivate(b proxmox.Bridge) bool {
+	p, err := netip.ParsePrefix(b.CIDR)
+	return err == nil && p.Addr().IsPrivate()
+}
+
+// isNAT reports whether a bridge has a private network that the host itself leads elsewhere: it has no port.
+func isNAT(b proxmox.Bridge) bool { return b.Type == "bridge" && len(b.Ports) == 0 && b.Gateway == "" && isPrivate(b) }
 
 // bestBridge is the one that most hosts have, with an address of theirs in it.
 func (f Inventory) bestBridge() string {
@@ -139,8 +160,11 @@ func (f Inventory) bestBridge() string {
 			if b.CIDR != "" {
 				score[b.Name]++
 			}
-			if b.Gateway != "" {
+			if b.Gateway != "" && isPrivate(b) {
 				score[b.Name] += 2
+			}
+			if isNAT(b) {
+				score[b.Name]++
 			}
 		}
 	}

@@ -2,9 +2,11 @@ package draft_test
 
 import (
 	"flag"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +45,22 @@ func answered(f draft.Inventory) draft.Answers {
 	return a
 }
 
+// hosts are those of docs/hosts.md, by name.
+func hosts(t testing.TB) map[string]func() pvesim.Model {
+	t.Helper()
+	out := map[string]func() pvesim.Model{}
+	files, err := filepath.Glob("../../examples/hosts/*/site.yaml")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		m, err := pvesim.ParseModel(file, text)
+		require.NoError(t, err)
+		out[filepath.Base(filepath.Dir(file))] = func() pvesim.Model { return m.WithOperator() }
+	}
+	return out
+}
+
 func sites() map[string]func() pvesim.Model {
 	changed := func(base func() pvesim.Model, change func(*pvesim.Model)) func() pvesim.Model {
 		return func() pvesim.Model { m := base(); change(&m); return m }
@@ -55,6 +73,11 @@ func sites() map[string]func() pvesim.Model {
 			m.Hosts[0].Bridges = []string{"vmbr0", "vmbr1", "vmbr2"}
 			m.Hosts[0].CIDRs = map[string]string{"vmbr0": "", "vmbr1": "10.42.7.5/16", "vmbr2": "192.168.7.5/26"}
 			m.Hosts[0].Gateway = "10.42.0.1"
+		}),
+		"tagged": changed(pvesim.OneGPU, func(m *pvesim.Model) {
+			h := &m.Hosts[0]
+			h.CIDRs, h.VLANAware, h.Gateway = map[string]string{"vmbr0": ""}, h.Bridges, ""
+			h.Links = map[string]map[string]string{"vmbr0.20": {"type": "vlan", "cidr": "192.168.20.10/24", "gateway": "192.168.20.1"}}
 		}),
 		"taken": changed(pvesim.EightA100, func(m *pvesim.Model) {
 			m.VMs[1].Config["hostpci0"] = "0000:41:00,pcie=1"
@@ -75,7 +98,9 @@ func sites() map[string]func() pvesim.Model {
 // TestFiles holds what is written for each site against a file that was read by a
 // person, and has package cluster read it.
 func TestFiles(t *testing.T) {
-	for name, model := range sites() {
+	all := sites()
+	maps.Copy(all, hosts(t))
+	for name, model := range all {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := discover(t, model())
@@ -102,9 +127,41 @@ func TestFiles(t *testing.T) {
 				for line := range strings.Lines(text) {
 					assert.LessOrEqual(t, len(line), 141, line)
 				}
+				for _, other := range others(text) {
+					_, err = cluster.Parse("cluster.yaml", []byte(other))
+					require.NoError(t, err, other)
+				}
 			})
 		})
 	}
+}
+
+var (
+	key      = regexp.MustCompile(`^( +)([a-zA-Z]+):`)
+	otherKey = regexp.MustCompile(`^( +)# (storage|resourcePool|bridge|vlan|networks|devices):`)
+)
+
+// others are the files that a draft becomes without the # of one of its keys, which replaces the line of the same key.
+func others(text string) (out []string) {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		m := otherKey.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		file, indent := slices.Clone(lines), m[1]
+		file[i] = indent + strings.TrimPrefix(line, indent+"# ")
+		for j := i + 1; strings.HasPrefix(lines[j], indent+"#   "); j++ {
+			file[j] = indent + strings.TrimPrefix(lines[j], indent+"# ")
+		}
+		for j := i - 1; strings.HasPrefix(lines[j], indent); j-- {
+			if k := key.FindStringSubmatch(lines[j]); k != nil && k[1] == indent && k[2] == m[2] {
+				file[j] = ""
+			}
+		}
+		out = append(out, strings.Join(file, "\n"))
+	}
+	return out
 }
 
 func TestWarnings(t *testing.T) {

@@ -19,6 +19,7 @@ type Inventory struct {
 	Down    []string
 	Used    map[netip.Addr]string // addresses in use, and by whom
 	Tags    []string              // of all VMs: names of clusters that are there are among them
+	Pools   []string              // resource pools
 }
 
 // Host is one Proxmox VE host.
@@ -30,7 +31,17 @@ type Host struct {
 	Storages []proxmox.Storage
 	Bridges  []proxmox.Bridge
 	GPUs     []GPU
-	Blind    bool // the token may not see PCI devices, so that GPUs is empty
+	Blind    bool           // the token may not see PCI devices, so that GPUs is empty
+	VLANs    map[string]int // by bridge: the VLAN of it in which the host has the address that Bridges show
+	Devices  []Device       // that were made ready to be passed through
+}
+
+// Device is what nodes can get besides GPUs.
+type Device struct {
+	Bus   string // pci or usb
+	Is    string // what the file says of it: the name of a resource mapping, or vendor and device
+	Count int    // how many nodes can have one
+	What  string
 }
 
 // GPU is one NVIDIA card.
@@ -68,6 +79,9 @@ func Discover(ctx context.Context, c *proxmox.Client) (Inventory, error) {
 	for _, r := range residents {
 		f.Tags = append(f.Tags, r.Tags...)
 	}
+	if f.Pools, err = c.Pools(ctx); err != nil {
+		return f, err
+	}
 	for _, h := range hosts {
 		if !h.Online {
 			f.Down = append(f.Down, h.Name)
@@ -103,6 +117,9 @@ func (f *Inventory) observeHost(ctx context.Context, c *proxmox.Client, h *Host)
 	if h.Bridges, err = c.Hosts.Bridges(ctx, h.Name); err != nil {
 		return err
 	}
+	if err := f.observePorts(ctx, c, h); err != nil {
+		return err
+	}
 	ledger, err := c.PCI.Ledger(ctx, h.Name)
 	var no proxmox.Error
 	switch {
@@ -114,10 +131,83 @@ func (f *Inventory) observeHost(ctx context.Context, c *proxmox.Client, h *Host)
 	for _, card := range ledger.Cards {
 		h.GPUs = append(h.GPUs, GPU{Address: card.Address.Whole().String(), Model: card.Model, Taken: unavailableReason(card, ledger)})
 	}
+	if err := h.observeDevices(ctx, c, ledger); err != nil {
+		return err
+	}
 	used, err := c.Hosts.Addresses(ctx, h.Name)
 	for addr, who := range used {
 		if _, known := f.Used[addr]; !known {
 			f.Used[addr] = who
+		}
+	}
+	return err
+}
+
+// observePorts gives a bridge without an address the one that the host has in its network.
+func (f *Inventory) observePorts(ctx context.Context, c *proxmox.Client, h *Host) error {
+	ports, err := c.Hosts.Ports(ctx, h.Name)
+	h.VLANs = map[string]int{}
+	for _, p := range ports {
+		i := slices.IndexFunc(h.Bridges, func(b proxmox.Bridge) bool { return b.Name == p.Bridge && b.CIDR == "" })
+		if i < 0 {
+			continue
+		}
+		h.Bridges[i].CIDR, h.Bridges[i].Gateway, h.VLANs[p.Bridge] = p.CIDR, p.Gateway, p.VLAN
+		for text, who := range map[string]string{p.CIDR: "host " + h.Name, p.Gateway + "/32": "the gateway"} {
+			if prefix, err := netip.ParsePrefix(text); err == nil {
+				f.Used[prefix.Addr()] = who
+			}
+		}
+	}
+	return err
+}
+
+// observeDevices finds what somebody made ready to be passed through and nobody has: resource mappings of others than
+// GPUs, and virtual functions of network cards.
+func (h *Host) observeDevices(ctx context.Context, c *proxmox.Client, ledger *pci.Ledger) error {
+	for _, m := range ledger.Mappings {
+		n, claims := ledger.MappingClaims(h.Name, m.ID)
+		if n <= len(claims) || strings.HasPrefix(m.Description, madeFor) {
+			continue
+		}
+		at := ledger.MappingChoices(h.Name, m.ID)[0][0]
+		if _, gpu := ledger.Card(h.Name, at); !gpu {
+			first, _ := ledger.Function(h.Name, at)
+			h.Devices = append(h.Devices, Device{"pci", m.ID, n - len(claims), first.Name})
+		}
+	}
+	usb, err := c.PCI.USBMappings(ctx, "")
+	if err != nil {
+		return err
+	}
+	claims, err := c.PCI.USBClaims(ctx, h.Name)
+	if err != nil {
+		return err
+	}
+	for _, m := range usb {
+		for _, d := range m.Devices[h.Name] {
+			taken := slices.ContainsFunc(claims, func(cl proxmox.USBClaim) bool { return cl.Device.MayBe(d) })
+			if !taken && !strings.HasPrefix(m.Description, madeFor) {
+				h.Devices = append(h.Devices, Device{"usb", m.ID, 1, d.String()})
+			}
+		}
+	}
+	kinds := map[string]bool{}
+	if h.Blind {
+		return nil
+	}
+	functions, err := c.PCI.Devices(ctx, h.Name)
+	for _, fn := range functions {
+		if fn.Physical == nil || !strings.HasPrefix(fn.Class, "02") || kinds[fn.ID()] {
+			continue
+		}
+		kinds[fn.ID()] = true
+		free := slices.DeleteFunc(ledger.DevicesOfKind(h.Name, fn.ID()), func(d pci.Device) bool {
+			_, taken := ledger.TakenBy(d, func(pci.Claim) bool { return false })
+			return taken
+		})
+		if len(free) > 0 {
+			h.Devices = append(h.Devices, Device{"pci", fn.ID(), len(free), fn.Name})
 		}
 	}
 	return err
@@ -130,7 +220,7 @@ const madeFor = "made by homelab for cluster "
 func unavailableReason(card pci.Card, ledger *pci.Ledger) string {
 	for _, cl := range card.Claims {
 		if !cl.Template {
-			return fmt.Sprintf("%s has it, %s", cl, cl.Description())
+			return fmt.Sprintf("%s has it, %s: %s", cl, cl.Description(), cl.ReleaseCommand())
 		}
 	}
 	for _, m := range ledger.Mappings {

@@ -270,14 +270,34 @@ func roundSize(s proxmox.Size) proxmox.Size {
 	return s / step * step
 }
 
-// bestStorage is the one with most room for disks.
+// bestStorage is the one with most room among those whose disks are on the host and cost no space before they are
+// written; else among the others on the host, else among all. One with no room for a small machine comes last.
 func bestStorage(h Host) (name string, free proxmox.Size) {
-	for _, s := range h.Storages {
-		if s.Active && slices.Contains(s.Content, "images") && storageName(s.Name) && (name == "" || s.Free > free) {
-			name, free = s.Name, s.Free
+	rank := func(s proxmox.Storage) int {
+		switch {
+		case s.Free < 2*leastDisk:
+			return 3
+		case slices.Contains([]string{"zfspool", "lvmthin", "btrfs", "rbd"}, s.Type):
+			return 0
+		case !s.Shared:
+			return 1
 		}
+		return 2
 	}
-	return name, free
+	all := diskStorages(h)
+	if len(all) == 0 {
+		return "", 0
+	}
+	best := slices.MinFunc(all, func(a, b proxmox.Storage) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Free, a.Free)) })
+	return best.Name, best.Free
+}
+
+// diskStorages are those on which disks can be created.
+func diskStorages(h Host) []proxmox.Storage {
+	return slices.DeleteFunc(slices.Clone(h.Storages), func(s proxmox.Storage) bool {
+		why, _ := s.DiskProblem()
+		return !s.Active || !slices.Contains(s.Content, "images") || !storageName(s.Name) || why != ""
+	})
 }
 
 // storageName reports whether a cluster file can hold the name.

@@ -23,7 +23,7 @@ func Render(f Inventory, a Answers) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w := &writer{found: f, answers: a, layout: l}
+	w := &writer{found: f, answers: a, layout: l, given: map[string]int{}}
 	w.head()
 	w.proxmox()
 	w.image()
@@ -40,6 +40,7 @@ type writer struct {
 	found   Inventory
 	answers Answers
 	layout  layout
+	given   map[string]int // devices and further cards' addresses that are in a line above
 }
 
 // line writes a line; what came from elsewhere cannot end it.
@@ -118,7 +119,7 @@ func (w *writer) proxmox() {
 			notes = append(notes, fmt.Sprintf("%s of its memory are promised to VMs and containers that are there already.", floorGiB(h.Promised)))
 		}
 		if name, free := bestStorage(h); name != "" {
-			notes = append(notes, fmt.Sprintf("%s has %s free.%s", name, floorGiB(free), otherStorages(h, name)))
+			notes = append(notes, fmt.Sprintf("%s has %s free.", name, floorGiB(free)))
 		}
 		w.comment(6, strings.Join(notes, " "))
 	}
@@ -128,20 +129,6 @@ func (w *writer) proxmox() {
 			w.comment(4, "- "+u)
 		}
 	}
-}
-
-// otherStorages names further storages for disks.
-func otherStorages(h Host, but string) string {
-	var names []string
-	for _, s := range h.Storages {
-		if s.Active && slices.Contains(s.Content, "images") && s.Name != but {
-			names = append(names, fmt.Sprintf("%s (%s free)", s.Name, floorGiB(s.Free)))
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return " Others: " + strings.Join(names, ", ") + "."
 }
 
 func (w *writer) image() {
@@ -165,19 +152,29 @@ func (w *writer) network() {
 	a := w.answers
 	w.line("")
 	w.line("network:")
-	w.line("  bridge: %s%s", scalar(a.Bridge), w.otherBridges())
+	w.bridges()
 	w.line("  prefix: %s", a.Prefix)
-	told := false
+	told, own := false, ""
 	for _, h := range w.found.Hosts {
 		b, _ := h.bridge(a.Bridge)
 		told = told || b.Gateway == a.Gateway.String()
+		if isNAT(b) && strings.HasPrefix(b.CIDR, a.Gateway.String()+"/") {
+			own = h.Name
+		}
 	}
-	if told {
+	switch {
+	case told:
 		w.line("  gateway: %s # the hosts' own", a.Gateway)
-	} else {
+	case own != "":
+		w.line("  gateway: %s # %s itself: %s has no port, so it must forward and translate (NAT)", a.Gateway, own, a.Bridge)
+	default:
 		w.line("  gateway: %s # none of the hosts says so: is it right?", a.Gateway)
 	}
-	w.comment(2, "dns: [...] # the gateway, unless you write another")
+	if own != "" {
+		w.comment(2, "dns: [...] # the gateway, unless you write another; does "+own+" answer for names?")
+	} else {
+		w.comment(2, "dns: [...] # the gateway, unless you write another")
+	}
 	var used []netip.Addr
 	for addr := range w.found.Used {
 		if a.Prefix.Contains(addr) {
@@ -197,25 +194,6 @@ func (w *writer) network() {
 		w.comment(2, "Known to be in use there: "+strings.Join(who, ", ")+".")
 	}
 	w.comment(2, "Addresses below are not known to be in use. See that your DHCP server does not give them away.")
-}
-
-func (w *writer) otherBridges() string {
-	var names []string
-	for _, h := range w.layout.hosts {
-		for _, b := range h.Bridges {
-			text := b.Name
-			if b.CIDR != "" {
-				text += " (" + b.CIDR + ")"
-			}
-			if b.Name != w.answers.Bridge && !slices.Contains(names, text) {
-				names = append(names, text)
-			}
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return " # others: " + strings.Join(names, ", ")
 }
 
 func (w *writer) kubernetes() {
@@ -251,11 +229,7 @@ func (w *writer) pools() {
 		}
 	}
 	w.line("")
-	if first != "" {
-		w.line("defaults:")
-		w.line("  storage: %s # of disks", scalar(first))
-		w.line("")
-	}
+	w.defaults(first)
 	w.line("pools:")
 	for i, p := range w.layout.pools {
 		if i > 0 {
@@ -289,6 +263,7 @@ func (w *writer) pool(p pool, storage string) {
 	w.line("    memory: %s%s", p.memory, map[bool]string{true: " # all of it is pinned on the host while the machine runs"}[p.gpus > 0])
 	w.line("    disks:")
 	w.line("      os: {size: %s}", p.disk)
+	w.cardsAndDevices(p)
 	if p.gpus == 0 {
 		return
 	}

@@ -68,7 +68,7 @@ func (o InitFlags) network(ctx context.Context, a draft.Answers, f draft.Invento
 		return a, err
 	}
 	if p, _ := netip.ParsePrefix(text); text != "" && p.Masked() != a.Prefix {
-		a.Prefix, a.Gateway = p.Masked(), netip.Addr{}
+		a.VLAN, a.Prefix, a.Gateway = 0, p.Masked(), netip.Addr{}
 		a = f.Number(a)
 	}
 	if text, err = ask.text(ctx, "Gateway", o.Gateway, textOrEmpty(a.Gateway), ask.address("gateway", a.Prefix)); err != nil {
