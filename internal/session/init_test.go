@@ -210,26 +210,83 @@ func TestInitRefusals(t *testing.T) {
 	assert.Equal(t, refused, code(err), "the answers ended")
 }
 
+// pageHosts are the hosts of docs/hosts.md, by name.
+func pageHosts(t *testing.T) map[string]pvesim.Model {
+	t.Helper()
+	models := map[string]pvesim.Model{}
+	files, err := filepath.Glob("../../examples/hosts/*/site.yaml")
+	require.NoError(t, err)
+	for _, file := range files {
+		model, err := pvesim.LoadModel(file)
+		require.NoError(t, err)
+		models[filepath.Base(filepath.Dir(file))] = model.WithOperator()
+	}
+	require.Len(t, models, 6)
+	return models
+}
+
+// lives looks at a host, brings a cluster up there, twice, and leaves nothing of it. It returns what was said before.
+func lives(t *testing.T, model pvesim.Model, text string) (said string) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		w.sim.Close()
+		w.sim = pvesim.New(model, pvesim.Options{Kubernetes: w.kube})
+		defer w.close()
+		before := w.sim.Volumes()
+		require.NoError(t, w.do(text, Options{}, with(HostFlags{}, hostCheck)), w.data.String())
+		said = w.data.String()
+		assert.Equal(t, pending, code(w.do(text, Options{}, Plan)))
+		said += w.data.String()
+		require.NoError(t, w.do(text, Options{}, with(UpFlags{}, Up)))
+		require.NoError(t, w.do(text, Options{}, Plan))
+		assert.Contains(t, w.data.String(), "Nothing to change")
+		require.NoError(t, w.do(text, Options{}, with(DownFlags{ChangeFlags: ChangeFlags{Yes: true}}, Down)))
+		assert.Equal(t, before, w.sim.Volumes())
+		assert.Len(t, w.sim.Mappings(), len(model.Mappings))
+		assert.Len(t, w.sim.VMs(), len(model.VMs))
+	})
+	return said
+}
+
 // What cluster:init writes is what cluster:up makes, with no editor between them.
 func TestInitThenUp(t *testing.T) {
-	for name, model := range map[string]func() pvesim.Model{"eight-a100": pvesim.EightA100, "two-hosts": pvesim.TwoHosts} {
+	models := pageHosts(t)
+	models["eight-a100"], models["two-hosts"] = pvesim.EightA100(), pvesim.TwoHosts()
+	for name, model := range models {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, model())
+			f := newFront(t, model)
 			t.Chdir(t.TempDir())
 			t.Setenv("TOKEN", f.secret)
 			_, err := interview(t, InitFlags{Endpoint: f.endpoint, Token: f.token, Secret: "env:TOKEN", Fingerprint: f.fingerprint})
 			require.NoError(t, err)
 			text, err := os.ReadFile(DefaultSpec)
 			require.NoError(t, err)
-			synctest.Test(t, func(t *testing.T) {
-				w := newSite(t)
-				w.sim.Close()
-				w.sim = pvesim.New(model(), pvesim.Options{Kubernetes: w.kube})
-				defer w.close()
-				require.NoError(t, w.do(string(text), Options{}, with(UpFlags{}, Up)))
-				require.NoError(t, w.do(string(text), Options{}, Plan))
-				assert.Contains(t, w.data.String(), "Nothing to change")
-			})
+			lives(t, model, string(text))
+		})
+	}
+}
+
+// TestHosts brings up the clusters of docs/hosts.md: those that install charts without them, which
+// sim/lab/e2e.TestHosts has. The page shows the files as they are, and what host:check and cluster:plan say.
+func TestHosts(t *testing.T) {
+	page, err := os.ReadFile("../../docs/hosts.md")
+	require.NoError(t, err)
+	for name, model := range pageHosts(t) {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("../../examples/hosts", name, "cluster.yaml"))
+			require.NoError(t, err)
+			block := "```yaml\n" + string(text) + "```\n"
+			_, rest, found := strings.Cut(string(page), block)
+			require.True(t, found, "%s is not on the page", name)
+			file, _, _ := strings.Cut(string(text), "\nstorage:")
+			file, _, _ = strings.Cut(file, "\nloadBalancer:")
+			said := lives(t, model, file)
+			rest, _, _ = strings.Cut(rest, "\n## ")
+			for line := range strings.Lines(rest) {
+				if shown, is := strings.CutPrefix(line, "    "); is {
+					assert.Contains(t, said, shown)
+				}
+			}
 		})
 	}
 }
