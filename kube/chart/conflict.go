@@ -83,11 +83,7 @@ func (c *checker) part(name, version string) {
 	if trimV(version) != trimV(pin.Version) {
 		c.checkUnpinned(name, pin, v)
 	}
-	want, known := kubernetesFor(pin, v)
-	if !known || want == "" || c.kubernetes == nil {
-		return
-	}
-	if !satisfies(want, c.kubernetes) {
+	if want, _ := kubernetesFor(pin, v); want != "" && c.kubernetes != nil && !satisfies(want, c.kubernetes) {
 		c.add(false, []string{name}, c.cure(name, pin), "%s %s works with Kubernetes %s, and this is %s", name, version, describeConstraint(want), c.kubernetes.Original())
 	}
 }
@@ -156,7 +152,7 @@ func kubernetesFor(pin Pin, v *semver.Version) (want string, known bool) {
 	}
 	// A chart without a constraint, or with only a lower bound, has the same in its
 	// neighbours: what is known applies to the same minor version only.
-	if p, err := semver.NewVersion(pin.Version); err == nil && minor(p) == minor(v) {
+	if minor(semver.MustParse(pin.Version)) == minor(v) {
 		return pin.Kubernetes, true
 	}
 	return "", false
