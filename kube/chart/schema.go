@@ -138,7 +138,7 @@ func wrongType(e *jsonschema.ValidationError, depth int) bool {
 
 // choices describes the choices if none fits.
 func choices(e *jsonschema.ValidationError) string {
-	if k, ok := e.ErrorKind.(*kind.OneOf); ok && len(k.Subschemas) > 1 {
+	if k, ok := e.ErrorKind.(*kind.OneOf); ok && len(k.Subschemas) > 0 {
 		return "fits several of the forms that exclude each other"
 	}
 	var ways []string
