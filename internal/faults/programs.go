@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -28,7 +29,7 @@ func (f *Faults) Programs(t testing.TB, names ...string) string {
 		return path
 	}
 	for _, pair := range names {
-		name, path, found := cutPair(pair)
+		name, path, found := strings.Cut(pair, "=")
 		if !found {
 			path = tool(name)
 		}
@@ -44,11 +45,6 @@ func (f *Faults) Programs(t testing.TB, names ...string) string {
 	f.programs = p
 	p.set(t, f.kind, 0)
 	return p.dir
-}
-
-func cutPair(pair string) (name, path string, found bool) {
-	before, after, found := bytes.Cut([]byte(pair), []byte("="))
-	return string(before), string(after), found
 }
 
 // set resets the count, with a fault at one.
