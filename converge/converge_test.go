@@ -347,3 +347,29 @@ type transient struct{ error }
 
 func (transient) Transient() bool { return true }
 func (p transient) Unwrap() error { return p.error }
+
+// TestHintsOfTime: a check that hangs and a step that does not settle both say how to get more time, if that is known.
+func TestHintsOfTime(t *testing.T) {
+	for hint, want := range map[string][2]string{
+		"":         {"checking took longer than 30s: context deadline exceeded", "x: not there after 5m: light"},
+		"raise it": {"checking took longer than 30s (raise it): context deadline exceeded", "x: not there after 5m: light\n  raise it"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hangs := true
+			g := converge.Graph{TimeoutHint: hint}
+			g.Add(&converge.Resource[bool]{ID: "x", Diff: func(bool) converge.Diff { return converge.Missing("light") },
+				Observe: func(ctx context.Context) (bool, error) {
+					if hangs {
+						<-ctx.Done()
+					}
+					return false, ctx.Err()
+				}})
+			plan, err := g.Plan(t.Context())
+			require.NoError(t, err)
+			assert.EqualError(t, plan.Items[0].Err, want[0])
+			hangs = false
+			_, err = g.Run(t.Context(), nil)
+			assert.EqualError(t, err, want[1])
+		})
+	}
+}
