@@ -35,3 +35,18 @@ func TestDiff(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `[{"path":"a","have":"1","want":"2","effect":"replace","note":"why"}]`, string(js))
 }
+
+func TestEffectInWords(t *testing.T) {
+	assert.Equal(t, "[update needs a restart create needs a replacement remove]",
+		fmt.Sprint([]converge.Effect{converge.Update, converge.Restart, converge.Create, converge.Replace, converge.Remove}))
+}
+
+// What is lost is read from JSON as it is written there.
+func TestLossAsText(t *testing.T) {
+	js, err := json.Marshal(converge.Loss{Text: "disk data", ID: "1", Unknown: true})
+	require.NoError(t, err)
+	assert.Equal(t, `"disk data"`, string(js))
+	l := converge.Loss{ID: "2"}
+	require.NoError(t, json.Unmarshal(js, &l))
+	assert.Equal(t, converge.Loss{Text: "disk data"}, l)
+}

@@ -78,9 +78,6 @@ func (g *Graph) Add(s Step, needs ...*Ref) *Ref {
 	return r
 }
 
-// Len returns how many steps there are.
-func (g *Graph) Len() int { return len(g.nodes) }
-
 // Names returns the steps' names in the order of Add.
 func (g *Graph) Names() []string {
 	names := make([]string, len(g.nodes))

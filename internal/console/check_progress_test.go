@@ -35,7 +35,7 @@ func slow(name string, takes time.Duration, diff converge.Diff, err error) conve
 func looked(t *testing.T, g *converge.Graph) (*converge.Plan, string) {
 	var talk strings.Builder
 	c := &Console{Talk: &talk}
-	looking := c.CheckProgress(g.Len())
+	looking := c.CheckProgress(len(g.Names()))
 	plan, err := g.PlanWithEvents(t.Context(), looking.Listen)
 	looking.Close()
 	require.NoError(t, err)
