@@ -30,8 +30,28 @@ func TestEveryDistributionIsWhole(t *testing.T) {
 		assert.Contains(t, path.Base(d.Image), d.Name)
 	}
 	assert.Equal(t, "ubuntu-24.04", distro.ByName("nonsense").Name)
+	assert.Equal(t, []string{"ubuntu-24.04", "debian-13"}, distro.Names())
 	_, ok := distro.ByID("gentoo")
 	assert.False(t, ok)
+}
+
+func TestUnusableRelease(t *testing.T) {
+	const ubuntu = "https://cloud-images.ubuntu.com/"
+	for image, unusable := range map[string]bool{
+		ubuntu + "releases/26.04/release/ubuntu-26.04-server-cloudimg-amd64.img": true, ubuntu + "resolute/current/x.img": true, "http://mirror.example/resolute-server.img": true,
+		ubuntu + "releases/24.04/release/ubuntu-24.04-server-cloudimg-amd64.img": false, "http://resolute-mirror.example/noble.img": false, "": false,
+	} {
+		assert.Equal(t, unusable, distro.UnusableRelease(image) == "Ubuntu 26.04", image)
+		assert.Equal(t, unusable, distro.UnusableRelease(image) != "", image)
+	}
+}
+
+// A switch between GPUs needs the fabric manager of the driver's branch, whose name says it in the distribution's own packages.
+func TestFabricPackages(t *testing.T) {
+	assert.Equal(t, []string{"nvidia-fabricmanager"}, distro.FabricManager(true))
+	assert.Equal(t, []string{"nvidia-fabricmanager-580"}, distro.Fill(distro.FabricManager(false), 580, true))
+	assert.Equal(t, []string{"nvlsm", "infiniband-diags"}, distro.NVLink5())
+	assert.Equal(t, 535, distro.Driver{Branches: []int{550, 535}}.OldestBranch())
 }
 
 // The page for people has a column for each, with what this table says.

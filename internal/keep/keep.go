@@ -71,17 +71,17 @@ func Check(path string, perm fs.FileMode) error {
 
 // Commit writes data to the file, and makes sure that it is on the disk.
 func (f *Reservation) Commit(data []byte) error {
-	_, err := f.temp.Write(data)
-	err = errors.Join(err, f.temp.Chmod(f.perm), f.temp.Sync(), f.temp.Close())
+	temp := f.temp
+	f.temp = nil
+	_, err := temp.Write(data)
+	err = errors.Join(err, temp.Chmod(f.perm), temp.Sync(), temp.Close())
 	if err == nil {
-		err = os.Rename(f.temp.Name(), f.path)
+		err = os.Rename(temp.Name(), f.path)
 	}
 	if err != nil {
-		_ = os.Remove(f.temp.Name())
-		f.temp = nil
+		_ = os.Remove(temp.Name())
 		return fmt.Errorf("%s is not written, the old contents stay: %w", f.path, err)
 	}
-	f.temp = nil
 	return syncFolder(filepath.Dir(f.path))
 }
 

@@ -164,3 +164,30 @@ func TestAFullDisk(t *testing.T) {
 		})
 	}
 }
+
+// A reserved file that cannot come to its place leaves what is there, and no temporary file; so does one whose folder is none.
+func TestWhatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	f, err := keep.Reserve(path, 0o600)
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(path, 0o700))
+	require.ErrorContains(t, f.Commit([]byte("x")), path+" is not written, the old contents stay: ")
+	f.Discard()
+	assert.Equal(t, []string{"f"}, names(t, dir))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
+	require.ErrorContains(t, keep.WriteFile(filepath.Join(dir, "plain", "f"), nil, 0o600), "the folder of "+filepath.Join(dir, "plain", "f"))
+	require.NoError(t, keep.Check(filepath.Join(dir, "none", "f"), 0o600), "a folder that is missing will be ours")
+	require.NoError(t, os.Symlink("none", filepath.Join(dir, "dangling")))
+	require.ErrorIs(t, keep.Check(filepath.Join(dir, "dangling", "f"), 0o644), fs.ErrNotExist)
+	if os.Geteuid() != 0 {
+		return
+	}
+	theirs := filepath.Join(dir, "theirs")
+	require.NoError(t, os.Mkdir(theirs, 0o755))
+	require.NoError(t, os.Chown(theirs, 1000, 1000))
+	require.ErrorContains(t, keep.Check(filepath.Join(theirs, "f"), 0o600), "its folder "+theirs+" belongs to another user, who could replace it: use a folder of your own")
+	require.NoError(t, keep.Check(filepath.Join(theirs, "f"), 0o644), "it is no secret")
+	require.NoError(t, os.Chmod(theirs, 0o755|fs.ModeSticky))
+	require.NoError(t, keep.Check(filepath.Join(theirs, "f"), 0o600))
+}

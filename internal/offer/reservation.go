@@ -3,10 +3,8 @@ package offer
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -86,7 +84,7 @@ func kubelet(s *spec.Spec, n spec.Node) settings {
 	args := arguments(s, n)
 	out := settings{}
 	for _, f := range s.Guest.Files {
-		if path := args["config"]; path == "" || f.Path != path {
+		if f.Path != args["config"] {
 			continue
 		}
 		var c struct {
@@ -132,7 +130,7 @@ func arguments(s *spec.Spec, n spec.Node) map[string]string {
 	}
 	out := map[string]string{}
 	list, ok := all.([]any)
-	if !ok && all != nil {
+	if !ok {
 		list = []any{all}
 	}
 	for _, one := range list {
@@ -215,5 +213,5 @@ func countCPUs(list string) int {
 			seen[cpu] = true
 		}
 	}
-	return len(slices.Collect(maps.Keys(seen)))
+	return len(seen)
 }

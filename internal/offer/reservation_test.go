@@ -19,11 +19,16 @@ systemReserved: {cpu: 500m, memory: 512Mi}
 evictionHard: {memory.available: 10%, nodefs.available: 5%}
 `
 	for name, x := range map[string]struct {
-		agent, server []any
+		agent, server any
 		file          string
 		role          spec.Role
 		want          offer.Reservation
 	}{
+		"one":                {agent: "--max-pods=32", want: offer.Reservation{Pods: 32}},
+		"a broken file":      {agent: []any{"config=/etc/k.yaml"}, file: "{", want: offer.Reservation{Pods: 110}},
+		"too much":           {agent: []any{"reserved-cpus=0,8190-8191,8191-8192", "kube-reserved=memory=1e999"}, want: offer.Reservation{CPU: 3, Pods: 110}},
+		"all is evicted":     {agent: []any{"eviction-hard=memory.available<100%"}, want: offer.Reservation{Memory: 9900 * spec.MiB, Pods: 110}},
+		"less than usual":    {agent: []any{"eviction-hard=memory.available<-1%"}, want: offer.Reservation{Pods: 110}},
 		"nothing":            {want: offer.Reservation{Pods: 110}},
 		"pods":               {agent: []any{"max-pods=32"}, want: offer.Reservation{Pods: 32}},
 		"reserved":           {agent: []any{"kube-reserved=cpu=500m,memory=1Gi", "system-reserved=cpu=1,memory=1Gi,ephemeral-storage=1Gi"}, want: offer.Reservation{CPU: 1.5, Memory: 2 * spec.GiB, Pods: 110}},
@@ -54,4 +59,23 @@ func TestMemory(t *testing.T) {
 	have := offer.Memory(spec.Node{Memory: 128 * spec.GiB})
 	assert.Greater(t, have, 123*spec.GiB)
 	assert.Less(t, have, 126*spec.GiB)
+}
+
+// The kubelet does not start if it would keep all that the node has.
+func TestOverReserved(t *testing.T) {
+	for want, x := range map[string]struct {
+		args string
+		node spec.Node
+	}{
+		"":                                 {"kube-reserved=memory=924Mi,cpu=4", spec.Node{Memory: spec.GiB, Cores: 4}},
+		"925MiB of memory, and a has 1GiB": {"kube-reserved=memory=925Mi,cpu=9", spec.Node{Name: "a", Memory: spec.GiB, Cores: 4}},
+		"4.5 CPUs, and a has 4":            {"kube-reserved=cpu=4500m", spec.Node{Name: "a", Memory: spec.GiB, Cores: 4}},
+	} {
+		s := &spec.Spec{}
+		s.K3s.AgentConfig = map[string]any{"kubelet-arg": x.args}
+		assert.Equal(t, want, offer.OverReservedText(s, x.node))
+		x.node.External = true
+		assert.Empty(t, offer.OverReservedText(s, x.node), "its size is not known")
+		assert.Empty(t, offer.OverReservedText(&spec.Spec{}, spec.Node{}), "nothing is kept of nothing")
+	}
 }

@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,8 +24,18 @@ func TestDistance(t *testing.T) {
 		want int
 	}{
 		{"", "", 0}, {"", "abc", 3}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"straße", "strasse", 2},
+		{strings.Repeat("a", 64), strings.Repeat("a", 63) + "b", 1}, {strings.Repeat("a", 65), strings.Repeat("a", 65), 65}, {"abcd", "badc", 2},
 	} {
 		assert.Equal(t, test.want, distance(test.a, test.b), "%s, %s", test.a, test.b)
 		assert.Equal(t, test.want, distance(test.b, test.a), "%s, %s", test.b, test.a)
+	}
+}
+
+func TestLists(t *testing.T) {
+	assert.Equal(t, `did you mean "cores"?`, Cure("core", []string{"memory", "cores"}))
+	assert.Equal(t, "write memory or cores", Cure("x", []string{"memory", "cores"}))
+	for n, want := range []string{"|", "a|a", "a or b|a, b", "a, b or c|a, b, c", "a, b, c or d|a, b, c, d", "a, b, c, d or e|a, b, c, d and 1 more"} {
+		words := []string{"a", "b", "c", "d", "e"}[:n]
+		assert.Equal(t, want, JoinOr(words)+"|"+FirstOf(words))
 	}
 }

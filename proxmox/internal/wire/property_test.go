@@ -16,6 +16,15 @@ func TestParseProperties(t *testing.T) {
 	assert.Equal(t, "a=b", p.Get("serial"))
 	assert.True(t, p.Bool("discard"))
 	assert.Equal(t, "local-lvm:vm-100-disk-0,size=64G,serial=a=b,ssd=1", p.With("size", "64G").With("discard", "").With("ssd", "1").String())
+	assert.Equal(t, "1", wire.ParseLenient("a=1,b=2").GetFirst("x", "", "a", "b"))
+	assert.Equal(t, []string{"", ""}, []string{p.Get("x"), p.GetFirst("x", "y")})
+	assert.Empty(t, wire.ParseLenient("a,b"))
+	for value, want := range map[string]bool{"1": true, "ON": true, "yes": true, "True": true, "0": false, "off": false, "": false} {
+		assert.Equal(t, want, wire.Properties{{"x", value}}.Bool("x"), value)
+	}
+	p, err = wire.ParseProperties("")
+	require.NoError(t, err)
+	assert.Empty(t, p)
 	for _, s := range []string{"a,b", "=x", "a=1,", ",", "a=1,,b=2"} {
 		_, err := wire.ParseProperties(s)
 		assert.ErrorContains(t, err, "property string", s)

@@ -16,5 +16,8 @@ func TestSizesOfDisks(t *testing.T) {
 		assert.Equal(t, disk, wire.DiskSize(size))
 		assert.True(t, strings.HasPrefix(wire.FormatGiB(size), gib), wire.FormatGiB(size))
 	}
+	for text, want := range map[string]unit.Size{"32G": 32 * unit.GiB, "528K": 528 * unit.KiB, "4194304": 4 * unit.MiB, "": 0, "much": 0} {
+		assert.Equal(t, want, wire.ParseDiskSize(text), text)
+	}
 	assert.Equal(t, []int64{0, 1, 1, 2}, []int64{wire.RoundMiB(unit.Size(0)), wire.RoundMiB(unit.Size(1)), wire.RoundMiB(unit.MiB), wire.RoundMiB(unit.MiB + 1)})
 }

@@ -52,10 +52,6 @@ type Text string
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *Text) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*t = ""
-		return nil
-	}
 	*t = Text(Unquote(json.RawMessage(b)))
 	return nil
 }

@@ -25,6 +25,9 @@ func TestFlexibleJSON(t *testing.T) {
 		require.NoError(t, v.UnmarshalJSON([]byte(in)))
 		assert.Equal(t, want, v, in)
 	}
+	assert.Equal(t, []int{5, 5, 7, 7}, []int{wire.Number("5", 7), wire.Number(" 5\n", 7), wire.Number("", 7), wire.Number("5G", 7)})
+	assert.Equal(t, []string{"1", "0", "1", "", "1", "", ""},
+		[]string{wire.ZeroOne(true), wire.ZeroOne(false), wire.OnOff(true), wire.OnOff(false), wire.Positive(1), wire.Positive(0), wire.Positive(-1)})
 	var n wire.Int
 	var v wire.Bool
 	assert.EqualError(t, n.UnmarshalJSON([]byte(`"cat"`)), `"cat" is not a number`)
