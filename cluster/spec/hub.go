@@ -265,10 +265,7 @@ func (c *Cores) UnmarshalText(b []byte) error {
 		return fmt.Errorf("%q is not an amount of CPU", b)
 	}
 	text, milli := strings.CutSuffix(string(b), "m")
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return err
-	}
+	v, _ := strconv.ParseFloat(text, 64) // the syntax is a number's
 	if milli {
 		v /= 1000
 	}

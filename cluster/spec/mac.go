@@ -43,10 +43,7 @@ func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (m *MAC) UnmarshalText(b []byte) error {
-	v, err := ParseMAC(string(b))
-	if err != nil {
-		return err
-	}
-	*m = v
-	return nil
+	var err error
+	*m, err = ParseMAC(string(b))
+	return err
 }

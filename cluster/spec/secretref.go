@@ -70,12 +70,9 @@ func (r SecretRef) MarshalText() ([]byte, error) { return []byte(r.String()), ni
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (r *SecretRef) UnmarshalText(b []byte) error {
-	v, err := ParseSecretRef(string(b))
-	if err != nil {
-		return err
-	}
-	*r = v
-	return nil
+	var err error
+	*r, err = ParseSecretRef(string(b))
+	return err
 }
 
 // RelativeTo joins a relative path of a file to dir.

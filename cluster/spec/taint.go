@@ -39,10 +39,7 @@ func (t Taint) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (t *Taint) UnmarshalText(b []byte) error {
-	v, err := ParseTaint(string(b))
-	if err != nil {
-		return err
-	}
-	*t = v
-	return nil
+	var err error
+	*t, err = ParseTaint(string(b))
+	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/nvidia/mig"
 )
 
 // What a node offers follows from its sharing; instances have a name of their own as soon as
@@ -35,6 +36,9 @@ func TestOf(t *testing.T) {
 	assert.Equal(t, "single", string(offer.GPUsOf(divided(spec.MIGLayout{Profiles: map[string]int{"1g.5gb": 7}})).MIG))
 	assert.Equal(t, "mixed", string(offer.GPUsOf(divided(spec.MIGLayout{GPUs: []int{0}, Profiles: map[string]int{"1g.5gb": 7}})).MIG))
 	assert.Empty(t, offer.GPUsOf(two(spec.Sharing{})).MIG)
+	assert.Nil(t, offer.Layouts(divided(spec.MIGLayout{})), "it divides none")
+	assert.Equal(t, []mig.Layout{{Index: 0}, {Index: 1, Profiles: map[string]int{"3g.20gb": 2}}}, offer.Layouts(divided(spec.MIGLayout{GPUs: []int{1}, Profiles: map[string]int{"3g.20gb": 2}})))
+	assert.Equal(t, []mig.Layout{{Index: 0}, {Index: 1}}, offer.UndividedLayouts(two(spec.Sharing{})))
 	assert.Len(t, offer.UndividedLayouts(two(spec.Sharing{})), 2)
 	assert.Equal(t, map[string]int{"nvidia.com/mig-3g.20gb": 2}, offer.GPUsOf(divided(spec.MIGLayout{GPUs: []int{1}, Profiles: map[string]int{"3g.20gb": 2}})).InstanceResources())
 }

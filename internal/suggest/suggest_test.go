@@ -16,6 +16,8 @@ func TestNearest(t *testing.T) {
 		assert.Equal(t, want, Nearest(in, known), in)
 	}
 	assert.Empty(t, Nearest("memory", nil))
+	assert.Equal(t, "cores", Nearest("corez", []string{"cores", "corey"}), "the first of two")
+	assert.Empty(t, Nearest("xy", []string{"ab"}))
 }
 
 func TestDistance(t *testing.T) {
@@ -24,7 +26,7 @@ func TestDistance(t *testing.T) {
 		want int
 	}{
 		{"", "", 0}, {"", "abc", 3}, {"ab", "ba", 1}, {"kitten", "sitting", 3}, {"straße", "strasse", 2},
-		{strings.Repeat("a", 64), strings.Repeat("a", 63) + "b", 1}, {strings.Repeat("a", 65), strings.Repeat("a", 65), 65}, {"abcd", "badc", 2},
+		{strings.Repeat("a", 64), strings.Repeat("a", 63) + "b", 1}, {strings.Repeat("a", 65), strings.Repeat("a", 64), 65}, {"abcd", "badc", 2},
 	} {
 		assert.Equal(t, test.want, distance(test.a, test.b), "%s, %s", test.a, test.b)
 		assert.Equal(t, test.want, distance(test.b, test.a), "%s, %s", test.b, test.a)

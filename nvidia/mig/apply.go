@@ -111,19 +111,16 @@ func (s State) instancesOf(l Layout) (string, error) {
 	if !there {
 		return "", errors.New("the driver sees no such GPU")
 	}
-	if err := CheckFit(g.Kind, l.Profiles); err != nil {
-		return "", err
-	}
 	var out []string
 	if chip, known := ChipOf(g.Kind); known {
 		places, err := chip.Place(l.Profiles)
-		if err != nil {
-			return "", err
-		}
 		for _, p := range places {
 			out = append(out, fmt.Sprintf("%s:%d", p.Profile, p.Start))
 		}
-		return strings.Join(out, ","), nil
+		return strings.Join(out, ","), err
+	}
+	if err := CheckFit(g.Kind, l.Profiles); err != nil {
+		return "", err
 	}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(l.Profiles))) { // 7g before 1g
 		out = append(out, slices.Repeat([]string{name}, l.Profiles[name])...)

@@ -229,3 +229,31 @@ func TestFits(t *testing.T) {
 	assert.False(t, sure)
 	assert.ErrorContains(t, err, "it has no profile 1g.8gb")
 }
+
+// There is a place for whatever has slices enough of memory and of compute, so that a refusal can name those alone.
+func TestWhatFitsHasAPlace(t *testing.T) {
+	for _, c := range mig.Chips() {
+		layout := map[string]int{}
+		var each func(i, memory, compute int)
+		each = func(i, memory, compute int) {
+			if i == len(c.Profiles) {
+				if _, err := c.Place(layout); len(layout) > 0 && err != nil {
+					assert.Regexp(t, "engine", err.Error(), "%v", layout)
+				}
+				return
+			}
+			p := c.Profiles[i]
+			each(i+1, memory, compute)
+			for n := 1; n <= p.Max && n*p.Memory <= memory && n*p.Compute <= compute; n++ {
+				layout[p.Name] = n
+				each(i+1, memory-n*p.Memory, compute-n*p.Compute)
+			}
+			delete(layout, p.Name)
+		}
+		each(0, c.Memory, c.Compute)
+	}
+	_, err := mig.Chips()[0].Place(map[string]int{"4g.20gb": 1, "3g.20gb": 2})
+	require.EqualError(t, err, "A100 40GB: 3g.20gb + 3g.20gb + 4g.20gb take 12 slices of memory and it has 8: remove an instance, or write a smaller one")
+	_, err = mig.Chips()[0].Place(map[string]int{"4g.20gb": 1, "2g.10gb": 2})
+	require.EqualError(t, err, "A100 40GB: 4g.20gb + 2g.10gb + 2g.10gb take 8 slices of compute and it has 7: remove an instance, or write a smaller one")
+}

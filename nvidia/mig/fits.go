@@ -151,30 +151,11 @@ func (c Chip) noRoomError(want []Profile) error {
 		memory, compute = memory+p.Memory, compute+p.Compute
 		names = append(names, p.Name)
 	}
-	switch what := strings.Join(names, " + "); {
-	case memory > c.Memory:
-		return c.refuse(fmt.Sprintf("%s take %d slices of memory and it has %d", what, memory, c.Memory), "remove an instance, or write a smaller one")
-	case compute > c.Compute:
-		return c.refuse(fmt.Sprintf("%s take %d slices of compute and it has %d", what, compute, c.Compute), "remove an instance, or write a smaller one")
-	default:
-		return c.refuse(what+" do not fit side by side: "+startPositions(want), "remove an instance, or write a smaller one")
+	kind, take, has := "compute", compute, c.Compute // there is a place for whatever fits by both
+	if memory > c.Memory {
+		kind, take, has = "memory", memory, c.Memory
 	}
-}
-
-// startPositions says where instances may begin.
-func startPositions(want []Profile) string {
-	var out []string
-	for _, p := range want {
-		at := make([]string, len(p.Starts))
-		for i, s := range p.Starts {
-			at[i] = fmt.Sprint(s)
-		}
-		text := fmt.Sprintf("%s takes %d slices of memory from slice %s on", p.Name, p.Memory, strings.Join(at, ", "))
-		if !slices.Contains(out, text) {
-			out = append(out, text)
-		}
-	}
-	return strings.Join(out, "; ")
+	return c.refuse(fmt.Sprintf("%s take %d slices of %s and it has %d", strings.Join(names, " + "), take, kind, has), "remove an instance, or write a smaller one")
 }
 
 func (c Chip) refuse(why, do string) error { return &LayoutError{Chip: c.Name, Reason: why, Do: do} }

@@ -2,9 +2,11 @@ package mig
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +81,21 @@ func TestDiff(t *testing.T) {
 		}
 		assert.Equal(t, x.say, have)
 	}
+	s.GPUs[0].Pending = false
+	assert.Equal(t, "GPU 0: 2 of 3g.20gb, whole once the card is reset → 2 of 3g.20gb (needs a restart)", s.DiffGPUs([]Layout{{Index: 0, Profiles: half}}).String())
+	s.GPUs[0].Pending, s.GPUs[0].Instances = true, nil
+	assert.Equal(t, "GPU 0: in MIG mode, without instances → 2 of 3g.20gb (needs a restart)", s.DiffGPUs([]Layout{{Index: 0, Profiles: half}}).String())
+	for _, s := range []State{{layout: "x"}, {program: "x"}, {unit: "x"}} {
+		assert.Equal(t, "service: homelab-mig.service → none: no GPU is divided", s.Diff(nil).String())
+	}
+	s = state(t)
+	for _, change := range []func(*State){func(s *State) { s.layout += "x" }, func(s *State) { s.program += "x" }, func(s *State) { s.unit += "x" }, func(s *State) { s.enabled = false }} {
+		other := s
+		change(&other)
+		assert.Equal(t, "service: with another layout, or not enabled → homelab-mig.service divides the GPUs at every boot", other.Diff([]Layout{{Index: 0, Profiles: half}}).String())
+	}
+	s.layout, s.program, s.unit = "", "", ""
+	assert.Equal(t, "service: homelab-mig.service divides the GPUs at every boot", s.Diff([]Layout{{Index: 0, Profiles: half}}).String())
 	assert.Empty(t, State{}.Diff(nil))
 	assert.Len(t, State{}.Diff([]Layout{{Profiles: half}}), 2)
 }
@@ -108,12 +125,76 @@ func TestFile(t *testing.T) {
 	require.ErrorContains(t, err, "GPU 1: A100 40GB: it holds 2 of 3g.20gb, not 3: write 2 or less")
 	assert.ErrorContains(t, err, "GPU 2: Tesla T4 (Turing): this GPU cannot be divided into instances")
 	assert.Empty(t, wrote)
+	require.ErrorContains(t, s.Check([]Layout{{Index: 1, Profiles: map[string]int{"3g.20gb": 3}}}), "it holds 2 of 3g.20gb, not 3")
+	require.ErrorContains(t, s.Check([]Layout{{Index: 7, Profiles: map[string]int{"3g.20gb": 3}}}), "GPU 7: the driver sees no such GPU")
+	require.NoError(t, s.Check([]Layout{{Index: 1, Profiles: map[string]int{"3g.20gb": 2}}, {Index: 7}}))
+}
+
+// guest runs commands, of which one fails, with the answer of look.sh and of test.
+func guest(fails string, unit bool) (remote.Runner, *[]string) {
+	ran := new([]string)
+	return remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
+		text := c.String()
+		if strings.HasPrefix(text, "sh -c") && c.Stdout != nil {
+			text = "look"
+			_, _ = c.Stdout.Write([]byte(looked))
+		} else if strings.Contains(text, "/etc/homelab/mig.layout") && !strings.HasPrefix(text, "rm") {
+			text = "write layout"
+		} else if strings.Contains(text, "/usr/local/sbin/homelab-mig") && !strings.HasPrefix(text, "rm") {
+			text = "write program"
+		} else if strings.Contains(text, unitFile) && !strings.HasPrefix(text, "rm") {
+			text = "unit file"
+		}
+		*ran = append(*ran, text)
+		switch {
+		case fails != "" && strings.HasPrefix(text, fails):
+			return errors.New("the connection is lost")
+		case strings.HasPrefix(c.Args[0], "test") && !unit:
+			return &remote.ExitError{Code: 1}
+		}
+		return nil
+	}), ran
+}
+
+// Install and Remove run each command once all before it has succeeded, and say what failed.
+func TestInstallAndRemove(t *testing.T) {
+	want := []Layout{{Index: 0, Profiles: map[string]int{"3g.20gb": 2}}}
+	install := []string{"look", "write layout", "write program", "unit file", "systemctl daemon-reload", "systemctl enable homelab-mig.service"}
+	remove := []string{"unit file", "systemctl disable --now homelab-mig.service", "rm -f /etc/homelab/mig.layout /usr/local/sbin/homelab-mig " + unitFile, "systemctl daemon-reload"}
+	for _, x := range []struct {
+		do    func(context.Context, remote.Runner) error
+		steps []string
+	}{{func(ctx context.Context, r remote.Runner) error { return Install(ctx, r, want) }, install}, {Remove, remove}} {
+		for i := range len(x.steps) + 1 {
+			fails := append(slices.Clone(x.steps), "")[i]
+			r, ran := guest(fails, true)
+			err := x.do(t.Context(), r)
+			if fails == "" {
+				require.NoError(t, err)
+				assert.Equal(t, x.steps, *ran)
+				continue
+			}
+			require.ErrorContains(t, err, "the connection is lost", fails)
+			assert.Equal(t, x.steps[:i+1], (*ran)[:i+1])
+		}
+	}
+	r, ran := guest("", false)
+	require.NoError(t, Remove(t.Context(), r))
+	assert.Equal(t, []string{"unit file", "rm -f /etc/homelab/mig.layout /usr/local/sbin/homelab-mig"}, *ran, "what was left by a run that was cut off")
 }
 
 // nvidia-smi's words when it cannot say anything are the error.
 func TestObserveWithoutDriver(t *testing.T) {
 	_, err := parse("=== gpus\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n=== end\n")
 	assert.ErrorContains(t, err, "nvidia-smi: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
+	for line, want := range map[string]string{"-1, u, Enabled, Enabled, 0x20F110DE, A100": "nvidia-smi: -1, u", "x, u, Enabled, Enabled, 0x20F110DE, A100": "nvidia-smi: x, u", "0, u, Enabled, Enabled, A100, A100": "nvidia-smi: GPU 0: "} {
+		_, err := parse("=== gpus\n" + line + "\n=== end\n")
+		assert.ErrorContains(t, err, want)
+	}
+	s, err := parse("=== said\n-- No entries --\n GPU 0 is busy \n\n=== gpus\n0, u, Disabled, Disabled, 0xFFFF10DE, Future\n1, u, Disabled, Disabled, 0x20F110DE, A100\n=== end\n")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"GPU 0 is busy"}, s.Messages)
+	assert.Equal(t, []any{"Future", 1, true, 7}, []any{s.GPUs[0].Kind.Name, s.GPUs[0].Kind.MIGInstances, s.GPUs[0].Capable, s.GPUs[1].Kind.MIGInstances}, "it is newer than the table")
 	_, err = parse("=== gpus\n")
 	assert.ErrorContains(t, err, "the output is truncated")
 }
@@ -170,6 +251,17 @@ func TestSwitch(t *testing.T) {
 		assert.ErrorIs(t, Switch(t.Context(), stubRunner{x.said}), x.want)
 	}
 	assert.ErrorContains(t, Divide(t.Context(), stubRunner{&remote.ExitError{Code: 1}}), "divide the GPUs")
+	for said, fails := range map[string]bool{"MIG mode is pending until the machine has been switched off": false, "in use": true} {
+		err := Divide(t.Context(), remote.RunnerFunc(func(_ context.Context, c remote.Cmd) error {
+			_, _ = c.Stdout.Write([]byte(said + "\n"))
+			return &remote.ExitError{Code: 1}
+		}))
+		assert.Equal(t, fails, err != nil)
+		if fails {
+			assert.True(t, strings.HasSuffix(err.Error(), "\nin use"), err)
+		}
+	}
+	require.NoError(t, Divide(t.Context(), stubRunner{}))
 }
 
 type stubRunner struct{ err error }
