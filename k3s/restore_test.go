@@ -129,7 +129,7 @@ func TestRescueFails(t *testing.T) {
 		require.ErrorIs(t, err, lost, want)
 		assert.True(t, strings.HasPrefix(err.Error(), want), err)
 	}
-	// What is told of a snapshot is its place, size and digest, whatever its folder.
+	// A snapshot is described by its place, size and digest, whatever its folder.
 	have := k3s.State{Config: map[string]any{"etcd-snapshot-dir": "/mnt/x"}}
 	sum := strings.Repeat("0a", 32)
 	for said, fails := range map[string]bool{"/mnt/x/a\n5\n" + sum + "  /mnt/x/a\n": false, "": true, "/mnt/x/a\n5\n": true, "/mnt/x/a\nmuch\n" + sum: true, "/mnt/x/a\n5\nabc": true, "/mnt/x/\x01\n5\n" + sum: true} {

@@ -72,7 +72,7 @@ func TestMachines(t *testing.T) {
 	assert.NotEqual(t, spec.Size(spec.GiB), files.OSDisk.Size, "the system's disk has a size of its own")
 	assert.Equal(t, []any{64, 96, "tank", "tank"}, []any{files.Network.Queues, files.Cores, files.OSDisk.Storage, files.Disks[0].Storage})
 	assert.True(t, s.HasMachine("files"))
-	assert.Equal(t, []string{"cp1", "wk1", "wk2", "nuc"}, names(s.Nodes), "it is no node")
+	assert.Equal(t, []string{"cp1", "wk1", "wk2", "nuc"}, names(s.Nodes), "it is not a node")
 }
 
 func TestIsWithin(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -178,6 +179,9 @@ func TestWhatFailsLeavesNothing(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
 	require.ErrorContains(t, keep.WriteFile(filepath.Join(dir, "plain", "f"), nil, 0o600), "the folder of "+filepath.Join(dir, "plain", "f"))
 	require.NoError(t, keep.Check(filepath.Join(dir, "none", "f"), 0o600), "a folder that is missing will be ours")
+	for _, long := range []string{strings.Repeat("x", 300), filepath.Join(strings.Repeat("x", 300), "f")} {
+		require.ErrorIs(t, keep.Check(filepath.Join(dir, long), 0o600), syscall.ENAMETOOLONG)
+	}
 	require.NoError(t, os.Symlink("none", filepath.Join(dir, "dangling")))
 	require.ErrorIs(t, keep.Check(filepath.Join(dir, "dangling", "f"), 0o644), fs.ErrNotExist)
 	if os.Geteuid() != 0 {
@@ -187,7 +191,7 @@ func TestWhatFailsLeavesNothing(t *testing.T) {
 	require.NoError(t, os.Mkdir(theirs, 0o755))
 	require.NoError(t, os.Chown(theirs, 1000, 1000))
 	require.ErrorContains(t, keep.Check(filepath.Join(theirs, "f"), 0o600), "its folder "+theirs+" belongs to another user, who could replace it: use a folder of your own")
-	require.NoError(t, keep.Check(filepath.Join(theirs, "f"), 0o644), "it is no secret")
+	require.NoError(t, keep.Check(filepath.Join(theirs, "f"), 0o644), "it is not secret")
 	require.NoError(t, os.Chmod(theirs, 0o755|fs.ModeSticky))
 	require.NoError(t, keep.Check(filepath.Join(theirs, "f"), 0o600))
 }

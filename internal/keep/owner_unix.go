@@ -24,10 +24,9 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Sync(); errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		return f.Close()
-	} else if err != nil {
-		return errors.Join(err, f.Close())
+	err = f.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		err = nil
 	}
-	return f.Close()
+	return errors.Join(err, f.Close())
 }

@@ -46,13 +46,7 @@ type reader struct {
 }
 
 func (r *reader) Read(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	if int64(len(b)) > r.left+1 {
-		b = b[:r.left+1]
-	}
-	n, err := r.from.Read(b)
+	n, err := r.from.Read(b[:min(int64(len(b)), r.left+1)])
 	if int64(n) > r.left {
 		n, err = int(r.left), &Error{Most: r.most}
 	}

@@ -30,9 +30,20 @@ func TestReader(t *testing.T) {
 			assert.Len(t, got, 10)
 		}
 	}
-	_, err := io.ReadAll(limit.Reader(iotest.ErrReader(io.ErrUnexpectedEOF), 10))
+	from := strings.NewReader(strings.Repeat("x", 5000))
+	_, err := io.ReadAll(limit.Reader(from, 10))
+	require.Error(t, err)
+	assert.Equal(t, 4989, from.Len(), "it does not read ahead")
+	_, err = io.ReadAll(limit.Reader(iotest.ErrReader(io.ErrUnexpectedEOF), 10))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.NoError(t, iotest.TestReader(limit.Reader(strings.NewReader("all of it"), 9), []byte("all of it")))
+}
+
+// Sizes are never rounded down.
+func TestSizes(t *testing.T) {
+	for n, want := range map[int64]string{1023: "1023 bytes", 1024: "1 KiB", 1025: "2 KiB", 1<<20 - 1: "1024 KiB", 1 << 20: "1 MiB", 1<<20 + 1: "2 MiB"} {
+		assert.Equal(t, "it has more than "+want+", and no more are read", (&limit.Error{Most: n}).Error())
+	}
 }
 
 // An answer that says how large it is is not read at all, and closed all the same.

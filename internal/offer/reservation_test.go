@@ -28,6 +28,7 @@ evictionHard: {memory.available: 10%, nodefs.available: 5%}
 		"a broken file":      {agent: []any{"config=/etc/k.yaml"}, file: "{", want: offer.Reservation{Pods: 110}},
 		"too much":           {agent: []any{"reserved-cpus=0,8190-8191,8191-8192", "kube-reserved=memory=1e999"}, want: offer.Reservation{CPU: 3, Pods: 110}},
 		"all is evicted":     {agent: []any{"eviction-hard=memory.available<100%"}, want: offer.Reservation{Memory: 9900 * spec.MiB, Pods: 110}},
+		"no share":           {agent: []any{"eviction-hard=memory.available<x%"}, want: offer.Reservation{Pods: 110}},
 		"less than usual":    {agent: []any{"eviction-hard=memory.available<-1%"}, want: offer.Reservation{Pods: 110}},
 		"nothing":            {want: offer.Reservation{Pods: 110}},
 		"pods":               {agent: []any{"max-pods=32"}, want: offer.Reservation{Pods: 32}},
