@@ -43,7 +43,6 @@ func Certificates(ctx context.Context, r remote.Runner) ([]Certificate, error) {
 	if _, whole := sections["end"]; !whole {
 		return nil, fmt.Errorf("read k3s' certificates: the output was truncated after %d bytes", len(out))
 	}
-	delete(sections, "end")
 	var all []Certificate
 	for _, file := range sortedKeys(sections) {
 		block, _ := pem.Decode([]byte(sections[file])) // a file begins with its own; the authorities follow

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,7 +24,7 @@ func (d *diagnosis) judgeLog(m Machine, log []string) {
 			continue
 		}
 		f := Finding{Failure: "gpu-error", Severity: Warning, Evidence: []string{x.Line}}
-		f.Do = firstNonEmpty(x.Do, "homelab gpu:verify shows whether it computes")
+		f.Do = cmp.Or(x.Do, "homelab gpu:verify shows whether it computes")
 		if x.Stops {
 			f.Severity = Error
 			f.Do += ": homelab node:cycle -node=" + m.Name

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -130,7 +131,7 @@ func (d *diagnosis) driver(m Machine) {
 			continue // versions and holds are the plan's
 		}
 		d.add(inSystem, m.Name, Finding{
-			Failure: "toolkit", What: "containers cannot use its GPUs: " + firstNonEmpty(field.Note, field.Have),
+			Failure: "toolkit", What: "containers cannot use its GPUs: " + cmp.Or(field.Note, field.Have),
 			Evidence: []string{strings.TrimSpace(field.Path + ": " + field.Have)}, Do: "homelab cluster:up does it",
 		})
 	}
@@ -143,15 +144,6 @@ func (d *diagnosis) addReason(f *Finding, diff converge.Diff) {
 			f.What += ": " + field.Note
 		}
 	}
-}
-
-func firstNonEmpty(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // nodes judges the nodes as Kubernetes sees them.

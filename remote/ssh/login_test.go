@@ -36,6 +36,10 @@ func TestLoginSaysWhatIsMissing(t *testing.T) {
 	_, err = ssh.Login(t.Context(), "teacher@127.0.0.1:1")
 	require.ErrorAs(t, err, new(*ssh.UnreachableError))
 	assert.ErrorContains(t, err, "127.0.0.1:1")
+	fails("teacher@127.0.0.1", "127.0.0.1:22")
+	t.Setenv("HOME", "")
+	fails("teacher@127.0.0.1:1", "login teacher@127.0.0.1:1: where keys and known_hosts are: ")
+	t.Setenv("HOME", home)
 
 	require.NoError(t, os.Remove(filepath.Join(folder, "id_ed25519")))
 	t.Setenv("SSH_AUTH_SOCK", filepath.Join(home, "no-agent"))

@@ -1,0 +1,152 @@
+package doctor_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/cps-gpu/homelab/cluster/doctor"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// TestVerdicts: what is seen, and all that is said about it.
+func TestVerdicts(t *testing.T) {
+	pod := func(meta, spec, status string) func(*doctor.Evidence) {
+		return func(e *doctor.Evidence) {
+			e.Objects["Pod"] = append(e.Objects["Pod"], object("Pod", "metadata: {namespace: team, "+meta+"}\nspec: {"+spec+"}\nstatus: "+status+"\n"))
+		}
+	}
+	storage := func(s proxmox.Storage) func(*doctor.Evidence) {
+		return func(e *doctor.Evidence) { e.Hosts[0].Storages = []proxmox.Storage{s} }
+	}
+	pending := func(message string) string {
+		return `{phase: Pending, conditions: [{type: PodScheduled, status: "False", message: "` + message + `"}]}`
+	}
+	waiting := func(image, reason, message string) string {
+		return "{phase: Pending, containerStatuses: [{name: c, image: \"" + image + "\", state: {waiting: {reason: " + reason + ", message: \"" + message + "\"}}}]}"
+	}
+	const (
+		plain  = "containers: [{name: c, image: i}]"
+		onGPU  = "nodeName: gpu1, " + plain
+		full   = ": a VM pauses when its storage has no room [remove what is not needed from vmdata, for example old backups, or let discarded blocks go: fstrim -a in the VMs]"
+		crash  = "error pod-crashing of pod team/p: container c "
+		asks   = "containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 2}}}]"
+		cannot = "error gpus-not-offered of node gpu1: it offers 0 of 2 nvidia.com/gpu [is the device plugin on it? kubectl -n "
+		toler  = " get pods -o wide; it needs the driver, the toolkit, and a toleration for the node's taints]"
+	)
+	lost := errors.New("lost")
+	two := func(e *doctor.Evidence) {
+		e.Machines[1].GPUs.Count, e.Machines[1].Driver.SMI.GPUs = 2, make([]nvidia.SMIGPU, 2)
+	}
+	for _, x := range []struct {
+		name string
+		harm func(*doctor.Evidence)
+		want []string
+	}{
+		{"a storage that is switched off", storage(proxmox.Storage{Name: "vmdata"}), nil},
+		{"a storage without a size", storage(proxmox.Storage{Name: "vmdata", Enabled: true, Active: true}), nil},
+		{"a storage that fills", storage(proxmox.Storage{Name: "vmdata", Enabled: true, Active: true, Total: 100 << 30, Free: 10 << 30}), []string{"warning storage-full of host pve1: storage vmdata is 90 % full" + full}},
+		{"a storage that is full", storage(proxmox.Storage{Name: "vmdata", Enabled: true, Active: true, Total: 100 << 30, Free: 5 << 30}), []string{"error storage-full of host pve1: storage vmdata is 95 % full" + full}},
+		{"a storage with room", storage(proxmox.Storage{Name: "vmdata", Enabled: true, Active: true, Total: 100 << 30, Free: 11 << 30}), nil},
+		{"a host without machines", func(e *doctor.Evidence) { e.Hosts = append(e.Hosts, doctor.Host{Name: "pve2"}) },
+			[]string{"error host-offline of host pve2: it is offline, and so is every VM on it [switch it on, or look at its console and network]"}},
+		{"an external machine has no VM", func(e *doctor.Evidence) { e.Machines[1].External, e.Machines[1].VM = true, nil }, nil},
+		{"a machine that nobody asked about", func(e *doctor.Evidence) { e.Machines[1].Asked, e.Machines[1].VM = false, nil }, nil},
+		{"a disk that fills", func(e *doctor.Evidence) { e.Machines[1].State.Disks[0].Percent = 90 },
+			[]string{"warning disk-full of gpu1: / is 90 % full: below 5 % free, the kubelet evicts pods [remove what is not needed, or write a larger size for the disk and run cluster:up; images that no pod uses: k3s crictl rmi --prune]"}},
+		{"a bundle of another cluster", func(e *doctor.Evidence) {
+			e.Fleet = []*fleet.State{{Name: "homelab", There: true, Bundles: []fleet.BundleState{{Name: "hub", Cluster: "edge", State: "Modified"}}}}
+		}, []string{"warning fleet-bundle of bundle hub@edge: Modified [bring the change into Git, or undo it: Fleet reports it and does not correct it]"}},
+		{"an external machine is divided by its owner", func(e *doctor.Evidence) { e.Machines[1].External = true; harms()["mig-layout"](e) },
+			[]string{"error mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0 is in MIG mode, with 0 instances [divide them on the machine and at its every boot, since it is external: docs/mig.md]"}},
+		{"the operator's plugin", func(e *doctor.Evidence) {
+			e.Spec.NVIDIA.Stack = spec.StackOperator
+			two(e)
+			e.Nodes[1].Allocatable = nil
+		}, []string{cannot + "gpu-operator" + toler}},
+		{"a taint of the file", func(e *doctor.Evidence) {
+			two(e)
+			e.Machines[1].Taints = []spec.Taint{{Key: "dedicated", Effect: "NoSchedule"}}
+			e.Nodes[1].Allocatable, e.Nodes[1].Taints = nil, []kube.Taint{{Key: "dedicated"}, {Key: "node.kubernetes.io/not-ready"}, {Key: "nvidia.com/gpu"}}
+		}, []string{cannot + "nvidia-device-plugin" + toler}},
+		{"K3s says why it is down", func(e *doctor.Evidence) {
+			e.Machines[1].K3s.Active = "failed"
+			e.Machines[1].K3s.Journal = []string{`level=fatal msg="Error: Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry"`}
+		}, nil},
+		{"an API that is down", func(e *doctor.Evidence) { e.API = lost; e.Machines[0].K3s.Active = "failed" }, []string{
+			"error k3s-down of cp1: K3s does not run [journalctl -u k3s on cp1]",
+			"error api-down of Kubernetes: its API does not answer, so nodes and pods were not looked at [look at the servers first: K3s must run on more than half of them] <- k3s-down of cp1"}},
+		{"an API that is down, and an agent", func(e *doctor.Evidence) { e.API = lost; e.Machines[1].K3s.Active = "failed" }, []string{
+			"error k3s-down of gpu1: K3s does not run [journalctl -u k3s-agent on gpu1]",
+			"error api-down of Kubernetes: its API does not answer, so nodes and pods were not looked at [look at the servers first: K3s must run on more than half of them]"}},
+		{"two pods of one owner", func(e *doctor.Evidence) {
+			for _, name := range []string{"p", "q"} {
+				pod("name: "+name+", ownerReferences: [{apiVersion: v1, kind: ReplicaSet, name: r, uid: u}]", plain, waiting("i", "CreateContainerError", "no x"))(e)
+			}
+		}, []string{"error pod-not-starting of pod team/p: container c cannot be made: no x (and 1 more pod of the same owner) [the message names what is missing]"}},
+		{"a pod that is done", pod("name: p", plain, "{phase: Succeeded, reason: Evicted}"), nil},
+		{"a pod whose node refused it", pod("name: p", onGPU, `{phase: Failed, reason: UnexpectedAdmissionError, message: "Allocate failed due to rpc"}`), []string{"error pod-not-starting of pod team/p: its node refused it: Allocate failed due to rpc " +
+			"[where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); elsewhere the node has lost a GPU: homelab gpu:verify]"}},
+		{"another refusal", pod("name: p", onGPU, `{phase: Failed, reason: UnexpectedAdmissionError, message: "other"}`), nil},
+		{"a pod that waits without a word", pod("name: p", onGPU, "{phase: Pending}"), nil},
+		{"a pod that says what it waits for", func(e *doctor.Evidence) {
+			pod("name: p", onGPU, "{phase: Pending}")(e)
+			warning(e, "Pod", "p", "secret x not found")
+			warning(e, "Pod", "q", "other")
+		},
+			[]string{"error pod-not-starting of pod team/p: it does not start: Failed: secret x not found [the evidence says what it waits for]"}},
+		{"a pod without a runtime", func(e *doctor.Evidence) {
+			pod("name: p", onGPU, "{phase: Pending}")(e)
+			warning(e, "Pod", "p", `'no runtime for "nvidia" is configured'`)
+		},
+			[]string{"error toolkit of pod team/p: it does not start: Failed: no runtime for \"nvidia\" is configured [the container toolkit came after K3s had started on gpu1: homelab cluster:up restarts it]"}},
+		{"a GPU that is not offered", func(e *doctor.Evidence) {
+			two(e)
+			e.Nodes[1].Allocatable = nil
+			pod("name: p", asks, pending("0/2 nodes are available: 2 Insufficient nvidia.com/gpu."))(e)
+		}, []string{cannot + "nvidia-device-plugin" + toler, "error pod-unschedulable of pod team/p: no node takes it: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu [it starts when that is fixed] <- gpus-not-offered of node gpu1"}},
+		{"an instance that no node has", pod("name: p", "containers: [{name: c, image: i, resources: {limits: {nvidia.com/mig-1g.5gb: 1}}}]", pending("0/2 nodes are available.")),
+			[]string{"error pod-unschedulable of pod team/p: no node takes it: 0/2 nodes are available [it asks for 1 nvidia.com/mig-1g.5gb, and no node has more than 0: ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file]"}},
+		{"a volume that is missing", pod("name: p", plain, pending("pod has unbound immediate PersistentVolumeClaims.")),
+			[]string{"error pod-unschedulable of pod team/p: no node takes it: pod has unbound immediate PersistentVolumeClaims [its volume does not exist yet: see the finding of its claim]"}},
+		{"taints", pod("name: p", plain, pending("2 node(s) had untolerated taint {a: b}.")),
+			[]string{"error pod-unschedulable of pod team/p: no node takes it: 2 node(s) had untolerated taint {a: b} [the pod has no toleration for the nodes' taints]"}},
+		{"neither", pod("name: p", plain, pending("2 Insufficient cpu.")),
+			[]string{"error pod-unschedulable of pod team/p: no node takes it: 2 Insufficient cpu [it asks for more than any node has left, or for nodes that do not exist]"}},
+		{"the operator's driver", pod("name: p", "containers: [{name: c, image: nvcr.io/nvidia/driver:580-6.8}]", waiting("nvcr.io/nvidia/driver:580-6.8", "ErrImagePull", "not found")),
+			[]string{"error image of pod team/p: the GPU operator's driver nvcr.io/nvidia/driver:580-6.8 cannot be pulled [NVIDIA has no driver container with prebuilt modules for every kernel: remove usePrecompiled under nvidia.values, or write driver: {mode: prebuilt}]"}},
+		{"the operator's toolkit", pod("name: p", "containers: [{name: c, image: x/container-toolkit:1}]", waiting("x/container-toolkit:1", "CrashLoopBackOff", "")),
+			[]string{crash + "ends again and again [it must find K3s' containerd: homelab cluster:up puts toolkit.env back; kubectl -n team logs p -c c --previous]"}},
+		{"a container that is being made", pod("name: p", plain, waiting("i", "ContainerCreating", "")), nil},
+		{"a claim that is lost", func(e *doctor.Evidence) {
+			e.Objects["PersistentVolumeClaim"] = append(e.Objects["PersistentVolumeClaim"], object("PersistentVolumeClaim", "metadata: {name: a, namespace: team}\nstatus: {phase: Lost}\n"),
+				object("PersistentVolumeClaim", "metadata: {name: b, namespace: team}\nstatus: {phase: Bound}\n"), object("PersistentVolumeClaim", "metadata: {name: c, namespace: team}\nstatus: {phase: Pending}\n"))
+		}, []string{"error claim of claim team/a: its volume is lost [does its StorageClass exist, and does its provisioner run?]"}},
+		{"a container that has ended", pod("name: p", onGPU, `{phase: Running, conditions: [{type: Ready, status: "False"}], containerStatuses: [{name: c, image: i, state: {terminated: {exitCode: 3, reason: Error}}}]}`),
+			[]string{crash + "has ended [kubectl -n team logs p -c c]"}},
+		{"an init container that is done", pod("name: p", onGPU, `{phase: Running, conditions: [{type: Ready, status: "False", lastTransitionTime: "2026-11-23T19:59:00Z"}], containerStatuses: [{name: c, image: i, state: {terminated: {exitCode: 0}}}]}`), nil},
+	} {
+		e := healthy()
+		x.harm(e)
+		got := told(e)
+		if x.name == "K3s says why it is down" {
+			assert.Len(t, got, 1)
+			assert.Contains(t, got[0], "error k3s-down of gpu1: K3s does not run: ")
+			assert.NotContains(t, got[0], "[journalctl", "it has a cure")
+			continue
+		}
+		assert.Equal(t, x.want, got, x.name)
+	}
+	e := healthy()
+	e.Machines[1].K3s = k3s.State{Role: k3s.RoleAgent, Active: "active", Enabled: true}
+	assert.Empty(t, told(e), "a version that was not seen is not another one")
+	harms()["namespace-stuck"](e)
+	e.Objects["Namespace"][0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "NamespaceContentRemaining", "status": "True", "message": "pods"}, map[string]any{"type": "Other", "status": "False"}}}
+	assert.Equal(t, []string{"NamespaceContentRemaining: pods"}, doctor.Diagnose(*e).Findings[0].Evidence)
+}
