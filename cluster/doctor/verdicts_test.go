@@ -94,7 +94,7 @@ func TestVerdicts(t *testing.T) {
 		{"a pod whose node refused it", pod("name: p", onGPU, `{phase: Failed, reason: UnexpectedAdmissionError, message: "Allocate failed due to rpc"}`), []string{"error pod-not-starting of pod team/p: its node refused it: Allocate failed due to rpc " +
 			"[where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); elsewhere the node has lost a GPU: homelab gpu:verify]"}},
 		{"another refusal", pod("name: p", onGPU, `{phase: Failed, reason: UnexpectedAdmissionError, message: "other"}`), nil},
-		{"a pod that waits without a word", pod("name: p", onGPU, "{phase: Pending}"), nil},
+		{"a pod that waits silently", pod("name: p", onGPU, "{phase: Pending}"), nil},
 		{"a pod that says what it waits for", func(e *doctor.Evidence) {
 			pod("name: p", onGPU, "{phase: Pending}")(e)
 			warning(e, "Pod", "p", "secret x not found")
