@@ -184,3 +184,38 @@ func fmtOf(taints []spec.Taint) string {
 	}
 	return "[" + strings.Join(out, " ") + "]"
 }
+
+// TestChecksOfACompleteSpec: what is wrong with a Spec that is complete is at its paths in Go, whatever is asked about it.
+func TestChecksOfACompleteSpec(t *testing.T) {
+	s, err := Parse("cluster.yaml", []byte(`
+name: t
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 1, addresses: [10.0.0.12]}}
+k3s: {version: v1.36.5+k3s1, agent: {kubelet-arg: [max-pods=32]}}
+charts: {values: {jupyterhub: {hub: {extra: {a: 1}}}}}
+`))
+	require.NoError(t, err)
+	require.True(t, s.Completed())
+	require.NoError(t, Complete(s, func(*spec.Spec, spec.Report) {}))
+	var problems spec.Problems
+	require.ErrorAs(t, Complete(s, func(s *spec.Spec, r spec.Report) {
+		assert.True(t, r.Sound())
+		r.Warn(nil, "only a warning", "")
+		assert.True(t, r.Sound())
+		r.Wrong(&s.Name, "the name", "")
+		assert.False(t, r.Sound())
+		r.Wrong(&s.Nodes[1].Cores, "cores", "write more")
+		r.Wrong(&s.Nodes[1].Disks, "disks", "")
+		r.Wrong(r.Entry(&s.K3s.AgentConfig, "kubelet-arg"), "kubelet", "")
+		r.Wrong(r.Entry(&s.Platform.Charts.Values, "jupyterhub.hub.extra"), "values", "")
+		r.Wrong(r.Key("network.prefix"), "prefix", "")
+		r.Wrong(r.Key("storage.nonsense"), "whole", "")
+	}), &problems)
+	var got []string
+	for _, p := range problems {
+		got = append(got, p.Error())
+	}
+	assert.Equal(t, []string{"Spec: whole", "Name: the name", "Network.Prefix: prefix", `K3s.AgentConfig["kubelet-arg"]: kubelet`,
+		`Platform.Charts.Values["jupyterhub"]["hub"]["extra"]: values`, "Nodes[1].Cores: cores; write more", "Nodes[1].Disks: disks"}, got)
+}

@@ -71,28 +71,24 @@ func Check(path string, perm fs.FileMode) error {
 
 // Commit writes data to the file, and makes sure that it is on the disk.
 func (f *Reservation) Commit(data []byte) error {
-	temp := f.temp
-	f.temp = nil
-	_, err := temp.Write(data)
-	err = errors.Join(err, temp.Chmod(f.perm), temp.Sync(), temp.Close())
+	_, err := f.temp.Write(data)
+	err = errors.Join(err, f.temp.Chmod(f.perm), f.temp.Sync(), f.temp.Close())
 	if err == nil {
-		err = os.Rename(temp.Name(), f.path)
+		err = os.Rename(f.temp.Name(), f.path)
 	}
 	if err != nil {
-		_ = os.Remove(temp.Name())
+		f.Discard()
 		return fmt.Errorf("%s is not written, the old contents stay: %w", f.path, err)
 	}
 	return syncFolder(filepath.Dir(f.path))
 }
 
-// Discard changes nothing. After Keep it has no effect.
+// Discard changes nothing. After Commit it has no effect.
 func (f *Reservation) Discard() {
-	if f == nil || f.temp == nil {
-		return
+	if f != nil {
+		_ = f.temp.Close()
+		_ = os.Remove(f.temp.Name())
 	}
-	_ = f.temp.Close()
-	_ = os.Remove(f.temp.Name())
-	f.temp = nil
 }
 
 // replaceable refuses to replace anything but a plain file. Through a link, another file would

@@ -50,9 +50,6 @@ func (c *Checker) IsSet(p any) bool { return c.marks[p].set }
 // MemberAt returns the place of an entry of a decoded Go map; of points to the map.
 func (c *Checker) MemberAt(of any, name string) yamlnode.Pos { return c.marks[member{of, name}].at }
 
-// HasMember reports whether a decoded Go map has an entry; of points to the map.
-func (c *Checker) HasMember(of any, name string) bool { return c.marks[member{of, name}].set }
-
 // PutAt gives p, which is not in the file, the place of another field.
 func (c *Checker) PutAt(p, of any) { c.marks[p] = mark{c.Place(of), true} }
 
