@@ -1,6 +1,7 @@
 package k3s
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the script below
 	"errors"
@@ -31,15 +32,8 @@ type Release struct {
 
 // URL returns where a file of the release is.
 func (r Release) URL(file string) string {
-	base := r.BaseURL
-	if base == "" {
-		base = defaultBaseURL
-	}
-	folder := strings.TrimSuffix(base, "/") + "/" + strings.ReplaceAll(r.Version, "+", "%2B")
-	if file == "" {
-		return folder
-	}
-	return folder + "/" + file
+	folder := strings.TrimSuffix(cmp.Or(r.BaseURL, defaultBaseURL), "/") + "/" + strings.ReplaceAll(r.Version, "+", "%2B")
+	return strings.TrimSuffix(folder+"/"+file, "/")
 }
 
 // Images returns the name of the air-gap tarball.
@@ -50,12 +44,7 @@ func (r Release) Images() string {
 	return "k3s-airgap-images-" + r.arch() + ".tar.zst"
 }
 
-func (r Release) arch() string {
-	if r.Arch == "" {
-		return "amd64"
-	}
-	return r.Arch
-}
+func (r Release) arch() string { return cmp.Or(r.Arch, "amd64") }
 
 // Binary returns the name of the program.
 func (r Release) Binary() string {

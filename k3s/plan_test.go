@@ -370,3 +370,85 @@ func TestJoinNeedsAddressAndToken(t *testing.T) {
 		require.Empty(t, r.did)
 	}
 }
+
+// What a server says is in its configuration, and an etcd or ranges of addresses that exist stay.
+func TestKeysOfAServer(t *testing.T) {
+	s := Server{Version: "v1.36.5+k3s1", Node: Node{Name: "cp1", IPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")}}, TLSSANs: []string{"a"}, Disable: []string{"traefik"},
+		ClusterCIDR: netip.MustParsePrefix("10.52.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.53.0.0/16"), ClusterDNS: netip.MustParseAddr("10.53.0.10"), ClusterDomain: "x.local",
+		FlannelBackend: "wireguard-native", FlannelIPv6Masq: true, SecretsEncryption: true, SnapshotSchedule: "0 * * * *", SnapshotRetention: 3}
+	p, err := s.plan()
+	require.NoError(t, err)
+	for key, want := range map[string]string{"tls-san": "[a]", "disable": "[traefik]", "cluster-cidr": "10.52.0.0/16", "service-cidr": "10.53.0.0/16", "cluster-dns": "10.53.0.10", "cluster-domain": "x.local",
+		"flannel-backend": "wireguard-native", "flannel-ipv6-masq": "true", "secrets-encryption": "true", "etcd-snapshot-schedule-cron": "0 * * * *", "etcd-snapshot-retention": "3"} {
+		assert.Equal(t, want, fmt.Sprint(p.keys[key]), key)
+	}
+	have := as(t, p)
+	require.NoError(t, s.CheckRanges(have))
+	require.NoError(t, s.CheckAddress(have))
+	moved := s
+	moved.ClusterCIDR, moved.ServiceCIDR, moved.IPs = netip.Prefix{}, netip.MustParsePrefix("10.43.0.0/16"), []netip.Addr{netip.MustParseAddr("10.0.0.12")}
+	require.EqualError(t, moved.CheckRanges(have), "the cluster's pods have addresses of 10.52.0.0/16, and the file now gives them 10.42.0.0/16\n"+
+		"the cluster's services have addresses of 10.53.0.0/16, and the file now gives them 10.43.0.0/16")
+	require.EqualError(t, moved.CheckAddress(have), "etcd knows the server by its address 10.0.0.11, and the file now gives it 10.0.0.12")
+	for _, none := range []State{{}, {Role: RoleAgent, Config: have.Config}, {Role: RoleServer}} {
+		require.NoError(t, moved.CheckRanges(none))
+		require.NoError(t, moved.CheckAddress(none))
+	}
+	moved.IPs = nil
+	require.ErrorContains(t, moved.CheckAddress(have), "and the file now gives it none")
+	delete(have.Config, "node-ip")
+	require.ErrorContains(t, s.CheckAddress(have), "by its address of the default route, and")
+	moved.Version = "1"
+	assert.Regexp(t, "(?s)^spec: .* \\[not valid\\]$", moved.Diff(State{}).String())
+	assert.Regexp(t, "(?s)^spec: .* \\[not valid\\]$", Agent{}.Diff(State{}).String())
+}
+
+// K3s on an external machine may be another cluster's.
+func TestForeignCluster(t *testing.T) {
+	e := &ForeignClusterError{Node: "nuc", Of: "other", Cluster: "lab"}
+	assert.Contains(t, e.Error(), "K3s on the external machine nuc belongs to another cluster, other ("+ClusterFile+"): remove it there (node:remove -node=nuc with the file of other), or remove nuc")
+	for of, role := range map[string]Role{"": RoleAgent, "lab": RoleNone} {
+		e.Of, e.Role = of, role
+		start := "K3s runs, as agent, on the external machine nuc already"
+		if role == RoleNone {
+			start = "K3s on the external machine nuc already"
+		}
+		assert.Contains(t, e.Error(), start+", and may belong to another cluster: ")
+		assert.Contains(t, e.Error(), "if it belongs to lab, run there: echo lab | sudo tee "+ClusterFile)
+	}
+}
+
+func TestNamesOfARelease(t *testing.T) {
+	for arch, want := range map[string][3]string{"": {"k3s", "sha256sum-amd64.txt", "amd64"}, "arm64": {"k3s-arm64", "sha256sum-arm64.txt", "arm64"}, "arm": {"k3s-armhf", "sha256sum-arm.txt", "arm"}} {
+		r := Release{Arch: arch}
+		assert.Equal(t, want, [3]string{r.Binary(), r.Sums(), r.arch()})
+		assert.Equal(t, "k3s-airgap-images-"+want[2]+".tar.zst", r.Images())
+		r.NoImages = true
+		assert.Empty(t, r.Images())
+	}
+	r := Release{Version: "v1.36.5+k3s1"}
+	assert.Equal(t, defaultBaseURL+"/v1.36.5%2Bk3s1 "+defaultBaseURL+"/v1.36.5%2Bk3s1/k3s", r.URL("")+" "+r.URL("k3s"))
+	r.BaseURL = "https://mirror.example/k3s/"
+	assert.Equal(t, "https://mirror.example/k3s/v1.36.5%2Bk3s1/k3s", r.URL("k3s"))
+	for machine, want := range map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv8l": "arm", "riscv64": "riscv64"} {
+		assert.Equal(t, want, archOf(machine))
+	}
+	require.ErrorContains(t, UpgradeServer(t.Context(), nil, Release{Version: "a"}, Server{Version: "b"}), "upgrade a server: the release is a and the spec says b")
+	require.ErrorContains(t, UpgradeAgent(t.Context(), nil, Release{Version: "a"}, Join{Agent: Agent{Version: "b"}}), "upgrade an agent: the release is a and the spec says b")
+}
+
+// Of K3s that runs or is being stopped nothing is diagnosed, and an end counts unless the diagnosis is final.
+func TestReason(t *testing.T) {
+	const line = `level=fatal msg="Node password rejected, duplicate hostname"`
+	for _, active := range []string{"active", "deactivating"} {
+		_, known := State{Active: active, Journal: []string{line}}.Diagnosis()
+		assert.False(t, known, active)
+	}
+	d, known := State{Active: "failed", Journal: []string{line}}.Diagnosis()
+	assert.True(t, known && d.NodePassword())
+	assert.False(t, Diagnosis{}.NodePassword())
+	assert.Equal(t, "its last run ended: x", State{Active: "failed", Ended: "x"}.Reason())
+	assert.Empty(t, State{Active: "failed"}.Reason())
+	assert.Equal(t, "/x", ForeignFile{Path: "/x"}.String())
+	assert.Equal(t, "/x (a, b)", ForeignFile{Path: "/x", Keys: []string{"a", "b"}}.String())
+}

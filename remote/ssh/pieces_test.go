@@ -335,3 +335,22 @@ func TestWireRemembersWhatBrokeIt(t *testing.T) {
 		assert.NoError(t, w.explain(nil))
 	}
 }
+
+// fullDisk takes nothing, and counts what it was asked for.
+type fullDisk int
+
+func (f *fullDisk) Write([]byte) (int, error) { *f++; return 0, errors.New("full") }
+
+// A writer that has failed is not asked again, and the command goes on.
+func TestAWriterThatFails(t *testing.T) {
+	var to fullDisk
+	var said []error
+	o := &output{sem: make(chan struct{}, 1), to: &to, fail: func(err error) { said = append(said, err) }}
+	for range 3 {
+		n, err := o.Write([]byte("abc"))
+		require.NoError(t, err)
+		assert.Equal(t, 3, n)
+	}
+	assert.EqualValues(t, 1, to)
+	assert.Equal(t, []error{errors.New("full")}, said)
+}

@@ -39,10 +39,7 @@ func newTunnel(channel net.Conn, done func()) *tunnel {
 				err = half.CloseWrite()
 			}
 		}
-		if err == nil {
-			err = io.ErrClosedPipe
-		}
-		_ = toFar.CloseWithError(err)
+		_ = toFar.CloseWithError(err) // nil is io.ErrClosedPipe
 	})
 	go func() {
 		pumps.Wait()
