@@ -109,6 +109,10 @@ func TestAStepOfItsOwn(t *testing.T) {
 	assert.Equal(t, []string{"bare"}, g.Names())
 	plan, err := g.Plan(t.Context())
 	require.NoError(t, err)
+	over, end := context.WithCancel(t.Context())
+	end()
+	_, err = g.Plan(over)
+	require.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, []converge.Item{{Step: "bare", Verdict: converge.Change, Diff: converge.Missing("it")}}, plan.Items)
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -12,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
+	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -143,7 +145,24 @@ func TestVerdicts(t *testing.T) {
 		}
 		assert.Equal(t, x.want, got, x.name)
 	}
+	for want, harm := range map[string]func(*doctor.Evidence){
+		"NTPSynchronized=no": func(e *doctor.Evidence) { e.Machines[1].State.Clock = "no" },
+		"nvidia-smi said so": func(e *doctor.Evidence) {
+			e.Machines[1].MIG = &mig.State{Messages: []string{"nvidia-smi said so"}}
+			e.Machines[1].GPUs.Sharing = spec.Sharing{Strategy: spec.SharingMIG, Layouts: []spec.MIGLayout{{Profiles: map[string]int{"1g.5gb": 7}}}}
+			e.Nodes[1].Allocatable["nvidia.com/gpu"] = resource.MustParse("7")
+		},
+	} {
+		e := healthy()
+		harm(e)
+		if found := doctor.Diagnose(*e).Findings; assert.Len(t, found, 1, want) {
+			assert.Equal(t, []string{want}, found[0].Evidence)
+		}
+	}
 	e := healthy()
+	harms()["default-classes"](e)
+	e.Objects["StorageClass"] = e.Objects["StorageClass"][:1]
+	assert.Empty(t, told(e), "one default is right")
 	e.Machines[1].K3s = k3s.State{Role: k3s.RoleAgent, Active: "active", Enabled: true}
 	assert.Empty(t, told(e), "a version that was not seen is not another one")
 	harms()["namespace-stuck"](e)

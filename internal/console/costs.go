@@ -68,7 +68,7 @@ func mergeCosts(costs []converge.Cost) []converge.Cost {
 		}
 		have := &out[i]
 		switch {
-		case cost.Reason == "" || have.Reason == cost.Reason:
+		case cost.Reason == "" || slices.Contains(strings.Split(have.Reason, "; "), cost.Reason):
 		case have.Reason == "":
 			have.Reason = cost.Reason
 		default:

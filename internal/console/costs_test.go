@@ -58,3 +58,23 @@ func TestCostsForgeNothing(t *testing.T) {
 	assert.NotContains(t, out, "hunter2")
 	assert.Equal(t, 3, strings.Count(out, "\n"), out)
 }
+
+// Costs of one thing are one, with all reasons and the worst kind; two things of one name are told apart.
+func TestCostsAreMerged(t *testing.T) {
+	c := capture(0)
+	c.Costs([]converge.Cost{
+		{Machine: "a", Object: "node", Kind: converge.CostStop, Downtime: "1 min", Holds: losses("x", "y")},
+		{Machine: "a", Object: "node", Kind: converge.CostStop, Reason: "memory", Holds: losses("y", "z")},
+		{Machine: "a", Object: "node", Kind: converge.CostDestroy, Reason: "removed"}, {Machine: "a", Object: "node", Kind: converge.CostStop, Reason: "removed"},
+		{Machine: "a", Object: "part", Kind: converge.CostStop},
+		{Machine: "a", Object: "node", Kind: converge.CostLogin},
+		{Machine: "b", Object: "node", Kind: converge.CostDestroy}, {Machine: "b", Object: "login", Kind: converge.CostLogin}, {Machine: "c", Object: "node", Kind: converge.CostDestroy},
+		{Machine: "d", Kind: converge.CostStop}, {Machine: "e", Kind: converge.CostStop},
+	})
+	assert.Equal(t, `node a is destroyed: memory; removed
+    with  x, y, z
+b, c are destroyed
+a login is added to a, b
+part a, d, e are stopped
+`, c.talk.String())
+}

@@ -102,9 +102,6 @@ func (c *Console) hideString(quoted []byte) []byte {
 	if hidden == s {
 		return quoted
 	}
-	b, err := json.Marshal(hidden)
-	if err != nil {
-		return []byte(`""`)
-	}
+	b, _ := json.Marshal(hidden) // a string
 	return b
 }

@@ -128,7 +128,7 @@ func (l *liveDisplay) step(name string) *liveStep {
 	if s := l.steps[name]; s != nil {
 		return s
 	}
-	whose, what := part(name)
+	whose, what := Owner(name)
 	i := slices.IndexFunc(l.parts, func(p *livePart) bool { return p.name == whose })
 	if i < 0 {
 		i = len(l.parts)

@@ -11,12 +11,9 @@ import (
 const everywhere = "cluster"
 
 // Owner splits a step's name into the node, host or part that it belongs to and what it does
-// there, in words for people. Steps of no single owner belong to "cluster".
-func Owner(step string) (name, what string) { return part(step) }
-
-// part splits a step's name into its owner and its kind: vm/wk-gpu1 is the vm of wk-gpu1.
-// Names without a slash, and addresses, belong to the cluster.
-func part(step string) (name, what string) {
+// there, in words for people: vm/wk-gpu1 is the vm of wk-gpu1. Names without a slash, and addresses,
+// belong to "cluster".
+func Owner(step string) (name, what string) {
 	what, name, ok := strings.Cut(step, "/")
 	if !ok {
 		return everywhere, step
@@ -44,7 +41,7 @@ func stepKindName(what string) string {
 func partsOf(steps []string) []string {
 	var names []string
 	for _, s := range steps {
-		if name, _ := part(s); !slices.Contains(names, name) {
+		if name, _ := Owner(s); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

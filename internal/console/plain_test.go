@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 const token = `t0k3n-"with <quotes>&\ 12345`
@@ -247,4 +249,44 @@ func TestPlainSaysWhatACheckWaitsFor(t *testing.T) {
 		assert.Equal(t, "00:00:35  login/n1               cannot reach 10.0.0.1:22", strings.Split(text(), "\n")[1])
 		assert.Equal(t, 2, strings.Count(text(), "\n"))
 	})
+}
+
+// What a step does is in one word, and how it ended in a few.
+func TestPlainSentences(t *testing.T) {
+	c := capture(0)
+	p := c.Display(nil)
+	for _, e := range []converge.Event{
+		{Kind: converge.Acting, Diff: converge.Missing("x")}, {Kind: converge.Acting, Diff: converge.Diff{{Have: "old", Want: "x", Effect: converge.Create}}},
+		{Kind: converge.Acting, Diff: converge.DiffUnwanted("x")}, {Kind: converge.Acting, Diff: converge.Compare("a", "b", "x", converge.Replace)},
+		{Kind: converge.Acting, Diff: converge.Compare("a", "b", "x", converge.Update)},
+		{Kind: converge.Cancelled}, {Kind: converge.Cancelled, Err: errors.New("one\ntwo")},
+	} {
+		e.Step = "vm/a"
+		p.Listen(e)
+	}
+	p.Close()
+	var got []string
+	for line := range strings.Lines(c.talk.String()) {
+		if words := strings.Fields(line); len(words) > 2 { // the second line of an error has one
+			got = append(got, strings.Join(words[2:], " "))
+		}
+	}
+	assert.Equal(t, []string{"create: x", "change: old → x", "remove: x", "replace: a: b → x, needs a replacement", "change: a: b → x", "stopped", "stopped after: one"}, got)
+}
+
+// Without a terminal nothing is live, and the program of a release names itself.
+func TestNew(t *testing.T) {
+	was := os.Args[0]
+	defer func() { os.Args[0] = was }()
+	for arg, program := range map[string]string{"/usr/bin/homelab": "homelab", `homelab.exe`: "homelab", "/tmp/mage": ""} {
+		os.Args[0] = arg
+		for _, asJSON := range []bool{false, true} {
+			c := New(asJSON)
+			assert.Equal(t, []any{program, asJSON, false}, []any{c.Program, c.JSON, c.Live})
+		}
+	}
+	assert.Equal(t, face{}, faceOf(os.NewFile(^uintptr(0), "none")))
+	n, err := redacting{full{}, &secret.Redactor{}}.Write([]byte("abc"))
+	assert.Zero(t, n)
+	assert.EqualError(t, err, "no space")
 }

@@ -70,7 +70,7 @@ func (c *Console) Plan(p *converge.Plan) error {
 	for i, it := range p.Items {
 		it.Step = c.line(it.Step)
 		steps[i] = it.Step
-		name, _ := part(it.Step)
+		name, _ := Owner(it.Step)
 		items[name] = append(items[name], it)
 	}
 	var all []group[[]planLine]
@@ -145,7 +145,7 @@ func (c *Console) planLines(items []converge.Item) []planLine {
 	var lines []planLine
 	var deferred []string
 	for _, it := range items {
-		_, what := part(it.Step)
+		_, what := Owner(it.Step)
 		switch it.Verdict {
 		case converge.Clean:
 		case converge.Deferred:

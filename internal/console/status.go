@@ -57,7 +57,7 @@ func (c *Console) Status(p *converge.Plan, machines map[string]Machine, platform
 	parts := map[string]*partState{}
 	for _, it := range p.Items {
 		it.Step = c.line(it.Step)
-		name, what := part(it.Step)
+		name, what := Owner(it.Step)
 		if owner, ok := of[name]; ok {
 			name = owner
 		} else {
@@ -111,7 +111,7 @@ func (c *Console) platform(all []Part, states map[string]*partState) (wrong bool
 func (c *Console) problems(p *converge.Plan) (any bool) {
 	var all []group[string]
 	for _, it := range p.Items {
-		name, what := part(c.line(it.Step))
+		name, what := Owner(c.line(it.Step))
 		switch it.Verdict {
 		case converge.Clean, converge.Deferred:
 			continue

@@ -60,6 +60,9 @@ func TestWrap(t *testing.T) {
 	assert.Equal(t, []string{"one two three"}, wrap("one two three", 4, 0))
 	assert.Equal(t, []string{"see", "https://example.com/a/long/path", "there"}, wrap("see https://example.com/a/long/path there", 4, 20))
 	assert.Equal(t, []string{"memory,", "needs a restart"}, wrap("memory, "+noBreak("needs a restart"), 0, 16))
+	assert.Equal(t, []string{"one two", "three"}, wrap("one two three", 4, 11), "it fills the line")
+	assert.Equal(t, []string{"one", "two", "three"}, wrap("one two three", 4, 10))
+	assert.Equal(t, []string{" one"}, wrap(" one", 4, 4), "no line is empty")
 	assert.Equal(t, []string{"日本", "語 x"}, wrap("日本 語 x", 0, 6))
 }
 
@@ -139,9 +142,15 @@ func TestParts(t *testing.T) {
 		"guest/cp1": {"cp1", "first boot"}, "k3s/a": {"a", "K3s"}, "removed": {everywhere, "removed"},
 		"api/10.0.0.100": {everywhere, "api 10.0.0.100"}, "vm/a/b": {"a/b", "vm"}, "": {everywhere, ""},
 	} {
-		name, what := part(step)
+		name, what := Owner(step)
 		assert.Equal(t, want, [2]string{name, what})
 	}
 	assert.Equal(t, "a, b", shortList([]string{"a", "b"}))
 	assert.Equal(t, "n1, n2, n3 … n9 (9)", shortList(strings.Fields("n1 n2 n3 n4 n5 n6 n7 n8 n9")))
+}
+
+func TestAge(t *testing.T) {
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 119 * time.Minute: "119m", 2 * time.Hour: "2h", 47 * time.Hour: "47h", 48 * time.Hour: "2d"} {
+		assert.Equal(t, want, Age(d))
+	}
 }
