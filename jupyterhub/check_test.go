@@ -2,7 +2,10 @@ package jupyterhub
 
 import (
 	"errors"
+	"maps"
 	"math"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,16 +95,95 @@ func TestCheck(t *testing.T) {
 		"the same folder for all users":    func(h *Hub) { h.Home.Claim, h.Home.SubPath = "homes", "all" },
 		"Scratch.Size: missing":            func(h *Hub) { h.Scratch.Size = 0 },
 		"interval between checks":          func(h *Hub) { h.Cull.Idle = time.Minute },
-		"must not be negative":             func(h *Hub) { h.Quota.GPUs = -1 },
+		"must not be negative; 0 means":    func(h *Hub) { h.Quota.GPUs = -1 },
+		"Quota: must not be negative":      func(h *Hub) { h.Quota.CPU = -1 },
+		"Quota: must not":                  func(h *Hub) { h.Quota.Memory = -1 },
+		"is not a name of a namespace":     func(h *Hub) { h.Namespace = "Hub" },
+		"not a name of a namespace":        func(h *Hub) { h.Namespace = strings.Repeat("a", 64) },
+		"Hostname: \"aaa":                  func(h *Hub) { h.Hostname = strings.Repeat("a", 254) },
+		"a network without an address":     func(h *Hub) { h.Reach = append(h.Reach, netip.Prefix{}) },
+		"Database.Size: -1 bytes":          func(h *Hub) { h.Database.Size = -1 },
+		"Home.Size: -1 bytes: must not":    func(h *Hub) { h.Home.Size = -1 },
+		"SHM: -1 bytes":                    func(h *Hub) { h.SHM = -1 },
+		"Home.Path: \"home\"":              func(h *Hub) { h.Home.Path = "home" },
+		"Home.SubPath: \"{x}\"":            func(h *Hub) { h.Home.SubPath = "{x}" },
+		"Shared[D].Name: \"D\"":            func(h *Hub) { h.Exports["D"] = h.Exports["data"]; h.Shared[1].Name = "D" },
+		"dashes, at most 50":               func(h *Hub) { h.Shared[0].Name = strings.Repeat("d", 51) },
+		"Shared[data].Path: \"/a:b\"":      func(h *Hub) { h.Shared[0].Path = "/a:b" },
+		"Cull: must not be negative":       func(h *Hub) { h.Cull.MaxAge = -1 },
+		"is shorter than the interval":     func(h *Hub) { h.Profiles[0].Idle = time.Second },
+		"Cull.Exempt: missing":             func(h *Hub) { h.Cull.Exempt = []string{" "} },
+		"Auth: oidc needs its settings":    func(h *Hub) { h.Auth = spec.HubAuth{Kind: spec.AuthOIDC} },
+		"Auth: ldap needs its settings":    func(h *Hub) { h.Auth = spec.HubAuth{Kind: spec.AuthLDAP} },
+		"Auth: github needs its settings":  func(h *Hub) { h.Auth = spec.HubAuth{Kind: spec.AuthGitHub} },
+		"\" a\" is not a name of a user":   func(h *Hub) { h.Auth.Users = []string{" a"} },
+		"\"\" is not a name of a user":     func(h *Hub) { h.Auth.Admins = []string{""} },
+		"an organization without a name": func(h *Hub) {
+			h.Auth = spec.HubAuth{Kind: spec.AuthGitHub, GitHub: &spec.GitHubAuth{Organizations: []string{"a", ""}}}
+		},
+		"single dots between them": func(h *Hub) {
+			h.Auth = spec.HubAuth{Kind: spec.AuthOIDC, OIDC: &spec.OIDCAuth{GroupsClaim: "a..b"}}
+		},
+		"\".a\": want names with single": func(h *Hub) {
+			h.Auth = spec.HubAuth{Kind: spec.AuthOIDC, OIDC: &spec.OIDCAuth{GroupsClaim: ".a"}}
+		},
+		"\"a.\": want names with single": func(h *Hub) {
+			h.Auth = spec.HubAuth{Kind: spec.AuthOIDC, OIDC: &spec.OIDCAuth{GroupsClaim: "a."}}
+		},
+		"only {username} is expanded": func(h *Hub) {
+			h.Auth = spec.HubAuth{Kind: spec.AuthLDAP, LDAP: &spec.LDAPAuth{Server: "ldaps://a", BindDN: []string{"uid={username},ou={x}"}}}
+		},
+		"Secrets.Search: missing: the password of cn=x": func(h *Hub) {
+			h.Auth = spec.HubAuth{Kind: spec.AuthLDAP, LDAP: &spec.LDAPAuth{Server: "ldaps://a", SearchUser: "cn=x"}}
+		},
+		"Profiles[Cpu].Name: \"Cpu\"":        func(h *Hub) { h.Profiles[0].Name = "Cpu" },
+		"dashes, at most 63":                 func(h *Hub) { h.Profiles[0].Name = strings.Repeat("a", 64) },
+		"there is a pool of this name":       func(h *Hub) { h.Pools = append(h.Pools, h.Pools[0]) },
+		"is not a name of a runtime class":   func(h *Hub) { h.Profiles[0].RuntimeClass = "Kata" },
+		"is not a package for pip":           func(h *Hub) { h.Profiles[0].Packages = []string{"torch", "-r"} },
+		"\"\" is not a package for pip":      func(h *Hub) { h.Profiles[0].Packages = []string{""} },
+		"\"a'b\" is not a package":           func(h *Hub) { h.Profiles[0].Packages = []string{"a'b"} },
+		"CPU: must not be negative":          func(h *Hub) { h.Profiles[0].CPU.Guarantee = -1 },
+		"must not be negative: want cores":   func(h *Hub) { h.Profiles[0].CPU = spec.CPU{Limit: -1} },
+		"cores: no node has":                 func(h *Hub) { h.Profiles[0].CPU = spec.CPU{Guarantee: 1e6} },
+		"5 cores are more than the limit":    func(h *Hub) { h.Profiles[0].CPU = spec.CPU{Guarantee: 5, Limit: 4} },
+		"EphemeralStorage: 2Gi is more than": func(h *Hub) { h.Profiles[0].EphemeralStorage = spec.EphemeralStorage{Guarantee: 2 * GiB, Limit: GiB} },
+		"EphemeralStorage: -1 bytes":         func(h *Hub) { h.Profiles[0].EphemeralStorage.Guarantee = -1 },
+		"Memory: -1 bytes":                   func(h *Hub) { h.Profiles[0].Memory = spec.Memory{Guarantee: -1} },
+		"GPUs: -1: want 0 or more":           func(h *Hub) { h.Profiles[0].GPUs = -1 },
+		"less than a program needs":          func(h *Hub) { h.Profiles[0].GPUs, h.Profiles[0].GPUMemory = 1, 1024 },
+		"there is no pool \"x\": there are none": func(h *Hub) {
+			h.Pools = nil
+			h.Profiles[0].Pool = "x"
+		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			h := base().withAuth(spec.HubAuth{Kind: spec.AuthNative})
 			require.NoError(t, h.Check())
+			h.Exports, h.Shared = maps.Clone(h.Exports), slices.Clone(h.Shared)
 			breaks(&h)
 			err := h.Check()
 			require.ErrorContains(t, err, want)
 			require.NotContains(t, err.Error(), "geheim", "a secret is in no error")
 		})
+	}
+}
+
+// TestCheckOfLimits: the greatest and least that are right.
+func TestCheckOfLimits(t *testing.T) {
+	for name, change := range map[string]func(*Hub){
+		"Hostname":  func(h *Hub) { h.Hostname = strings.Repeat("a", 63) + "." + strings.Repeat("b", 189) },
+		"Namespace": func(h *Hub) { h.Namespace = strings.Repeat("a", 63) },
+		"Name":      func(h *Hub) { h.Profiles[0].Name = strings.Repeat("a", 63) },
+		"CPU":       func(h *Hub) { h.Profiles[0].CPU = spec.CPU{Guarantee: 4, Limit: 4} },
+		"Memory":    func(h *Hub) { h.Profiles[0].Memory, h.Profiles[0].SHM = spec.Memory{Guarantee: GiB, Limit: GiB}, GiB },
+		"Disk":      func(h *Hub) { h.Profiles[0].EphemeralStorage = spec.EphemeralStorage{Guarantee: GiB, Limit: GiB} },
+		"Idle":      func(h *Hub) { h.Profiles[0].Idle, h.Cull.Idle = every(h.Cull), every(h.Cull) },
+		"Off":       func(h *Hub) { h.Cull.Enabled, h.Cull.Idle = spec.Off, -1 },
+	} {
+		h := base().withAuth(spec.HubAuth{Kind: spec.AuthNative})
+		change(&h)
+		require.NoError(t, h.Check(), name)
 	}
 }
 

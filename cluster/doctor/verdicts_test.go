@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -161,11 +162,17 @@ func TestVerdicts(t *testing.T) {
 	}
 	e := healthy()
 	harms()["default-classes"](e)
+	assert.Contains(t, told(e)[0], "several StorageClasses are the default: local-path, nfs [")
 	e.Objects["StorageClass"] = e.Objects["StorageClass"][:1]
 	assert.Empty(t, told(e), "one default is right")
 	e.Machines[1].K3s = k3s.State{Role: k3s.RoleAgent, Active: "active", Enabled: true}
 	assert.Empty(t, told(e), "a version that was not seen is not another one")
 	harms()["namespace-stuck"](e)
+	at := metaTime(now.Add(-10 * time.Minute))
+	e.Objects["Namespace"][0].SetDeletionTimestamp(&at)
+	assert.Empty(t, told(e), "it may end soon")
+	at = metaTime(now.Add(-time.Hour))
+	e.Objects["Namespace"][0].SetDeletionTimestamp(&at)
 	e.Objects["Namespace"][0].Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "NamespaceContentRemaining", "status": "True", "message": "pods"}, map[string]any{"type": "Other", "status": "False"}}}
 	assert.Equal(t, []string{"NamespaceContentRemaining: pods"}, doctor.Diagnose(*e).Findings[0].Evidence)
 }
