@@ -157,6 +157,31 @@ func TestTooLong(t *testing.T) {
 	require.ErrorContains(t, err, "at most 4096 are read")
 }
 
+// As much as a limit is read, and no more; a list below its key is no key without a value.
+func TestAtTheLimits(t *testing.T) {
+	for name, x := range map[string]struct {
+		text func(n int) string
+		most int
+		says string
+	}{
+		"anchors":   {func(n int) string { return strings.Repeat("- &x 1\n", n) }, maxNames, "more than 1000 anchors, aliases and tags"},
+		"documents": {func(n int) string { return strings.Repeat("---\na: b\n", n) }, maxDocuments, "more than 1000 documents"},
+		"entries":   {func(n int) string { return strings.Repeat("-\n", n+1) }, maxEmpty, "more than 2000 keys and entries without a value"},
+		"keys":      {func(n int) string { return strings.Repeat("a:\n", n+1) }, maxEmpty, "more than 2000 keys and entries without a value"},
+		"lists":     {func(n int) string { return strings.Repeat("a:\n- b\n", n) }, 2500, ""},
+		"siblings":  {func(n int) string { return strings.Repeat("a: b\n", n) }, 4095, "too many keys in one mapping"},
+		"depth":     {func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }, maxDepth, "nested more than 200 deep"},
+		"a flow":    {func(n int) string { return "{a: " + strings.Repeat("b ", n) + "}" }, 100, ""},
+	} {
+		_, err := Parse([]byte(x.text(x.most)), parser.AllowDuplicateMapKey())
+		var tooMuch *Error
+		require.False(t, errors.As(err, &tooMuch), "%s: %v", name, err)
+		if _, err = Parse([]byte(x.text(x.most+1)), parser.AllowDuplicateMapKey()); x.says != "" {
+			require.ErrorContains(t, err, x.says, name)
+		}
+	}
+}
+
 // Whatever is written over and over costs little.
 func FuzzParse(f *testing.F) {
 	for _, text := range hostile {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
+	"github.com/cps-gpu/homelab/proxmox/pci"
 )
 
 func findings(all []Finding) (out []string) {
@@ -177,6 +178,35 @@ func TestBridgesThatAreMissing(t *testing.T) {
 	assert.Equal(t, []string{"skipped pve1: host pve1 shows no bridge: the token may not see them; grant it SDN.Use on /sdn/zones/localnetwork []"}, findings(checkNetworks(w, s, h, bridges())))
 	vnet.bridges.err = errors.New("no")
 	assert.Equal(t, []string{"skipped pve1: no []"}, findings(checkNetworks(w, s, h, vnet)))
+}
+
+// TestRoomOfStorages: full is less than what is to be made, and nearly full less than a twentieth.
+func TestRoomOfStorages(t *testing.T) {
+	h := Host{Name: "pve1", Storages: []StorageUse{{Storage: "tank", Content: "images"}}}
+	for free, want := range map[proxmox.Size]string{full - 1: "error", full: "warning", 5*proxmox.GiB - 1: "warning", 5 * proxmox.GiB: ""} {
+		seen := &hostObservation{storages: fact[[]proxmox.Storage]{is: []proxmox.Storage{{Name: "tank", Enabled: true, Active: true, Total: 100 * proxmox.GiB, Free: free}}}}
+		got := ""
+		for _, f := range checkStorages(nil, &observation{}, h, seen) {
+			got += string(f.Verdict)
+		}
+		assert.Equal(t, want, got, free)
+	}
+	assert.Equal(t, "a, b, c, d|a, b, c and 2 more", firstNames([]string{"a", "b", "c", "d"})+"|"+firstNames([]string{"a", "b", "c", "d", "e"}))
+	w := &Requirements{VMs: []VM{{Name: "a", Host: "pve1", Disks: []proxmox.Disk{{Storage: "other"}}}, {Name: "b", Host: "pve1"}}}
+	assert.Zero(t, newDisks(w, &observation{}, h, "tank"))
+}
+
+// TestCopies: claims are of copies of our machines only if all are, by mappings of ours.
+func TestCopies(t *testing.T) {
+	ours := &pci.Ledger{Mappings: []pci.MappingState{{Mapping: pci.Mapping{ID: "m", Description: "ours"}}, {Mapping: pci.Mapping{ID: "n", Description: "theirs"}}}}
+	w := &Requirements{Owner: "homelab-lab", Mappings: func(_, description string) bool { return description == "ours" }}
+	for mapping, want := range map[string]bool{"m": true, "n": false, "": false} {
+		cl := pci.Claim{Tags: []string{"homelab-lab"}, Mapping: mapping}
+		assert.Equal(t, want, copied(w, ours, []pci.Claim{cl}), mapping)
+		assert.False(t, copied(&Requirements{Owner: w.Owner}, ours, []pci.Claim{cl}), "no mapping is ours")
+		assert.False(t, copied(w, ours, []pci.Claim{cl, {}}))
+	}
+	assert.False(t, copied(w, ours, nil))
 }
 
 // TestVMIDsThatAreTaken: a number of the file may be another guest's, seen or not.
