@@ -139,6 +139,8 @@ func TestVerdicts(t *testing.T) {
 		x.harm(e)
 		got := told(e)
 		if x.name == "K3s says why it is down" {
+			evidence := doctor.Diagnose(*e).Findings[0].Evidence
+			assert.Equal(t, []string{"k3s-agent.service: failed", e.Machines[1].K3s.Journal[0]}, evidence)
 			assert.Len(t, got, 1)
 			assert.Contains(t, got[0], "error k3s-down of gpu1: K3s does not run: ")
 			assert.NotContains(t, got[0], "[journalctl", "it has a cure")
