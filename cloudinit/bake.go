@@ -57,9 +57,7 @@ func RenderTemplate(b Bake) (NoCloud, error) {
 		Packages:       []string{agent}, // alone, because apt installs all requested packages or none
 		RunCmd:         [][]string{{"systemctl", "start", agent}, {"set", "-e"}},
 	}
-	if err := u.install(slices.DeleteFunc(slices.Clone(b.Packages), func(p string) bool { return p == agent })); err != nil {
-		return NoCloud{}, fmt.Errorf("template: %w", err)
-	}
+	u.install(slices.DeleteFunc(slices.Clone(b.Packages), func(p string) bool { return p == agent }))
 	if err := u.addSources(b.APTSources); err != nil {
 		return NoCloud{}, fmt.Errorf("template: %w", err)
 	}

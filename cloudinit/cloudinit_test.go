@@ -324,3 +324,53 @@ func TestCards(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+// The guest agent comes before all other packages where it is asked for, and once.
+func TestAgentFirst(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		m := server()
+		m.AgentFirst, m.Packages = first, []string{"a", agent, "b"}
+		doc, err := RenderPlain(m)
+		require.NoError(t, err)
+		var installs []string
+		for _, c := range doc.UserData.RunCmd {
+			if c[0] == "/usr/local/sbin/install-missing-packages" {
+				installs = append(installs, strings.Join(c[1:], " "))
+			}
+		}
+		assert.Equal(t, map[bool][]string{false: {"a " + agent + " b"}, true: {agent, "a b"}}[first], installs)
+		assert.Equal(t, 1, strings.Count(string(mustRender(t, doc)), "path: /usr/local/sbin/install-missing-packages"))
+		m.Packages = []string{"a"}
+		doc, err = RenderPlain(m)
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(mustRender(t, doc)), "install-missing-packages, a"))
+	}
+}
+
+func mustRender(t *testing.T, n NoCloud) []byte {
+	t.Helper()
+	files, err := n.Files()
+	require.NoError(t, err)
+	return files["user-data"]
+}
+
+// The machine that becomes a template has an address of its own if it is given one.
+func TestBakeAtAnAddress(t *testing.T) {
+	b := bake()
+	doc, err := RenderTemplate(b)
+	require.NoError(t, err)
+	assert.Empty(t, doc.Network.Ethernets)
+	b.MAC, b.Address, b.Gateway = "02:00:00:00:00:01", netip.MustParsePrefix("10.0.0.9/24"), netip.MustParseAddr("10.0.0.1")
+	doc, err = RenderTemplate(b)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"10.0.0.9/24"}, doc.Network.Ethernets[interfaceName].Addresses)
+	b.Gateway = netip.Addr{}
+	doc, err = RenderTemplate(b)
+	require.NoError(t, err)
+	assert.Empty(t, doc.Network.Ethernets[interfaceName].Routes)
+	for _, mac := range []string{"x", "02:00:00:00:00:00:00:01"} {
+		b.MAC = mac
+		_, err = RenderTemplate(b)
+		require.ErrorContains(t, err, "template: MAC address \""+mac+"\": want six bytes")
+	}
+}

@@ -171,22 +171,16 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 		}
 		u.WriteFiles = append(u.WriteFiles, w)
 	}
-	if err := u.mount(m.Disks); err != nil { // whose own step reports what is wrong with them
-		return UserData{}, err
-	}
+	u.mount(m.Disks) // their own step reports what is wrong with them
 	// cloud-init joins all commands into one script, whose status is that of its last command.
 	// From here on, a failure ends the script. Packages come first, including the guest agent.
 	u.RunCmd = append(u.RunCmd, []string{"set", "-e"})
 	rest := m.Packages
 	if i := slices.Index(rest, agent); m.AgentFirst && i >= 0 {
 		rest = slices.Delete(slices.Clone(rest), i, i+1)
-		if err := u.install([]string{agent}); err != nil {
-			return UserData{}, err
-		}
+		u.install([]string{agent})
 	}
-	if err := u.install(rest); err != nil {
-		return UserData{}, err
-	}
+	u.install(rest)
 	// systemd has read both files before cloud-init writes them.
 	u.RunCmd = append(u.RunCmd, append([]string{"modprobe", "-a"}, m.modules()...), []string{"sysctl", "--quiet", "--system"})
 	return u, nil
@@ -194,22 +188,17 @@ func (m Machine) userData(sysctls map[string]string) (UserData, error) {
 
 // mount formats and mounts the disks with a script: cloud-init's own fs_setup needs a device's
 // name, and no name of a disk is the same on all releases of Proxmox.
-func (u *UserData) mount(disks []Mount) error {
+func (u *UserData) mount(disks []Mount) {
 	if len(disks) == 0 {
-		return nil
+		return
 	}
 	const path = "/usr/local/sbin/data-disks"
-	w, err := File{Path: path, Content: []byte(datadisk.Script), Mode: 0o755}.write()
-	if err != nil {
-		return err
-	}
 	args := []string{path, "make"}
 	for _, d := range disks {
 		args = append(args, d.Serial, cmp.Or(d.FS, "ext4"), d.Path)
 	}
-	u.WriteFiles = append(u.WriteFiles, w)
+	u.WriteFiles = append(u.WriteFiles, File{Path: path, Content: []byte(datadisk.Script), Mode: 0o755}.encode())
 	u.RunCmd = append(u.RunCmd, args)
-	return nil
 }
 
 // installScript installs missing packages. cloud-init's own list would need the mirror at
@@ -218,29 +207,20 @@ func (u *UserData) mount(disks []Mount) error {
 //go:embed packages.sh
 var installScript []byte
 
-func (u *UserData) install(packages []string) error {
+func (u *UserData) install(packages []string) {
 	if len(packages) == 0 {
-		return nil
+		return
 	}
 	const path = "/usr/local/sbin/install-missing-packages"
-	w, err := File{Path: path, Content: installScript, Mode: 0o755}.write()
-	if err != nil {
-		return err
-	}
 	if !slices.ContainsFunc(u.WriteFiles, func(f WriteFile) bool { return f.Path == path }) {
-		u.WriteFiles = append(u.WriteFiles, w)
+		u.WriteFiles = append(u.WriteFiles, File{Path: path, Content: installScript, Mode: 0o755}.encode())
 	}
 	u.RunCmd = append(u.RunCmd, append([]string{path}, packages...))
-	return nil
 }
 
 func (m Machine) user() User {
-	name := m.User
-	if name == "" {
-		name = "ubuntu"
-	}
 	return User{
-		Name:              name,
+		Name:              cmp.Or(m.User, "ubuntu"),
 		Shell:             "/bin/bash",
 		Groups:            []string{"adm", "sudo"},
 		Sudo:              "ALL=(ALL) NOPASSWD:ALL",

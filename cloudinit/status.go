@@ -2,6 +2,7 @@ package cloudinit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,10 +45,7 @@ type FailedError struct {
 
 // Error implements error.
 func (e *FailedError) Error() string {
-	words := strings.Join(e.Errors, "; ")
-	if words == "" {
-		words = "no reason given"
-	}
+	words := cmp.Or(strings.Join(e.Errors, "; "), "no reason given")
 	return "cloud-init failed: " + words + ": see /var/log/cloud-init-output.log and /var/log/cloud-init.log on the machine"
 }
 

@@ -1,6 +1,7 @@
 package cloudinit
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -99,4 +100,11 @@ func TestParseResult(t *testing.T) {
 	require.ErrorContains(t, s.Err(), "cloud-init failed: ('users_groups', KeyError('x')): see ")
 	_, err = ParseResult([]byte(`{"v1`))
 	require.ErrorContains(t, err, ResultFile)
+}
+
+func TestFailedError(t *testing.T) {
+	assert.EqualError(t, &FailedError{}, "cloud-init failed: no reason given: see /var/log/cloud-init-output.log and /var/log/cloud-init.log on the machine")
+	assert.ErrorContains(t, &FailedError{Errors: []string{"a", "b"}}, "cloud-init failed: a; b: see")
+	long := strings.Repeat("x", 80)
+	assert.Equal(t, []string{long, long + "…"}, []string{shorten([]byte(long)), shorten([]byte(long + "y"))})
 }

@@ -1,6 +1,7 @@
 package cloudinit
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -87,17 +88,17 @@ func (f File) write() (WriteFile, error) {
 	if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
 		return WriteFile{}, fmt.Errorf("file %q: want an absolute path without . or .. or a trailing slash", f.Path)
 	}
-	mode := f.Mode.Perm()
-	if mode == 0 {
-		mode = 0o644
-	}
-	w := WriteFile{Path: f.Path, Owner: f.Owner, Permissions: fmt.Sprintf("%04o", mode), Defer: f.Owner != ""}
+	return f.encode(), nil
+}
+
+func (f File) encode() WriteFile {
+	w := WriteFile{Path: f.Path, Owner: f.Owner, Permissions: fmt.Sprintf("%04o", cmp.Or(f.Mode.Perm(), 0o644)), Defer: f.Owner != ""}
 	if utf8.Valid(f.Content) && (len(f.Content) == 0 || literal(string(f.Content))) {
 		w.Content = string(f.Content)
 	} else {
 		w.Encoding, w.Content = "b64", base64.StdEncoding.EncodeToString(f.Content)
 	}
-	return w, nil
+	return w
 }
 
 // render returns the document that cloud-init reads, with its first line.
