@@ -133,6 +133,8 @@ func TestVerdicts(t *testing.T) {
 		}, []string{"error claim of claim team/a: its volume is lost [does its StorageClass exist, and does its provisioner run?]"}},
 		{"a container that has ended", pod("name: p", onGPU, `{phase: Running, conditions: [{type: Ready, status: "False"}], containerStatuses: [{name: c, image: i, state: {terminated: {exitCode: 3, reason: Error}}}]}`),
 			[]string{crash + "has ended [kubectl -n team logs p -c c]"}},
+		{"a container that has ended, behind one that is done", pod("name: p", onGPU, `{phase: Running, conditions: [{type: Ready, status: "False"}], containerStatuses: [{name: i, image: i, state: {terminated: {exitCode: 0}}}, {name: x, image: i}, {name: c, image: i, state: {terminated: {exitCode: 3}}}]}`),
+			[]string{crash + "has ended [kubectl -n team logs p -c c]"}},
 		{"an init container that is done", pod("name: p", onGPU, `{phase: Running, conditions: [{type: Ready, status: "False", lastTransitionTime: "2026-11-23T19:59:00Z"}], containerStatuses: [{name: c, image: i, state: {terminated: {exitCode: 0}}}]}`), nil},
 	} {
 		e := healthy()

@@ -284,6 +284,14 @@ func TestStatusOfMachines(t *testing.T) {
 	}
 }
 
+// The names of steps cannot write on the terminal.
+func TestStatusForgesNothing(t *testing.T) {
+	c := capture(0)
+	c.Status(&converge.Plan{Items: []converge.Item{{Step: "vm/a\x1b[2J", Verdict: converge.Change, Diff: converge.Missing("x")}, {Step: "b\x1b[2J", Verdict: converge.Clean}}}, map[string]Machine{"c": {Role: "server"}})
+	assert.NotContains(t, c.data.String()+c.talk.String(), "\x1b")
+	assert.Contains(t, c.data.String(), "a")
+}
+
 // A recorder sees what the display shows.
 func TestRecorder(t *testing.T) {
 	c := capture(0)

@@ -56,7 +56,6 @@ func (c *Console) Status(p *converge.Plan, machines map[string]Machine, platform
 	var steps []string
 	parts := map[string]*partState{}
 	for _, it := range p.Items {
-		it.Step = c.line(it.Step)
 		name, what := Owner(it.Step)
 		if owner, ok := of[name]; ok {
 			name = owner

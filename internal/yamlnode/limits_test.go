@@ -157,7 +157,7 @@ func TestTooLong(t *testing.T) {
 	require.ErrorContains(t, err, "at most 4096 are read")
 }
 
-// As much as a limit is read, and no more; a list below its key is no key without a value.
+// What has as much as a limit is read; one more is refused. A list below its key is its value.
 func TestAtTheLimits(t *testing.T) {
 	for name, x := range map[string]struct {
 		text func(n int) string
