@@ -98,3 +98,9 @@ func TestNormal(t *testing.T) {
 	_, err = chart.Normalize(map[string]any{"f": func() {}})
 	require.ErrorContains(t, err, "values: json: unsupported type")
 }
+
+func TestDotted(t *testing.T) {
+	for want, path := range map[string][]string{"": nil, "a": {"a"}, "a.b[0].c": {"a", "b", "0", "c"}, `["x.y"].a`: {"x.y", "a"}, `a["x.y"]`: {"a", "x.y"}, "[0].a": {"0", "a"}} {
+		assert.Equal(t, want, chart.DottedPath(path))
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	helmchart "helm.sh/helm/v3/pkg/chart"
-	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -57,11 +56,3 @@ func TestKnownValues(t *testing.T) {
 	unknown(&out, map[string]any{"global": map[string]any{"z": 1}, "second": map[string]any{"z": 1}, "a": map[string]any{"z": 1}, "sub": map[string]any{"z": 1, "x": 5}}, defaultValues(top), nil)
 	assert.Equal(t, []string{"sub.z"}, out)
 }
-
-func TestDotted(t *testing.T) {
-	for want, path := range map[string][]string{"": nil, "a": {"a"}, "a.b[0].c": {"a", "b", "0", "c"}, `["x.y"].a`: {"x.y", "a"}, `a["x.y"]`: {"a", "x.y"}, "[0].a": {"0", "a"}} {
-		assert.Equal(t, want, chart.DottedPath(path))
-	}
-}
-
-func yamlToJSON(text string) ([]byte, error) { return yaml.YAMLToJSON([]byte(text)) }
