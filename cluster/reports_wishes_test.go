@@ -17,6 +17,7 @@ func wishes() []report {
 		{dir: "13", file: "cluster2.yaml", command: "validate", notWant: good},
 		{dir: "13", file: "kept.yaml", command: "validate", want: []string{"kube-reserved, system-reserved and eviction-hard keep 8GiB of memory, and cp1 has 4GiB: its kubelet does not start"}, notWant: []string{"gpu1 has"}},
 		{dir: "15", command: "validate", want: []string{"warning: cluster.yaml:9:11: nodes stay tainted"}, notWant: []string{"error"}},
+		{dir: "15", site: "../hosts/site.yaml", command: "up", want: []string{"changed   node/cp1", "changed   node/w1"}, notWant: []string{"failed  "}},
 		{dir: "15", file: "cluster2.yaml", command: "validate", want: []string{"none can name one node's provider-id", "disable-cloud-controller: true"}, notWant: []string{"the outermost level"}},
 		{dir: "20", file: "a.yaml", command: "validate", want: []string{"JupyterHub's chart has no key singleuser.resources"}},
 		{dir: "20", file: "b.yaml", command: "validate", notWant: good},
