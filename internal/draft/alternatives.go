@@ -47,10 +47,10 @@ func (w *writer) bridges() {
 
 // describe says what a bridge is, where that is not the usual.
 func describe(b proxmox.Bridge) (out []string) {
-	switch {
-	case b.Type == "vnet":
+	switch b.Type {
+	case "vnet":
 		out = append(out, "a VNet of Proxmox's SDN")
-	case b.Type == "OVSBridge":
+	case "OVSBridge":
 		out = append(out, "Open vSwitch")
 	}
 	for _, p := range b.Ports {

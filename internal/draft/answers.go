@@ -144,7 +144,9 @@ func isPrivate(b proxmox.Bridge) bool {
 }
 
 // isNAT reports whether a bridge has a private network that the host itself leads elsewhere: it has no port.
-func isNAT(b proxmox.Bridge) bool { return b.Type == "bridge" && len(b.Ports) == 0 && b.Gateway == "" && isPrivate(b) }
+func isNAT(b proxmox.Bridge) bool {
+	return b.Type == "bridge" && len(b.Ports) == 0 && b.Gateway == "" && isPrivate(b)
+}
 
 // bestBridge is the one that most hosts have, with an address of theirs in it.
 func (f Inventory) bestBridge() string {

@@ -288,7 +288,9 @@ func bestStorage(h Host) (name string, free proxmox.Size) {
 	if len(all) == 0 {
 		return "", 0
 	}
-	best := slices.MinFunc(all, func(a, b proxmox.Storage) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Free, a.Free)) })
+	best := slices.MinFunc(all, func(a, b proxmox.Storage) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Free, a.Free))
+	})
 	return best.Name, best.Free
 }
 

@@ -60,7 +60,9 @@ func bridges(m pvesim.Model, h pvesim.Host) []string {
 		}
 	}
 	for _, v := range m.VNets {
-		if !slices.ContainsFunc(m.Zones, func(z pvesim.Zone) bool { return z.ID == v.Zone && len(z.Nodes) > 0 && !slices.Contains(z.Nodes, h.Name) }) {
+		if !slices.ContainsFunc(m.Zones, func(z pvesim.Zone) bool {
+			return z.ID == v.Zone && len(z.Nodes) > 0 && !slices.Contains(z.Nodes, h.Name)
+		}) {
 			out = append(out, v.Name)
 		}
 	}
