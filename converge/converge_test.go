@@ -152,6 +152,28 @@ func TestSettleOutlivesTransientErrorsButNotPermanentOnes(t *testing.T) {
 	})
 }
 
+// TestRetriesAreReportedOnce: what a step does, and why it has not succeeded yet, is reported once
+// however often it tries: a repeated report would displace the reason.
+func TestRetriesAreReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lamp
+		step, start := l.step("vm"), time.Now()
+		on := step.Apply
+		step.Apply = func(ctx context.Context, is bool) error {
+			if time.Since(start) < 20*time.Second {
+				return transient{errors.New("cp1 does not answer")}
+			}
+			return on(ctx, is)
+		}
+		var g converge.Graph
+		g.Add(step)
+		var said []string
+		_, err := g.Run(t.Context(), func(e converge.Event) { said = append(said, strings.TrimSpace(string(e.Kind)+" "+e.Message)) })
+		require.NoError(t, err)
+		assert.Equal(t, []string{"checking", "acting", "waiting cp1 does not answer", "changed"}, said)
+	})
+}
+
 // restarting is the error of a server that will be back.
 type restarting struct{}
 

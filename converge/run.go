@@ -101,6 +101,7 @@ func (r *run) converge(ctx context.Context, n *Ref, emit func(Event)) (changed b
 		return false, err
 	}
 	emit(Event{Kind: Checking})
+	emit = withoutRepeats(emit)
 	changed, err = r.attempt(ctx, n, emit)
 	if err == nil || ctx.Err() != nil || !IsTransient(err) {
 		return changed, err
@@ -125,6 +126,21 @@ func (r *run) converge(ctx context.Context, n *Ref, emit func(Event)) (changed b
 		return changed, errors.Join(last.Err, ctx.Err())
 	}
 	return changed, last
+}
+
+// withoutRepeats omits an Acting with the difference of the one before: a step that is tried again
+// shows why, and a repeated Acting would displace that.
+func withoutRepeats(emit func(Event)) func(Event) {
+	var shown Diff
+	return func(e Event) {
+		if e.Kind == Acting {
+			if slices.Equal(e.Diff, shown) {
+				return
+			}
+			shown = e.Diff
+		}
+		emit(e)
+	}
 }
 
 // settleRule is how long a step may settle, and the error of a step that needs longer.
