@@ -227,6 +227,12 @@ func (b *deviceBook) hostsOwn(n spec.Node, d spec.Device, found pci.Device, mapp
 	return nil
 }
 
+// released reports whether a claim is that of the node's own machine, by what the file no longer gives it.
+func (b *deviceBook) released(n spec.Node, cl pci.Claim) bool {
+	_, given := b.given[cl.Mapping]
+	return b.ownClaim(n, cl) && !given && !slices.ContainsFunc(n.Devices, func(d spec.Device) bool { return d.USB == "" && d.PCI == cl.Mapping })
+}
+
 // checkNamed checks a device that the file names by an existing mapping.
 func (b *deviceBook) checkNamed(n spec.Node, d spec.Device) error {
 	m := Mapping(b.ledger.Mappings, d.PCI)
@@ -266,7 +272,7 @@ func (b *deviceBook) checkNamed(n spec.Node, d spec.Device) error {
 		}
 	}
 	offered, claims := b.ledger.MappingClaims(b.host, m.ID)
-	claims = slices.DeleteFunc(claims, mine)
+	claims = slices.DeleteFunc(claims, func(cl pci.Claim) bool { return mine(cl) || b.released(n, cl) })
 	if wanted+len(claims) > offered {
 		who := fmt.Sprintf("%d of this file", wanted)
 		for _, cl := range claims {

@@ -78,6 +78,7 @@ func TestDevices(t *testing.T) {
 		s.claims = append(s.claims, pci.Claim{Host: "pve1", VMID: 104, Name: name, Tags: tags, Slot: "hostpci1", Choices: [][]proxmox.PCIAddress{{bus(n)}}})
 		return s
 	}
+	byMapping := func(s *site, id string) *site { s.claims[0].Mapping = id; return s }
 	for _, x := range []struct {
 		name string
 		site *site
@@ -123,6 +124,10 @@ func TestDevices(t *testing.T) {
 				"devices.d1 of wk2: mapping scanner has 1 of pve1's devices, and more want one: 2 of this file\n  give the mapping more devices, or remove it from one of them"},
 		{"a mapping that a VM has", claim(gear().take("scanner", "", 2), "win", nil, 2), nil, []spec.Node{with(spec.Device{PCI: "scanner"})},
 			"devices.d1 of wk1: mapping scanner has 1 of pve1's devices, and more want one: 1 of this file; VM 104 (win), by address as hostpci1, stopped\n  give the mapping more devices, or remove it from one of them"},
+		{"a mapping of what its own VM has", claim(gear().take("scanner", "", 2), "wk1", []string{"homelab-lab"}, 2), nil, []spec.Node{with(spec.Device{PCI: "scanner"})}, ""},
+		{"a mapping of what its own VM has and keeps", byMapping(claim(gear().take("scanner", "", 2), "wk1", []string{"homelab-lab"}, 2), "lab_wk1_d2"), nil,
+			[]spec.Node{with(spec.Device{PCI: "scanner"}, spec.Device{PCI: "0000:02:00.0"})},
+			"devices.d1 of wk1: mapping scanner has 1 of pve1's devices, and more want one: 1 of this file; VM 104 (wk1), by mapping lab_wk1_d2 as hostpci1, stopped\n  give the mapping more devices, or remove it from one of them"},
 		{"a mapping of a GPU", gear().mapping("gpu", "", 1), nil, []spec.Node{with(spec.Device{PCI: "gpu"})},
 			"devices.d1 of wk1: 0000:01:00.0 of mapping gpu is a part of the NVIDIA GPU at 0000:01:00.0 (A100 PCIe 40GB)\n  write gpus: {mapping: [gpu]}"},
 		{"a mapping of the host's card", gear().take("scanner", "", 2), []pci.Use{{What: "the bridge vmbr0", At: &proxmox.PCIAddress{Bus: 2}}}, []spec.Node{with(spec.Device{PCI: "scanner"})},
