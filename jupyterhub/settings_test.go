@@ -1,6 +1,7 @@
 package jupyterhub
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 // TestSettings: each setting reaches the chart's values, and is not there without it.
@@ -110,4 +112,16 @@ func TestObservation(t *testing.T) {
 	}
 	assert.Equal(t, "Python 3.12, 2 cores", Observation{Python: "3.12", CPUs: 2}.String())
 	assert.Equal(t, "Python 3.12, 2 cores, 4Gi, T4 computes", Observation{Python: "3.12", CPUs: 2, Memory: 4 * GiB, GPUs: one}.String())
+}
+
+// The password of a directory's search is in the secret part alone, and there only if there is one.
+func TestSearchPassword(t *testing.T) {
+	h := base()
+	h.Auth = spec.HubAuth{Kind: spec.AuthLDAP, AllowAll: spec.On, LDAP: &spec.LDAPAuth{Server: "ldap://d", BindDN: []string{"uid={username}"}, SearchUser: "cn=x"}}
+	assert.Nil(t, login{h}.secretConfig())
+	h.Secrets.Search = secret.New("geheim")
+	assert.Equal(t, map[string]any{"LDAPAuthenticator": map[string]any{"lookup_dn_search_password": "geheim"}}, login{h}.secretConfig())
+	v, err := h.Values()
+	require.NoError(t, err)
+	assert.NotContains(t, fmt.Sprint(v), "geheim")
 }

@@ -58,6 +58,7 @@ func TestCollect(t *testing.T) {
 		assert.Equal(t, m.Err == nil && m.Role != spec.FileServer, m.K3sErr != nil, m.Name)
 		assert.Equal(t, m.Name == "gpu1", m.DrvErr != nil, m.Name)
 		assert.Equal(t, m.Err == nil, len(m.State.Disks) > 0, m.Name)
+		assert.True(t, m.MIG == nil && m.Driver == nil, "neither was seen")
 	}
 	assert.Equal(t, map[string]int{"cp1": 3, "gpu1": 5, "away": 1, "nuc": 3, "files": 1}, asked)
 	assert.Equal(t, []string{"a", "b", "c"}, s.storages("pve1"))

@@ -80,6 +80,8 @@ func TestWhatSchemasRefuse(t *testing.T) {
 		}
 		assert.Len(t, inside, len(found))
 	}
+	_, err := chart.SchemaProblems([]byte("{}"), map[string]any{"f": func() {}})
+	require.ErrorContains(t, err, "values: json: unsupported type")
 	for want, schema := range map[string]string{"unexpected EOF": "{", "not-a-regex(": `{"properties":{"a":{"pattern":"not-a-regex("}}}`, "file:///values.schema.json": `{"type": 5}`} {
 		_, err := chart.SchemaProblems([]byte(schema), map[string]any{})
 		assert.ErrorContains(t, err, want)
