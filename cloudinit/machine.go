@@ -25,6 +25,8 @@ type Machine struct {
 	MAC            string
 	Address        netip.Prefix // the zero Prefix asks DHCP
 	Gateway        netip.Addr   // outside of Address's prefix it is reached on-link; the zero Addr sets no default route
+	Address6       netip.Prefix // of IPv6 besides that of IPv4; the zero Prefix: none
+	Gateway6       netip.Addr   // the zero Addr: routers announce themselves
 	DNS            []netip.Addr
 	Search         []string // DNS search domains
 	MTU            int      // bytes; 0 means the interface's own

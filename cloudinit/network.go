@@ -96,6 +96,9 @@ func (m Machine) network() (Network, error) {
 	if err := m.address(&eth); err != nil {
 		return Network{}, err
 	}
+	if err := m.address6(&eth); err != nil {
+		return Network{}, err
+	}
 	n := Network{Version: 2, Ethernets: map[string]Ethernet{interfaceName: eth}}
 	for _, c := range m.Cards {
 		if n.Ethernets[c.Name], err = c.ethernet(); err != nil {
@@ -141,14 +144,35 @@ func (m Machine) address(eth *Ethernet) error {
 	if !m.Gateway.IsValid() {
 		return nil
 	}
-	if m.Gateway.BitLen() != m.Address.Addr().BitLen() || m.Gateway == m.Address.Addr() {
-		return fmt.Errorf("gateway %s: want another address of the family of %s", m.Gateway, m.Address.Addr())
+	return eth.defaultRoute(m.Address, m.Gateway)
+}
+
+// address6 adds the address of IPv6. With a router of its own the card has nothing that others announce,
+// so that its address is the one that nodes know.
+func (m Machine) address6(eth *Ethernet) error {
+	switch {
+	case !m.Address6.IsValid():
+		return nil
+	case m.Address.Addr().Is6() || !m.Address6.Addr().Is6():
+		return fmt.Errorf("addresses %s and %s: want one of IPv4 and one of IPv6", m.Address, m.Address6)
 	}
-	eth.Routes = []Route{{
-		To: netip.PrefixFrom(unspecifiedAddress(m.Gateway), 0).String(), Via: m.Gateway.String(),
+	eth.Addresses = append(eth.Addresses, m.Address6.String())
+	if !m.Gateway6.IsValid() {
+		return nil
+	}
+	eth.AcceptRA = new(bool)
+	return eth.defaultRoute(m.Address6, m.Gateway6)
+}
+
+func (eth *Ethernet) defaultRoute(address netip.Prefix, gateway netip.Addr) error {
+	if gateway.BitLen() != address.Addr().BitLen() || gateway == address.Addr() {
+		return fmt.Errorf("gateway %s: want another address of the family of %s", gateway, address.Addr())
+	}
+	eth.Routes = append(eth.Routes, Route{
+		To: netip.PrefixFrom(unspecifiedAddress(gateway), 0).String(), Via: gateway.String(),
 		// Providers that rent hosts give an address whose router is outside of its network.
-		OnLink: !m.Address.Masked().Contains(m.Gateway),
-	}}
+		OnLink: !address.Masked().Contains(gateway),
+	})
 	return nil
 }
 

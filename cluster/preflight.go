@@ -93,6 +93,9 @@ func (c *holdings) addresses() []preflight.Address {
 				Range: single(n.Address.Addr()), Owner: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name],
 			})
 		}
+		if !n.External && n.Address6.IsValid() {
+			out = append(out, preflight.Address{Range: single(n.Address6.Addr()), Owner: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name+" 6"]})
+		}
 		for _, card := range n.Networks {
 			if a := card.Address.Addr(); a.IsValid() {
 				out = append(out, preflight.Address{Range: single(a), Owner: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name+" "+card.Name]})

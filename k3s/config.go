@@ -76,18 +76,18 @@ type Server struct {
 	URL     string       // of the cluster to join, https://VIP:6443; empty on the first server
 	Token   secret.Value // for joining; empty on the first server: K3s generates one
 
-	TLSSANs           []string     // tls-san: further names of the API, the VIP among them
-	ClusterCIDR       netip.Prefix // cluster-cidr, of pods; default 10.42.0.0/16
-	ServiceCIDR       netip.Prefix // service-cidr; default 10.43.0.0/16
-	ClusterDNS        netip.Addr   // cluster-dns; default the tenth address of ServiceCIDR
-	ClusterDomain     string       // cluster-domain; default cluster.local
-	FlannelBackend    string       // flannel-backend: vxlan (default), host-gw, wireguard-native, none
-	FlannelIPv6Masq   bool         // flannel-ipv6-masq: pods with IPv6 reach the outside by their node's address
-	Disable           []string     // disable: packaged components, e.g. traefik, servicelb
-	SecretsEncryption bool         // secrets-encryption: Secrets are encrypted in etcd
-	SnapshotSchedule  string       // etcd-snapshot-schedule-cron; default "0 */12 * * *"
-	SnapshotRetention int          // etcd-snapshot-retention; default 5
-	S3                *S3          // where K3s copies each snapshot; nil: nowhere
+	TLSSANs           []string       // tls-san: further names of the API, the VIP among them
+	ClusterCIDR       []netip.Prefix // cluster-cidr, of pods; default 10.42.0.0/16; two for both families, the preferred one first
+	ServiceCIDR       []netip.Prefix // service-cidr, in the same way; default 10.43.0.0/16
+	ClusterDNS        netip.Addr     // cluster-dns; default the tenth address of ServiceCIDR
+	ClusterDomain     string         // cluster-domain; default cluster.local
+	FlannelBackend    string         // flannel-backend: vxlan (default), host-gw, wireguard-native, none
+	FlannelIPv6Masq   bool           // flannel-ipv6-masq: pods with IPv6 reach the outside by their node's address
+	Disable           []string       // disable: packaged components, e.g. traefik, servicelb
+	SecretsEncryption bool           // secrets-encryption: Secrets are encrypted in etcd
+	SnapshotSchedule  string         // etcd-snapshot-schedule-cron; default "0 */12 * * *"
+	SnapshotRetention int            // etcd-snapshot-retention; default 5
+	S3                *S3            // where K3s copies each snapshot; nil: nowhere
 
 	// Manifests are files for K3s' folder of manifests, by name. K3s applies them when it
 	// starts and when they change; a removed file leaves its objects.
@@ -140,8 +140,8 @@ func (s Server) keys() (map[string]any, error) {
 		k["token-file"] = tokenFile
 	}
 	put(k, "tls-san", s.TLSSANs)
-	putText(k, "cluster-cidr", valid(s.ClusterCIDR))
-	putText(k, "service-cidr", valid(s.ServiceCIDR))
+	putText(k, "cluster-cidr", plain(texts(s.ClusterCIDR)))
+	putText(k, "service-cidr", plain(texts(s.ServiceCIDR)))
 	putText(k, "cluster-dns", valid(s.ClusterDNS))
 	putText(k, "cluster-domain", s.ClusterDomain)
 	putText(k, "flannel-backend", s.FlannelBackend)

@@ -129,7 +129,8 @@ func (s Server) Diff(have State) converge.Diff {
 // CheckAddress returns an error if a server that is a member of etcd would get another address: K3s
 // looks for its old one among the members and never gets ready.
 func (s Server) CheckAddress(have State) error {
-	was, is := show(have.Config, "node-ip"), plain(texts(s.IPs))
+	was, _, _ := strings.Cut(show(have.Config, "node-ip"), ",") // a second address is kubelet's alone
+	is, _, _ := strings.Cut(plain(texts(s.IPs)), ",")
 	if have.Role != RoleServer || have.Config == nil || was == is {
 		return nil
 	}
@@ -145,11 +146,15 @@ func (s Server) CheckRanges(have State) error {
 	}
 	var errs []error
 	for _, r := range []struct{ key, of, want, byDefault string }{
-		{"cluster-cidr", "pods", valid(s.ClusterCIDR), "10.42.0.0/16"},
-		{"service-cidr", "services", valid(s.ServiceCIDR), "10.43.0.0/16"},
+		{"cluster-cidr", "pods", plain(texts(s.ClusterCIDR)), "10.42.0.0/16"},
+		{"service-cidr", "services", plain(texts(s.ServiceCIDR)), "10.43.0.0/16"},
 	} {
 		was, is := cmp.Or(show(have.Config, r.key), r.byDefault), cmp.Or(r.want, r.byDefault)
-		if was != is {
+		switch {
+		case was == is:
+		case strings.Count(was, ",") != strings.Count(is, ","):
+			errs = append(errs, fmt.Errorf("the cluster's %s have addresses of %s, and the file now gives them %s: a cluster has one family or both from its beginning", r.of, was, is))
+		default:
 			errs = append(errs, fmt.Errorf("the cluster's %s have addresses of %s, and the file now gives them %s", r.of, was, is))
 		}
 	}

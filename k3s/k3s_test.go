@@ -153,7 +153,7 @@ func golden(t *testing.T, name string, got []byte) {
 
 func TestYAML(t *testing.T) {
 	s := firstServer(t)
-	s.ClusterCIDR, s.ServiceCIDR = netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.43.0.0/16")
+	s.ClusterCIDR, s.ServiceCIDR = []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, []netip.Prefix{netip.MustParsePrefix("10.43.0.0/16")}
 	s.Extra = map[string]any{"kube-apiserver-arg": []string{"audit-log-maxage=7"}}
 	b, err := s.YAML()
 	require.NoError(t, err)

@@ -131,7 +131,11 @@ func (s VMSpec) diffAddress(d *differ, vm *VM) {
 		key = "ip6"
 	}
 	const slot = "ipconfig0"
-	d.set(theAddress, "address", vm.config[slot], key+"="+s.Address.String(), slot, key+"="+s.Address.String())
+	line := key + "=" + s.Address.String()
+	if s.Address6.IsValid() {
+		line += ",ip6=" + s.Address6.String()
+	}
+	d.set(theAddress, "address", vm.config[slot], line, slot, line)
 }
 
 // Range is a range of addresses, both ends included.

@@ -43,6 +43,7 @@ type VMSpec struct {
 	Note        bool         // the description ends with a line of ours: the mark, and Claims
 	Claims      []string     // addresses and ranges that the VM's cluster takes beside those of its machines
 	Address     netip.Prefix // told to others, in ipconfig0; the machine has it from its seed. Not valid: left alone
+	Address6    netip.Prefix // the one of IPv6 besides that of IPv4; not valid: none
 	NICs        []NIC
 	Disks       []Disk    // the first is the template's disk, grown; the others are created
 	GPUs        []HostPCI // in the order of hostpci0, hostpci1, …

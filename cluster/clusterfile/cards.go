@@ -85,7 +85,10 @@ func (r cardsSection) link(c *spec.Card) {
 
 // address completes and checks a card's address and routes.
 func (r cardsSection) address(n *spec.Node, c *spec.Card) {
-	addr, p := c.Address.Addr(), c.Prefix
+	addr, p, first := c.Address.Addr(), c.Prefix, n.Network.Prefix
+	if n.Network.Prefix6.Overlaps(p) {
+		first = n.Network.Prefix6
+	}
 	c.Address = netip.Prefix{}
 	switch {
 	case r.IsSet(&c.Addresses):
@@ -103,8 +106,8 @@ func (r cardsSection) address(n *spec.Node, c *spec.Card) {
 		r.Wrong(at, fmt.Sprintf("the network of the card %s has no prefix", c.Name), "write prefix: beside it, e.g. prefix: 10.10.0.0/24")
 	case p != p.Masked():
 		r.Wrong(&c.Prefix, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
-	case n.Network.Prefix.IsValid() && p.Overlaps(n.Network.Prefix):
-		r.Wrong(&c.Prefix, fmt.Sprintf("%s shares addresses with the network of the node's first card, %s: answers would leave by the wrong one", p, n.Network.Prefix), "write another network, or remove the card")
+	case first.Overlaps(p):
+		r.Wrong(&c.Prefix, fmt.Sprintf("%s shares addresses with the network of the node's first card, %s: answers would leave by the wrong one", p, first), "write another network, or remove the card")
 	case c.DHCP:
 		r.routes(c)
 	case networkSection(r).insidePrefix(&c.Address, "address", addr, p):
@@ -146,7 +149,7 @@ func (r cardsSection) ofKubernetes() {
 		case n.External:
 		case i < 0 || !n.Networks[i].Address.IsValid():
 			r.Wrong(at, fmt.Sprintf("node %s has no card %s with an address", n.Name, name), "write it below networks: in defaults, with bridge and prefix, and an address for every node")
-		case n.Networks[i].Address.Addr().BitLen() != r.spec.K3s.PodCIDR.Addr().BitLen():
+		case len(r.spec.K3s.PodCIDR) == 1 && n.Networks[i].Address.Addr().BitLen() != r.spec.K3s.PodCIDR[0].Addr().BitLen():
 			r.Wrong(at, fmt.Sprintf("the card %s of node %s and k3s.podCIDR (%s) have addresses of two families", name, n.Name, r.spec.K3s.PodCIDR), "write addresses of one family")
 		}
 	}
@@ -166,10 +169,12 @@ func (r cardsSection) checkOverlaps(n plannedNode, macs map[spec.MAC]any, addres
 		}
 		for _, in := range []struct {
 			who string
-			p   netip.Prefix
+			all spec.Ranges
 		}{{"pods", r.spec.K3s.PodCIDR}, {"services", r.spec.K3s.ServiceCIDR}} {
-			if in.p.IsValid() && in.p.Overlaps(c.Prefix) {
-				r.Wrong(&c.Prefix, fmt.Sprintf("%s (%s) and the network of the card %s (%s) share addresses", in.who, in.p, c.Name, c.Prefix), "write another network for one of them")
+			for _, p := range in.all {
+				if p.Overlaps(c.Prefix) {
+					r.Wrong(&c.Prefix, fmt.Sprintf("%s (%s) and the network of the card %s (%s) share addresses", in.who, p, c.Name, c.Prefix), "write another network for one of them")
+				}
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,22 +35,6 @@ var components = []string{"coredns", "servicelb", "traefik", "local-storage", "m
 
 // builtIn are parts of K3s with a setting of their own to disable them.
 var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud-controller", "scheduler"}
-
-// clusterCIDRs sets the networks of pods and services, by default of the nodes' family.
-func (r k3sSection) clusterCIDRs() {
-	var first netip.Addr
-	if len(r.nodes) > 0 {
-		first = r.nodes[0].Address.Addr()
-	}
-	k := &r.spec.K3s
-	pods, services := k3s.DefaultNetworks(first)
-	if !r.IsSet(&r.spec.K3s.PodCIDR) {
-		k.PodCIDR = pods
-	}
-	if !r.IsSet(&r.spec.K3s.ServiceCIDR) {
-		k.ServiceCIDR = services
-	}
-}
 
 func (r k3sSection) kubernetes() {
 	k := &r.spec.K3s
@@ -120,7 +103,7 @@ var managed = map[string]string{
 	"server": "nodes join through k3s.vip", "cluster-init": "the first server does it", "tls-san": "write k3s.tlsSANs",
 	"cluster-cidr": "write k3s.podCIDR", "service-cidr": "write k3s.serviceCIDR", "cluster-domain": "write k3s.clusterDomain",
 	"disable": "write k3s.disable", "flannel-backend": "write k3s.flannelBackend", "secrets-encryption": "write k3s.secretsEncryption",
-	"node-name": "a node's name is its VM's", "node-ip": "write address of the node", "node-label": "write labels of the node or pool",
+	"node-name": "a node's name is its VM's", "node-ip": "write address of the node, and address6 for IPv6 besides", "node-label": "write labels of the node or pool",
 	"node-taint": "write taints of the node or pool", "etcd-snapshot-schedule-cron": "write k3s.snapshots.schedule",
 	"etcd-snapshot-retention": "write k3s.snapshots.retention", "etcd-s3": "write k3s.snapshots.s3", "etcd-s3-endpoint": "write k3s.snapshots.s3.endpoint",
 	"etcd-s3-bucket": "write k3s.snapshots.s3.bucket", "etcd-s3-region": "write k3s.snapshots.s3.region", "etcd-s3-folder": "write k3s.snapshots.s3.folder",
@@ -131,18 +114,12 @@ var managed = map[string]string{
 	"datastore-endpoint": "the servers keep etcd themselves", "disable-etcd": "the servers keep etcd themselves", "https-listen-port": "kube-vip and the join use 6443",
 }
 
-// addressKeys take an address or a network for each family.
-var addressKeys = []string{"cluster-cidr", "service-cidr", "node-ip"}
-
 // passThrough asks package k3s about each further key of config.yaml: servers drop unknown
 // keys with a warning, agents exit.
 func (r k3sSection) passThrough(at *map[string]any, role k3s.Role) {
 	for _, key := range sortedNames(*at) {
 		place := r.MemberAt(at, key)
 		if why, ours := managed[strings.TrimSuffix(key, "+")]; ours { // key+ appends
-			if list, _ := (*at)[key].([]any); slices.Contains(addressKeys, key) && (len(list) > 1 || strings.Contains(fmt.Sprint((*at)[key]), ",")) {
-				why = "dual-stack is not supported: " + why + ", with one family for nodes, pods and services"
-			}
 			r.Wrong(place, fmt.Sprintf("k3s.%s.%s is set by homelab", role, key), why)
 			continue
 		}
@@ -183,9 +160,9 @@ func (r k3sSection) kubeletArgs() {
 func (r k3sSection) podAddresses(at *map[string]any) {
 	const most = 253
 	_, own := r.spec.K3s.ServerConfig["kube-controller-manager-arg"]
-	if n := k3s.MaxPods(*at); n > most && !own && (!r.spec.K3s.PodCIDR.IsValid() || r.spec.K3s.PodCIDR.Addr().Is4()) {
+	if n := k3s.MaxPods(*at); n > most && !own && (len(r.spec.K3s.PodCIDR) != 1 || r.spec.K3s.PodCIDR[0].Addr().Is4()) {
 		r.Warn(r.MemberAt(at, "kubelet-arg"), fmt.Sprintf("max-pods is %d, and a node has %d addresses for pods, a /24 of k3s.podCIDR", n, most),
-			fmt.Sprintf("write max-pods=250; or, before the cluster exists, larger parts: k3s: {server: {kube-controller-manager-arg: [node-cidr-mask-size=%d]}}", 32-bits.Len(uint(n+2))))
+			fmt.Sprintf("write max-pods=250; or, before the cluster exists, larger parts: k3s: {server: {kube-controller-manager-arg: [node-cidr-mask-size-ipv4=%d]}}", 32-bits.Len(uint(n+2))))
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *resolver) validate() {
 		capacitySection{r}.nodeHost(n)
 	}
 	networkSection{r}.vip()
-	networkSection{r}.clusterNetworks()
+	rangesSection{r}.check()
 	cardsSection{r}.ofKubernetes()
 	capacitySection{r}.cards()
 	devicesSection{r}.onePerHost()
@@ -136,6 +136,7 @@ func (r *resolver) places() {
 	}
 	for _, n := range r.nodes {
 		at["node "+n.Name] = nodesSection{r}.addressPlace(n)
+		at["node "+n.Name+" 6"] = &n.Address6
 		for i := range n.Networks {
 			at["node "+n.Name+" "+n.Networks[i].Name] = &n.Networks[i].Address
 		}
@@ -176,6 +177,7 @@ type plannedNode struct {
 	*spec.Node
 	address netip.Addr // as it is written
 	short   bool       // its pool has too few addresses, which is reported already
+	short6  bool       // the same of addresses6
 }
 
 func (r *resolver) resolve(root *yamlnode.Node) {
@@ -190,7 +192,7 @@ func (r *resolver) resolve(root *yamlnode.Node) {
 	k3sSection{r}.kubernetes()
 	nvidiaSection{r}.gpuStack()
 	nodesSection{r}.makeNodes(root)
-	k3sSection{r}.clusterCIDRs()
+	rangesSection{r}.complete()
 	proxmoxSection{r}.hosts()
 	r.finish()
 	partsSection{r}.platform()

@@ -22,8 +22,13 @@ func (r loadbalancerSection) usedAddresses() map[netip.Addr]string {
 		if !n.DHCP() {
 			out[n.Address.Addr()] = "node " + n.Name
 		}
-		if n.Network.Gateway.IsValid() {
-			out[n.Network.Gateway] = "the gateway"
+		if a := n.Address6.Addr(); a.IsValid() {
+			out[a] = "node " + n.Name
+		}
+		for _, g := range []netip.Addr{n.Network.Gateway, n.Network.Gateway6} {
+			if g.IsValid() {
+				out[g] = "the gateway"
+			}
 		}
 		for _, d := range n.Network.DNS {
 			if out[d] == "" {
@@ -44,7 +49,7 @@ func (r loadbalancerSection) usedAddresses() map[netip.Addr]string {
 
 // inNodesNetwork reports whether some node's network has the address.
 func (r loadbalancerSection) inNodesNetwork(a netip.Addr) bool {
-	return slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.Network.Prefix.IsValid() && n.Network.Prefix.Contains(a) })
+	return slices.ContainsFunc(r.spec.Nodes, func(n spec.Node) bool { return n.Network.Prefix.Contains(a) || n.Network.Prefix6.Contains(a) })
 }
 
 // pools checks the load balancer's addresses.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/k3s"
 )
 
 // networkSection completes and checks the networks of nodes, pods and services.
@@ -14,6 +13,7 @@ type networkSection struct{ *resolver }
 
 // nodeNetwork checks a node's address against its network.
 func (r networkSection) nodeNetwork(n plannedNode) {
+	r.second(n)
 	if n.External {
 		return
 	}
@@ -39,6 +39,32 @@ func (r networkSection) nodeNetwork(n plannedNode) {
 		r.Wrong(&n.Address, fmt.Sprintf("address %s is the gateway's", addr), "write another")
 	case addr == r.spec.K3s.VIP:
 		r.Wrong(&n.Address, fmt.Sprintf("address %s is the VIP's", addr), "write another: the VIP moves between servers and belongs to none")
+	}
+}
+
+// second checks the network and the address of IPv6 that a node has besides those of IPv4.
+func (r networkSection) second(n plannedNode) {
+	raw, p, addr, gateway := &n.Network, n.Network.Prefix6, n.Address6.Addr(), n.Network.Gateway6
+	only6 := "write prefix: and gateway: of IPv4, or if all is IPv6, only those"
+	switch {
+	case !p.IsValid() && gateway.IsValid():
+		r.Wrong(&raw.Gateway6, "gateway6 has no network beside it", "write prefix6:, or remove it")
+	case n.External && addr.Is4(), !n.External && p.IsValid() && (p.Addr().Is4() || raw.Prefix.Addr().Is6()):
+		at := any(&raw.Prefix6)
+		if n.External {
+			at = &n.Address6
+		}
+		r.Wrong(at, "keys with a 6 are for IPv6 besides IPv4", only6)
+	case n.External || !p.IsValid() && !addr.IsValid():
+	case !p.IsValid():
+		r.Wrong(&n.Address6, fmt.Sprintf("the network of the address %s has no prefix", addr), "write network: {prefix6: NETWORK}, e.g. fd00:10::/64")
+	case p != p.Masked():
+		r.Wrong(&raw.Prefix6, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
+	case !addr.IsValid() && !n.short6:
+		r.Wrong(&raw.Prefix6, fmt.Sprintf("node %s has no address of %s", n.Name, p), "write addresses6: in its pool, address6: in the node, or remove prefix6")
+	case addr.IsValid() && !r.insidePrefix(&n.Address6, "address6", addr, p):
+	case gateway.Is4() || gateway.IsValid() && gateway == addr:
+		r.Wrong(&raw.Gateway6, fmt.Sprintf("gateway6 %s cannot be the router of %s", gateway, addr), "write the IPv6 address of the router, e.g. fe80::1")
 	}
 }
 
@@ -139,80 +165,6 @@ func (r networkSection) vip() {
 	case r.spec.K3s.VIPInterface != "" && !vip.IsValid():
 		r.Wrong(&r.spec.K3s.VIPInterface, "vipInterface has no effect without vip", "write vip: beside it")
 	}
-}
-
-// clusterNetworks checks that pods, services and nodes do not share addresses.
-func (r networkSection) clusterNetworks() {
-	raw, k := &r.spec.K3s, r.spec.K3s
-	pods, services := k.PodCIDR, k.ServiceCIDR
-	if !pods.IsValid() || !services.IsValid() {
-		return
-	}
-	for _, c := range []struct {
-		at   any
-		name string
-		p    netip.Prefix
-	}{{&raw.PodCIDR, "podCIDR", pods}, {&raw.ServiceCIDR, "serviceCIDR", services}} {
-		if c.p != c.p.Masked() {
-			r.Wrong(c.at, fmt.Sprintf("%s %s is an address in a network, not a network", c.name, c.p), "write "+c.p.Masked().String())
-		}
-	}
-	r.families()
-	if pods.Overlaps(services) {
-		at := any(&raw.ServiceCIDR)
-		if !r.IsSet(at) {
-			at = &raw.PodCIDR
-		}
-		r.Wrong(at, fmt.Sprintf("pods (%s) and services (%s) share addresses", pods, services), "write separate networks, e.g. podCIDR: 10.42.0.0/16 and serviceCIDR: 10.43.0.0/16")
-	}
-	if what, do := k3s.CheckServiceNetwork(services); what != "" {
-		r.Wrong(&raw.ServiceCIDR, what, do)
-	}
-	if what, do := k3s.CheckPodNetwork(pods, len(r.nodes)); what != "" {
-		r.Wrong(&raw.PodCIDR, "podCIDR "+what, do)
-	}
-	for _, n := range r.nodes {
-		p := n.Network.Prefix
-		if n.External || !p.IsValid() {
-			continue
-		}
-		r.checkOverlap(n, "pods", "podCIDR", pods, &raw.PodCIDR)
-		r.checkOverlap(n, "services", "serviceCIDR", services, &raw.ServiceCIDR)
-	}
-}
-
-// families checks that nodes, pods and services have addresses of one family: K3s ends where
-// they differ.
-func (r networkSection) families() {
-	raw, k := &r.spec.K3s, r.spec.K3s
-	for _, n := range r.nodes {
-		addr := n.Address.Addr()
-		pods, services := k3s.DefaultNetworks(addr)
-		for _, c := range []struct {
-			at      any
-			key     string
-			p, will netip.Prefix
-		}{{&raw.PodCIDR, "podCIDR", k.PodCIDR, pods}, {&raw.ServiceCIDR, "serviceCIDR", k.ServiceCIDR, services}} {
-			if !addr.IsValid() || c.p.Addr().BitLen() == addr.BitLen() {
-				continue
-			}
-			if !r.IsSet(c.at) {
-				c.at = nodesSection(r).addressPlace(n)
-			}
-			r.Wrong(c.at, fmt.Sprintf("node %s has the address %s and k3s.%s is %s: nodes, pods and services need addresses of one family", n.Name, addr, c.key, c.p),
-				fmt.Sprintf("write addresses of one family; for this node's, k3s.%s: %s", c.key, c.will))
-		}
-	}
-}
-
-func (r networkSection) checkOverlap(n plannedNode, who, key string, p netip.Prefix, at any) {
-	if !p.Overlaps(n.Network.Prefix) {
-		return
-	}
-	if !r.IsSet(at) {
-		at = &n.Network.Prefix
-	}
-	r.Wrong(at, fmt.Sprintf("%s (%s) and nodes (%s) share addresses", who, p, n.Network.Prefix), "write k3s."+key+" with a network that is used nowhere else")
 }
 
 // network resolves one network section; its checks need the nodes, and come later.

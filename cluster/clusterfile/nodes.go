@@ -38,6 +38,9 @@ func (r nodesSection) uniqueNodes() {
 		if !n.DHCP() {
 			unique(r.resolver, addresses, n.Address.Addr(), r.addressPlace(n), fmt.Sprintf("address %s is another node's", n.Address.Addr()), "write another")
 		}
+		if a := n.Address6.Addr(); a.IsValid() {
+			unique(r.resolver, addresses, a, &n.Address6, fmt.Sprintf("address %s is another node's", a), "write another")
+		}
 		cardsSection(r).checkOverlaps(n, macs, addresses)
 	}
 }
@@ -76,7 +79,7 @@ func (r nodesSection) nodeLabels(n plannedNode) {
 const maxNodes = 1000
 
 // poolOnly are a pool's keys that its nodes do not inherit.
-var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "vmids"}
+var poolOnly = []string{"count", "prefix", "first", "names", "addresses", "addresses6", "vmids"}
 
 // makeNodes merges defaults, pools and nodes into plannedNodes. It merges the trees, so that
 // inherited values keep the place where they were written.
@@ -157,11 +160,14 @@ func (r nodesSection) poolNames(raw *spec.Pool) []string {
 // others have their own: overriding one node does not change the others.
 func (r nodesSection) poolMembers(p *spec.Pool, names []string, shape, nodes *yamlnode.Node) {
 	addresses, vmids := decode.Addresses(p.Addresses, len(names)), decode.VMIDs(p.VMIDs, len(names))
+	addresses6 := decode.Addresses(p.Addresses6, len(names))
 	needsAddress := func(own *yamlnode.Node) bool {
 		return !own.Has("address") && !own.Has("external") && !own.Get("network").Has("dhcp")
 	}
 	needsVMID := func(own *yamlnode.Node) bool { return !own.Has("vmid") && !own.Has("external") }
 	r.enough(&p.Addresses, "addresses", p.Name, len(addresses), lastThat(names, nodes, needsAddress))
+	needs6 := func(own *yamlnode.Node) bool { return !own.Has("address6") }
+	r.enough(&p.Addresses6, "addresses6", p.Name, len(addresses6), lastThat(names, nodes, needs6))
 	r.enough(&p.VMIDs, "VMIDs", p.Name, len(vmids), lastThat(names, nodes, needsVMID))
 	for i, name := range names {
 		own := nodes.Get(name).AsMap()
@@ -169,6 +175,10 @@ func (r nodesSection) poolMembers(p *spec.Pool, names []string, shape, nodes *ya
 		if i < len(addresses) && needsAddress(own) {
 			a := addresses[i]
 			t = t.With("address", &yamlnode.Node{Kind: yamlnode.Text, Text: a.Value.String(), At: r.Place(&p.Addresses[a.From])})
+		}
+		if i < len(addresses6) && needs6(own) {
+			a := addresses6[i]
+			t = t.With("address6", &yamlnode.Node{Kind: yamlnode.Text, Text: a.Value.String(), At: r.Place(&p.Addresses6[a.From])})
 		}
 		if i < len(vmids) && needsVMID(own) {
 			v := vmids[i]
@@ -181,7 +191,8 @@ func (r nodesSection) poolMembers(p *spec.Pool, names []string, shape, nodes *ya
 			t = &moved
 		}
 		r.node(name, p.Name, t, byName(r.entries, name))
-		r.nodes[len(r.nodes)-1].short = i >= len(addresses) && r.IsSet(&p.Addresses)
+		made := &r.nodes[len(r.nodes)-1]
+		made.short, made.short6 = i >= len(addresses) && r.IsSet(&p.Addresses), i >= len(addresses6) && r.IsSet(&p.Addresses6)
 	}
 }
 
@@ -268,6 +279,9 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	devicesSection(r).devices(n)
 	if address.IsValid() && n.Network.Prefix.IsValid() && address.BitLen() == n.Network.Prefix.Addr().BitLen() {
 		n.Address = netip.PrefixFrom(address, n.Network.Prefix.Bits())
+	}
+	if a, p := n.Address6.Addr(), n.Network.Prefix6; p.Contains(a) {
+		n.Address6 = netip.PrefixFrom(a, p.Bits())
 	}
 	if n.Network.Queues == 0 {
 		n.Network.Queues = min(n.Cores, 64)

@@ -167,6 +167,9 @@ func typeSchema(t reflect.Type) object {
 		return text(`^[0-9a-fA-F.:]+$`, "10.0.0.11")
 	case reflect.TypeFor[netip.Prefix]():
 		return text(`^[0-9a-fA-F.:]+/[0-9]{1,3}$`, "10.0.0.0/24")
+	case reflect.TypeFor[spec.Ranges]():
+		one := `^[0-9a-fA-F.:]+/[0-9]{1,3}`
+		return object{"oneOf": []any{text(one+`( *, *[0-9a-fA-F.:]+/[0-9]{1,3})?$`, "10.42.0.0/16"), object{"type": "array", "maxItems": 2, "items": text(one+`$`, "10.42.0.0/16")}}}
 	case reflect.TypeFor[spec.MAC]():
 		return text(`^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$`, "02:1f:88:0a:9e:31")
 	case reflect.TypeFor[spec.PCIAddress]():

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -82,6 +83,40 @@ func (p AddressPool) MarshalText() ([]byte, error) { return []byte(p.String()), 
 // Contains reports whether an address is in the pool.
 func (p AddressPool) Contains(a netip.Addr) bool {
 	return p.From.IsValid() && a.BitLen() == p.From.BitLen() && !a.Less(p.From) && !p.To.Less(a)
+}
+
+// Ranges are the networks of pods, or of services: one, or one of each family. The first is of the family
+// that Kubernetes prefers.
+type Ranges []netip.Prefix
+
+// UnmarshalText implements encoding.TextUnmarshaler: networks with a comma between them, as K3s has them.
+func (r *Ranges) UnmarshalText(b []byte) error {
+	*r = nil
+	for text := range strings.SplitSeq(string(b), ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return fmt.Errorf("%q is not a network", strings.TrimSpace(text))
+		}
+		*r = append(*r, p)
+	}
+	return nil
+}
+
+// String returns the networks with a comma between them.
+func (r Ranges) String() string {
+	var out []string
+	for _, p := range r {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Ranges) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// Contains reports whether an address is in one of the networks.
+func (r Ranges) Contains(a netip.Addr) bool {
+	return slices.ContainsFunc(r, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // LastAddr returns the highest address in p.

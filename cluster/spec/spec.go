@@ -120,7 +120,9 @@ type Network struct {
 	DNS     []netip.Addr `yaml:"dns" absent:"the gateway" doc:"List of DNS servers."`
 	Search  []string     `yaml:"search" doc:"List of search domains."`
 
-	Firewall Switch `yaml:"firewall" json:",omitempty" absent:"unchanged; a new card: ‘false’" doc:"Put the card behind [Proxmox's firewall](nodes.md#firewall)."`
+	Prefix6  netip.Prefix `yaml:"prefix6" json:",omitzero" absent:"none" doc:"The nodes' IPv6 network [besides that of IPv4](nodes.md#ipv4-and-ipv6), e.g. ‘fd00:10::/64’."`
+	Gateway6 netip.Addr   `yaml:"gateway6" json:",omitzero" absent:"as routers announce" doc:"The IPv6 router's address, e.g. ‘fe80::1’."`
+	Firewall Switch       `yaml:"firewall" json:",omitempty" absent:"unchanged; a new card: ‘false’" doc:"Put the card behind [Proxmox's firewall](nodes.md#firewall)."`
 }
 
 // Access says who may log in to the nodes and how to reach them.
@@ -162,13 +164,13 @@ type File struct {
 
 // K3s configures Kubernetes.
 type K3s struct {
-	Version      string       `yaml:"version" absent:"‘v1.36.5+k3s1’" doc:"An exact release. Its files are checked by checksum."`
-	VIP          netip.Addr   `yaml:"vip" doc:"Virtual address of the Kubernetes API. Required with several servers; [must be unused](host-check.md#whose-an-address-is)."`
-	VIPInterface string       `yaml:"vipInterface" absent:"the one with the node's address" doc:"Interface that carries it."`
-	Network      string       `yaml:"network" json:",omitempty" absent:"the first card" doc:"Name of the [further card](nodes.md#several-networks) for traffic between nodes: pods, etcd, kubelets. Every VM needs it, with a static address. Cannot be changed later on a server."`
-	TLSSANs      []string     `yaml:"tlsSANs" doc:"Further names and addresses for the API's certificate."`
-	PodCIDR      netip.Prefix `yaml:"podCIDR" absent:"‘10.42.0.0/16’; ‘fd00:42::/56’ for nodes with IPv6" doc:"Addresses of pods: a ‘/24’ for each node, a ‘/64’ with IPv6. Cannot be changed later."`
-	ServiceCIDR  netip.Prefix `yaml:"serviceCIDR" absent:"‘10.43.0.0/16’; ‘fd00:43::/112’ for nodes with IPv6" doc:"Addresses of services. Cannot be changed later."`
+	Version      string     `yaml:"version" absent:"‘v1.36.5+k3s1’" doc:"An exact release. Its files are checked by checksum."`
+	VIP          netip.Addr `yaml:"vip" doc:"Virtual address of the Kubernetes API. Required with several servers; [must be unused](host-check.md#whose-an-address-is)."`
+	VIPInterface string     `yaml:"vipInterface" absent:"the one with the node's address" doc:"Interface that carries it."`
+	Network      string     `yaml:"network" json:",omitempty" absent:"the first card" doc:"Name of the [further card](nodes.md#several-networks) for traffic between nodes: pods, etcd, kubelets. Every VM needs it, with a static address. Cannot be changed later on a server."`
+	TLSSANs      []string   `yaml:"tlsSANs" doc:"Further names and addresses for the API's certificate."`
+	PodCIDR      Ranges     `yaml:"podCIDR" absent:"‘10.42.0.0/16’; ‘fd00:42::/56’ for nodes with IPv6" doc:"Addresses of pods: a ‘/24’ for each node, a ‘/64’ with IPv6. A list of two for [both families](nodes.md#ipv4-and-ipv6). Cannot be changed later."`
+	ServiceCIDR  Ranges     `yaml:"serviceCIDR" absent:"‘10.43.0.0/16’; ‘fd00:43::/112’ for nodes with IPv6" doc:"Addresses of services, of the same families. Cannot be changed later."`
 
 	ClusterDomain  string   `yaml:"clusterDomain" default:"cluster.local" doc:"DNS domain of services."`
 	Disable        []string `yaml:"disable" enum:"coredns,servicelb,traefik,local-storage,metrics-server,runtimes" absent:"components that another part replaces" doc:"Components to leave out: ‘coredns’, ‘servicelb’, ‘traefik’, ‘local-storage’, ‘metrics-server’, ‘runtimes’."`

@@ -56,13 +56,14 @@ type Node struct {
 	Labels      map[string]string `yaml:"labels" doc:"Labels of the Kubernetes node. Those of other owners stay."`
 	Taints      []Taint           `yaml:"taints" absent:"‘nvidia.com/gpu=present:NoSchedule’ on agents with GPUs" doc:"List of ‘key=value:Effect’ or ‘key:Effect’; ‘[]’ for none."`
 
-	ResourcePool string `yaml:"resourcePool" json:",omitempty" absent:"unchanged; a new VM: none" doc:"[Resource pool](nodes.md#resource-pools) of Proxmox that its VM is in. The pool must exist."`
-	Protection   Switch `yaml:"protection" json:",omitempty" absent:"unchanged; a new VM: ‘false’" doc:"Nobody can remove the VM or its disks [by hand](nodes.md#protection)."`
+	Address6     netip.Prefix `yaml:"address6,single" json:",omitzero" absent:"from the pool" doc:"Its static IPv6 address [besides that of IPv4](nodes.md#ipv4-and-ipv6)."` // with the length of Network.Prefix6; not valid: none
+	ResourcePool string       `yaml:"resourcePool" json:",omitempty" absent:"unchanged; a new VM: none" doc:"[Resource pool](nodes.md#resource-pools) of Proxmox that its VM is in. The pool must exist."`
+	Protection   Switch       `yaml:"protection" json:",omitempty" absent:"unchanged; a new VM: ‘false’" doc:"Nobody can remove the VM or its disks [by hand](nodes.md#protection)."`
 }
 
 // Shape is what nodes inherit from their pool, and pools from the defaults.
 type Shape struct {
-	Node `yaml:",inline" without:"pool,address,mac,vmid,adopt,external,privateKey,jump"`
+	Node `yaml:",inline" without:"pool,address,address6,mac,vmid,adopt,external,privateKey,jump"`
 }
 
 // Pool is a group of similar nodes. Reading a file, or completing a Spec, makes its nodes.
@@ -75,6 +76,8 @@ type Pool struct {
 	Addresses []AddressRange `yaml:"addresses" doc:"Addresses in the order of the nodes, ‘[10.0.0.11-10.0.0.13, 10.0.0.20]’."`
 	VMIDs     []VMIDRange    `yaml:"vmids" absent:"the next free ones" doc:"VMIDs in the same way: ‘[201-204]’."`
 	Shape     `yaml:",inline"`
+
+	Addresses6 []AddressRange `yaml:"addresses6" json:",omitempty" doc:"IPv6 addresses besides ‘addresses’, in the same way."`
 }
 
 // DHCP reports whether the node gets its address from a DHCP server.

@@ -20,7 +20,7 @@ func Spec() *spec.Spec {
 		Network: spec.Network{Bridge: "vmbr0", Prefix: netip.MustParsePrefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), DNS: []netip.Addr{addr("10.0.0.1")}},
 		K3s: spec.K3s{
 			Version: "v1.36.5+k3s1", VIP: addr("10.0.0.100"),
-			PodCIDR: netip.MustParsePrefix("10.42.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.43.0.0/16"),
+			PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")},
 		},
 		Defaults: spec.Shape{Node: spec.Node{Storage: "vmdata"}},
 		Pools: []spec.Pool{{

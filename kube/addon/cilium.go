@@ -34,10 +34,10 @@ func (c Cilium) Info() Info {
 }
 
 func (c Cilium) Make(s *Site) (Recipe, error) {
-	if !c.PodCIDR.IsValid() {
+	if len(c.PodCIDR) == 0 {
 		return Recipe{}, errors.New("cilium: the pods' network is not set: it must be K3s' cluster-cidr")
 	}
-	if c.PodCIDR.Addr().Is6() {
+	if len(c.PodCIDR) > 1 || c.PodCIDR[0].Addr().Is6() {
 		return Recipe{}, errors.New("cilium: the pods' network is IPv6, and Cilium is set up for IPv4 alone: K3s' own flannel carries IPv6")
 	}
 	v := values{
@@ -47,7 +47,7 @@ func (c Cilium) Make(s *Site) (Recipe, error) {
 		"k8sServicePort":       6444,
 		"kubeProxyReplacement": "true", // text, says the chart's schema
 		"ipam": values{"mode": "cluster-pool", "operator": values{
-			"clusterPoolIPv4PodCIDRList": []any{c.PodCIDR.Masked().String()}}},
+			"clusterPoolIPv4PodCIDRList": []any{c.PodCIDR[0].Masked().String()}}},
 		"operator": values{"replicas": s.replicas(2), "tolerations": s.tolerations(
 			exists("node-role.kubernetes.io/control-plane", ""),
 			exists("node-role.kubernetes.io/master", ""),

@@ -172,7 +172,7 @@ func writtenSamples(t *testing.T) []sample {
 	bgp := *lb
 	bgp.BGP = &spec.BGP{ASN: 64512, Peers: []spec.BGPPeer{{Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500, Port: 179, Password: key0}, {Address: netip.MustParseAddr("10.9.0.1"), Port: 1790, Multihop: true}}}
 	cilium := &spec.LoadBalancer{Kind: spec.LBCilium, Addresses: pool, Reserved: reserved}
-	flat := spec.K3s{CNI: "cilium", PodCIDR: netip.MustParsePrefix("10.42.0.0/16")}
+	flat := spec.K3s{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}
 	gateway := spec.Ingress{Kind: spec.IngressGateway, Class: "traefik"}
 	own := spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"}
 	signed := &spec.TLS{Source: spec.TLSACME, Issuer: "homelab", Email: "admin@example.org", Server: "https://acme-v02.api.letsencrypt.org/directory"}

@@ -15,7 +15,7 @@ import (
 func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 	m := cloudinit.Machine{
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
-		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway,
+		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway, Address6: n.Address6, Gateway6: n.Network.Gateway6,
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
 		FreshHostKeys: s.Image.Template != "",
 		Packages:      firstBootPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,

@@ -45,6 +45,12 @@ func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) 
 	if !n.DHCP() {
 		node.IPs = append(node.IPs, n.Address.Addr())
 	}
+	if pods := s.K3s.PodCIDR; len(pods) == 2 {
+		node.IPs = append(node.IPs, n.Address6.Addr())
+		if pods[0].Addr().Is6() { // the family that Kubernetes prefers comes first
+			slices.Reverse(node.IPs)
+		}
+	}
 	if i := slices.IndexFunc(n.Networks, func(c spec.Card) bool { return c.Name == s.K3s.Network }); i >= 0 {
 		node.ExternalIPs, node.IPs, node.Interface = node.IPs, []netip.Addr{n.Networks[i].Address.Addr()}, s.K3s.Network
 	}
@@ -73,7 +79,7 @@ func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
 		SnapshotSchedule:  s.K3s.Snapshots.Schedule, SnapshotRetention: s.K3s.Snapshots.Retention,
 	}
 	_, said := extra["flannel-ipv6-masq"]
-	srv.FlannelIPv6Masq = !said && s.K3s.PodCIDR.Addr().Is6() && s.K3s.FlannelBackend != "none"
+	srv.FlannelIPv6Masq = !said && slices.ContainsFunc(s.K3s.PodCIDR, func(p netip.Prefix) bool { return p.Addr().Is6() }) && s.K3s.FlannelBackend != "none"
 	if srv.S3, err = bucket(s); err != nil {
 		return srv, err
 	}

@@ -193,8 +193,15 @@ func parseInt(to *int, text string) error {
 // text decodes values with a syntax of their own.
 func (d *decoder) text(t *yamlnode.Node, u encoding.TextUnmarshaler, name string) {
 	if _, network := u.(*netip.Prefix); network && (t.Kind == yamlnode.List || strings.Contains(t.Text, ",")) {
-		d.undecodable(t.At, name+" is several networks, and dual-stack is not supported: nodes, pods and services have addresses of one family", "write one network, IPv4 like the nodes' addresses or IPv6 like them")
+		d.undecodable(t.At, name+" is several networks", "write the one of IPv4 here, and the one of IPv6 as prefix6")
 		return
+	}
+	if _, several := u.(*spec.Ranges); several && t.Kind == yamlnode.List {
+		var texts []string
+		for _, item := range t.Items {
+			texts = append(texts, item.Text)
+		}
+		t = &yamlnode.Node{Kind: yamlnode.Text, At: t.At, Text: strings.Join(texts, ",")}
 	}
 	if !t.Scalar() {
 		d.undecodable(t.At, fmt.Sprintf("%s must be one value and is %s", name, t.Kind), instead(u))
@@ -238,6 +245,8 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write it without a prefix length, e.g. 10.0.0.11"
 	case *netip.Prefix:
 		return "write address/length, e.g. 10.0.0.0/24"
+	case *spec.Ranges:
+		return "write address/length, e.g. 10.42.0.0/16, or a list of two"
 	case *spec.PCIAddress:
 		return "write it as lspci does, e.g. 01:00, 01:00.0 or 0000:01:00.0"
 	case *spec.MAC:
