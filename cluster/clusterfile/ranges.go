@@ -142,7 +142,7 @@ func (r rangesSection) bothFamilies() {
 		switch {
 		case n.DHCP():
 			r.Wrong(at, fmt.Sprintf("pods have addresses of IPv4 and IPv6, and node %s has its address from a DHCP server", n.Name), "give the node an address and an address6")
-		case !n.Address6.IsValid():
+		case !n.Address6.IsValid() && (n.External || !n.Network.Prefix6.IsValid()): // else its network has no address
 			r.Wrong(at, fmt.Sprintf("pods have addresses of IPv4 and IPv6, and node %s has the address %s alone", n.Name, n.Address.Addr()),
 				"write network: {prefix6: NETWORK}, and addresses6: in its pool or address6: in the node; or one network in k3s.podCIDR and k3s.serviceCIDR")
 		}

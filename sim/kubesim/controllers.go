@@ -41,7 +41,7 @@ func (c *Cluster) scheduler() schedule.Scheduler {
 
 // admission checks new objects. The lock is held.
 func (c *Cluster) admission() admission.Admission {
-	return admission.Admission{Store: controllerStore{c: c}, Services: c.cfg.ServiceCIDR}
+	return admission.Admission{Store: controllerStore{c: c}, Services: networks(c.cfg.ServiceCIDR, c.cfg.SecondCIDRs[0])}
 }
 
 // controllerStore is what the controllers see of a cluster. The lock is held.

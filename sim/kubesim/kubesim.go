@@ -80,6 +80,14 @@ type Cluster struct {
 	ctx      context.Context // ends with the cluster
 }
 
+// networks are one, or one of each family.
+func networks(first, second netip.Prefix) []netip.Prefix {
+	if !second.IsValid() {
+		return []netip.Prefix{first}
+	}
+	return []netip.Prefix{first, second}
+}
+
 // machines are the nodes that join a cluster, and what runs on them.
 type machines struct {
 	*Cluster
@@ -130,7 +138,7 @@ func form(ctx context.Context, cfg guest.PlaneConfig, speed float64, outside *Ba
 		c.settle, c.again = c.scale(settle), c.scale(lookAgain)
 	}
 	c.outside = *outside
-	c.control = &control.Controllers{Store: controllerStore{c: c}, PodCIDR: cfg.PodCIDR.String()}
+	c.control = &control.Controllers{Store: controllerStore{c: c}, Pods: networks(cfg.PodCIDR, cfg.SecondCIDRs[1])}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.srv = &http.Server{Handler: server{c}, TLSConfig: auth.ServerTLS(), ErrorLog: silent(), ReadHeaderTimeout: time.Minute}
 	if cfg.Saved == nil {

@@ -156,6 +156,9 @@ func nodeStatus(n guest.Node, was corev1.NodeStatus, plugin map[corev1.ResourceN
 			Architecture: "amd64", OSImage: "Ubuntu 24.04 LTS (simulated)", KernelVersion: "6.8.0-simulated"},
 		Conditions: was.Conditions,
 	}
+	if n.SecondIP.IsValid() {
+		s.Addresses = slices.Insert(s.Addresses, 1, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: n.SecondIP.String()})
+	}
 	if n.ExternalIP.IsValid() {
 		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: n.ExternalIP.String()})
 	}

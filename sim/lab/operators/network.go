@@ -68,7 +68,7 @@ func serviceLB(ctx context.Context, i *instance) (time.Duration, error) {
 		for _, p := range s.Spec.Ports {
 			taken[p.Port] = s.Namespace + "/" + s.Name
 		}
-		if err := i.giveAddresses(ctx, s, hosts); err != nil {
+		if err := i.giveAddresses(ctx, s, ofFamilies(s, hosts)); err != nil {
 			return 0, err
 		}
 	}
@@ -109,12 +109,14 @@ func (i *instance) openNodes() ([]string, error) {
 		if closed || !up {
 			continue
 		}
-		of := map[corev1.NodeAddressType]string{}
+		of := map[corev1.NodeAddressType][]string{}
 		for _, a := range n.Status.Addresses {
-			of[a.Type] = a.Address
+			of[a.Type] = append(of[a.Type], a.Address)
 		}
-		if a := cmp.Or(of[corev1.NodeExternalIP], of[corev1.NodeInternalIP]); a != "" {
-			out = append(out, a)
+		if external := of[corev1.NodeExternalIP]; len(external) > 0 {
+			out = append(out, external...)
+		} else {
+			out = append(out, of[corev1.NodeInternalIP]...)
 		}
 	}
 	slices.SortFunc(out, func(a, b string) int {
@@ -123,6 +125,19 @@ func (i *instance) openNodes() ([]string, error) {
 		return x.Compare(y)
 	})
 	return out, nil
+}
+
+// ofFamilies are the addresses of a Service's families, in their order (filterByIPFamily of K3s' servicelb.go).
+func ofFamilies(s *corev1.Service, addresses []string) []string {
+	var out []string
+	for _, family := range s.Spec.IPFamilies {
+		for _, a := range addresses {
+			if strings.Contains(a, ":") == (family == corev1.IPv6Protocol) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
 }
 
 // giveAddresses writes a Service's addresses, if they differ.

@@ -64,8 +64,17 @@ type Settings struct {
 // Networks are those of a cluster, and what else its servers' configuration says.
 type Networks struct {
 	Services, Pods netip.Prefix
+	Second         [2]netip.Prefix // the same of the other family; not valid: none
 	Domain         string
 	PlainSecrets   bool // Secrets are not encrypted where they are stored
+}
+
+// List is a network and that of the other family, if there is one.
+func List(first, second netip.Prefix) string {
+	if !second.IsValid() {
+		return first.String()
+	}
+	return first.String() + "," + second.String()
 }
 
 // Defaults are K3s' networks.

@@ -116,6 +116,7 @@ func (f *Factory) Form(ctx context.Context, cfg guest.PlaneConfig) (guest.Plane,
 	if cfg.PodCIDR.IsValid() {
 		want.Pods = cfg.PodCIDR
 	}
+	want.Second = cfg.SecondCIDRs
 	want.Domain = cmp.Or(cfg.DNSDomain, want.Domain)
 	want.PlainSecrets = cfg.PlainSecrets
 	control, err := f.take(ctx, want)

@@ -137,12 +137,13 @@ func nodeStatus(n guest.Node) corev1.NodeStatus {
 		corev1.ResourceEphemeralStorage: resource.MustParse("60Gi"),
 	}
 	now := metav1.NewTime(time.Now())
+	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.InternalIP.String()}}
+	if n.SecondIP.IsValid() {
+		addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: n.SecondIP.String()})
+	}
 	return corev1.NodeStatus{
 		Capacity: capacity, Allocatable: maps.Clone(capacity),
-		Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: n.InternalIP.String()},
-			{Type: corev1.NodeHostName, Address: n.Name},
-		},
+		Addresses:       append(addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.Name}),
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
 		NodeInfo: corev1.NodeSystemInfo{
 			MachineID: shortHash(n.Name), SystemUUID: shortHash(n.Name + "/uuid"), BootID: shortHash(n.Name + now.String()),

@@ -223,12 +223,17 @@ func Listen(s *machine.System) network.Handler {
 
 // run is K3s from the moment that it is ready. No goroutine is left behind for it.
 func (n *node) run(ctx context.Context) (stop func(), code int) {
-	ip := n.sys.Address()
-	if a, err := netip.ParseAddr(n.cfg.get("node-ip")); err == nil {
-		ip = a
+	ips := []netip.Addr{n.sys.Address()}
+	for i, text := range n.cfg.commas("node-ip") {
+		if a, err := netip.ParseAddr(text); err == nil {
+			ips = append(ips[:i], a)
+		}
+	}
+	if err := sameFamilies(n.cluster.critical, ips); err != nil {
+		return nil, n.die("%v", err)
 	}
 	if !n.never {
-		if err := n.cluster.plane.Join(ctx, n.describe(ip)); err != nil {
+		if err := n.cluster.plane.Join(ctx, n.describe(ips)); err != nil {
 			return nil, n.die("failed to register node %s: %v", n.name, err)
 		}
 	}
@@ -254,11 +259,27 @@ func (n *node) run(ctx context.Context) (stop func(), code int) {
 	}, 0
 }
 
-func (n *node) describe(ip netip.Addr) plane.Node {
+// sameFamilies is what K3s requires of the networks and of a node's addresses (pkg/agent/run.go).
+func sameFamilies(critical map[string]string, ips []netip.Addr) error {
+	pods, services := strings.Split(critical["ClusterIPRanges"], ","), strings.Split(critical["ServiceIPRanges"], ",")
+	six := func(network string) bool { return strings.Contains(network, ":") }
+	if len(pods) != len(services) || six(pods[0]) != six(services[0]) {
+		return fmt.Errorf("cluster-cidr: %v and service-cidr: %v, must share the same IP version (IPv4, IPv6 or dual-stack)", pods, services)
+	}
+	if len(ips) < 2 && (len(pods) > 1 || six(pods[0]) != ips[0].Is6()) {
+		return fmt.Errorf("cluster-cidr: %v and node-ip: %v, must share the same IP version (IPv4, IPv6 or dual-stack)", pods, ips)
+	}
+	return nil
+}
+
+func (n *node) describe(ips []netip.Addr) plane.Node {
 	boot, _ := n.sys.Root().ReadFile(machine.BootIDFile) // every running guest has it
-	node := plane.Node{Name: n.name, Role: n.role, InternalIP: ip, Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
+	node := plane.Node{Name: n.name, Role: n.role, InternalIP: ips[0], Version: n.version, Labels: map[string]string{}, Taints: n.cfg.commas("node-taint"),
 		CPUs: n.sys.Config.CPUs, Memory: n.sys.Config.Memory, GPUs: n.gpus, Run: func(ctx context.Context, c plane.Container) (int, string, string) { return Container(ctx, n.sys, c) },
 		BootID: strings.TrimSpace(string(boot))}
+	if len(ips) > 1 {
+		node.SecondIP = ips[1]
+	}
 	node.ExternalIP, _ = netip.ParseAddr(n.cfg.get("node-external-ip"))
 	for _, l := range n.cfg.commas("node-label") {
 		key, value, _ := strings.Cut(l, "=")

@@ -124,13 +124,16 @@ func (n *node) planeConfig() (plane.Config, error) {
 		DNSDomain: n.cfg.critical()["ClusterDomain"], Version: n.version, Disable: n.cfg.commas("disable"),
 		PlainSecrets: n.cfg.critical()["EncryptSecrets"] != "true",
 	}
-	for to, key := range map[*netip.Prefix]string{&out.ServiceCIDR: "ServiceIPRanges", &out.PodCIDR: "ClusterIPRanges"} {
-		first, _, _ := strings.Cut(n.cfg.critical()[key], ",")
-		p, err := netip.ParsePrefix(first)
-		if err != nil {
-			return out, fmt.Errorf("invalid CIDR address: %s", first)
+	for key, to := range map[string][]*netip.Prefix{
+		"ServiceIPRanges": {&out.ServiceCIDR, &out.SecondCIDRs[0]}, "ClusterIPRanges": {&out.PodCIDR, &out.SecondCIDRs[1]},
+	} {
+		for i, text := range strings.Split(n.cfg.critical()[key], ",") {
+			p, err := netip.ParsePrefix(text)
+			if err != nil || i >= len(to) {
+				return out, fmt.Errorf("invalid CIDR address: %s", text)
+			}
+			*to[i] = p
 		}
-		*to = p
 	}
 	out.Disable = n.cfg.commas("disable")
 	out.TLSSANs = append([]string{n.name, n.sys.Address().String()}, n.cfg.commas("tls-san")...)

@@ -78,9 +78,11 @@ func Up(s *machine.System) {
 		return
 	}
 	defer s.Leave()
-	for _, c := range ifaces[1:] {
-		for _, a := range c.Addrs {
-			s.Config.Network.Register(a.Addr(), s.Answers())
+	for i, c := range ifaces {
+		for j, a := range c.Addrs {
+			if i+j > 0 { // the machine itself registers its first
+				s.Config.Network.Register(a.Addr(), s.Answers())
+			}
 		}
 	}
 }

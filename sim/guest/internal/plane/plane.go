@@ -18,13 +18,14 @@ type Kubernetes interface {
 // Empty fields are those that the configuration leaves to K3s' defaults, which
 // are filled in before Form is called.
 type Config struct {
-	ServiceCIDR  netip.Prefix // 10.43.0.0/16
-	PodCIDR      netip.Prefix // 10.42.0.0/16
-	DNSDomain    string       // cluster.local
-	TLSSANs      []string     // names and addresses for the API server's certificate, the servers' own among them
-	Version      string       // of K3s, e.g. v1.36.2+k3s1
-	Disable      []string     // packaged components that K3s leaves out, e.g. traefik
-	PlainSecrets bool         // Secrets are not encrypted in etcd
+	ServiceCIDR  netip.Prefix    // 10.43.0.0/16
+	PodCIDR      netip.Prefix    // 10.42.0.0/16
+	SecondCIDRs  [2]netip.Prefix // of Services and pods, of the other family; not valid: none
+	DNSDomain    string          // cluster.local
+	TLSSANs      []string        // names and addresses for the API server's certificate, the servers' own among them
+	Version      string          // of K3s, e.g. v1.36.2+k3s1
+	Disable      []string        // packaged components that K3s leaves out, e.g. traefik
+	PlainSecrets bool            // Secrets are not encrypted in etcd
 
 	// Saved is the state that the cluster begins with: a restored snapshot. Nil: a new cluster.
 	Saved *SavedState
@@ -65,6 +66,7 @@ type Node struct {
 	Name       string
 	Role       string // "server" or "agent"
 	InternalIP netip.Addr
+	SecondIP   netip.Addr        // the internal one of the other family; not valid: none
 	ExternalIP netip.Addr        // not valid: none
 	Version    string            // of K3s
 	Labels     map[string]string // of node-label

@@ -36,7 +36,7 @@ const (
 // Admission is that of one cluster.
 type Admission struct {
 	control.Store
-	Services netip.Prefix // of which Services get their addresses
+	Services []netip.Prefix // of which Services get their addresses, one or one of each family
 }
 
 // New is the admission of a new object: kube-apiserver's own plugins, as far as a client

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,27 +21,84 @@ func (c Admission) Allocate(s, was *corev1.Service) error {
 	if was != nil && s.Spec.ClusterIP == "" {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = was.Spec.ClusterIP, was.Spec.ClusterIPs
 	}
-	single := corev1.IPFamilyPolicySingleStack
-	if s.Spec.IPFamilyPolicy == nil {
-		s.Spec.IPFamilyPolicy = &single
-	}
-	if len(s.Spec.IPFamilies) == 0 {
-		s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	if err := c.families(s, was); err != nil {
+		return err
 	}
 	c.allocatePorts(s, was)
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		s.Spec.ClusterIPs = []string{corev1.ClusterIPNone}
+		return nil
+	}
 	taken := map[string]bool{}
 	for _, o := range control.All[corev1.Service](c, "services") {
-		if o.Namespace != s.Namespace || o.Name != s.Name {
-			taken[o.Spec.ClusterIP] = true
+		for _, ip := range o.Spec.ClusterIPs {
+			taken[ip] = taken[ip] || o.Namespace != s.Namespace || o.Name != s.Name
 		}
 	}
-	if s.Spec.ClusterIP == "" {
-		s.Spec.ClusterIP = freeAddress(c.Services, taken)
-	} else if s.Spec.ClusterIP != corev1.ClusterIPNone && taken[s.Spec.ClusterIP] {
-		return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), s.Name, field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"),
-			[]string{s.Spec.ClusterIP}, "failed to allocate IP "+s.Spec.ClusterIP+": provided IP is already allocated")})
+	ips := slices.Clone(s.Spec.ClusterIPs)
+	if len(ips) == 0 && s.Spec.ClusterIP != "" {
+		ips = []string{s.Spec.ClusterIP}
 	}
-	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+	for i, family := range s.Spec.IPFamilies {
+		if i >= len(ips) {
+			at := slices.IndexFunc(c.Services, func(p netip.Prefix) bool { return familyOf(p) == family })
+			ips = append(ips, freeAddress(c.Services[at], taken))
+		} else if taken[ips[i]] {
+			return invalid(s, field.Invalid(field.NewPath("spec", "clusterIPs"), []string{ips[i]}, "failed to allocate IP "+ips[i]+": provided IP is already allocated"))
+		}
+	}
+	s.Spec.ClusterIPs = ips[:len(s.Spec.IPFamilies)]
+	s.Spec.ClusterIP = ips[0]
+	return nil
+}
+
+func invalid(s *corev1.Service, why *field.Error) error {
+	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), s.Name, field.ErrorList{why})
+}
+
+func familyOf(p netip.Prefix) corev1.IPFamily {
+	if p.Addr().Is6() {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}
+
+// families completes a Service's families: that which the cluster prefers, or both if it asks for them
+// (initIPFamilyFields). One that is headless and selects nothing has both, whatever the cluster has.
+func (c Admission) families(s, was *corev1.Service) error {
+	spec := &s.Spec
+	alone := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
+	if spec.IPFamilyPolicy == nil && was != nil {
+		spec.IPFamilyPolicy = was.Spec.IPFamilyPolicy
+	}
+	if spec.IPFamilyPolicy == nil {
+		policy := corev1.IPFamilyPolicySingleStack
+		if alone {
+			policy = corev1.IPFamilyPolicyRequireDualStack
+		}
+		spec.IPFamilyPolicy = &policy
+	}
+	if len(spec.IPFamilies) == 0 && was != nil {
+		spec.IPFamilies = was.Spec.IPFamilies
+	}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{familyOf(c.Services[0])}
+	}
+	single := *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	switch {
+	case single:
+		spec.IPFamilies = spec.IPFamilies[:1]
+	case len(c.Services) == 1 && !alone && *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack:
+		return invalid(s, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+	case len(spec.IPFamilies) == 1 && (alone || len(c.Services) == 2):
+		other := map[corev1.IPFamily]corev1.IPFamily{corev1.IPv4Protocol: corev1.IPv6Protocol, corev1.IPv6Protocol: corev1.IPv4Protocol}
+		spec.IPFamilies = []corev1.IPFamily{spec.IPFamilies[0], other[spec.IPFamilies[0]]}
+	}
+	for i, family := range spec.IPFamilies {
+		if !alone && !slices.ContainsFunc(c.Services, func(p netip.Prefix) bool { return familyOf(p) == family }) {
+			return invalid(s, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "not configured on this cluster"))
+		}
+	}
 	return nil
 }
 

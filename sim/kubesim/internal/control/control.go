@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ type Store interface {
 // Controllers are those of one cluster.
 type Controllers struct {
 	Store
-	PodCIDR string // of all nodes; empty: nodes get none
+	Pods []netip.Prefix // of all nodes, one or one of each family; empty: nodes get none
 
 	ready  map[string]bool      // nodes that were, when last looked at
 	absent map[string]time.Time // since when pods are bound to nodes that are not there

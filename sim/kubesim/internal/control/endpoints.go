@@ -56,6 +56,9 @@ func PortOf(p *corev1.Pod, port corev1.ServicePort) int32 {
 func sliceOf(s *corev1.Service, pods []*corev1.Pod) *discoveryv1.EndpointSlice {
 	out := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.Namespace, OwnerReferences: controlledBy(s, "v1", "Service"), Labels: map[string]string{}}}
+	if len(s.Spec.IPFamilies) > 0 && s.Spec.IPFamilies[0] == corev1.IPv6Protocol {
+		out.AddressType = discoveryv1.AddressTypeIPv6
+	}
 	for k, v := range s.Labels {
 		out.Labels[k] = v
 	}

@@ -23,7 +23,9 @@ func (c *Controllers) nodes(pods podIndex) {
 	ranges := map[string]bool{}
 	list := All[corev1.Node](c, "nodes")
 	for _, n := range list {
-		ranges[n.Spec.PodCIDR] = true
+		for _, p := range n.Spec.PodCIDRs {
+			ranges[p] = true
+		}
 	}
 	for _, n := range list {
 		there[n.Name] = true
@@ -38,12 +40,8 @@ func (c *Controllers) nodes(pods podIndex) {
 		c.ready[n.Name] = is
 		out := n.DeepCopy()
 		out.Spec.Taints = wantedTaints(n)
-		if out.Spec.PodCIDR == "" && c.PodCIDR != "" {
-			out.Spec.PodCIDR = nextRange(c.PodCIDR, ranges)
-			if out.Spec.PodCIDR != "" {
-				out.Spec.PodCIDRs = []string{out.Spec.PodCIDR}
-			}
-			ranges[out.Spec.PodCIDR] = true
+		if out.Spec.PodCIDR == "" {
+			c.giveRanges(out, ranges)
 		}
 		if !equality.Semantic.DeepEqual(n.Spec, out.Spec) {
 			c.Update(out)
@@ -186,20 +184,29 @@ func (c *Controllers) orphans(there map[string]bool, pods podIndex) {
 	}
 }
 
-// nextRange is the first /24 of a network that no node has.
-func nextRange(network string, taken map[string]bool) string {
-	all, err := netip.ParsePrefix(network)
-	if err != nil || !all.Addr().Is4() || all.Bits() > 24 {
-		return ""
-	}
-	b := all.Masked().Addr().As4()
-	for range 1 << (24 - all.Bits()) {
-		if r := netip.PrefixFrom(netip.AddrFrom4(b), 24).String(); !taken[r] {
-			return r
+// giveRanges gives a node the first part that no node has of each network of pods: a /24, of IPv6 a /64.
+func (c *Controllers) giveRanges(n *corev1.Node, taken map[string]bool) {
+	for _, all := range c.Pods {
+		size := 24
+		if all.Addr().Is6() {
+			size = 64
 		}
-		if b[2]++; b[2] == 0 {
-			b[1]++
+		at := netip.PrefixFrom(all.Masked().Addr(), size)
+		for taken[at.String()] {
+			b := at.Addr().AsSlice()
+			for i := size/8 - 1; i > 0; i-- {
+				if b[i]++; b[i] != 0 {
+					break
+				}
+			}
+			next, _ := netip.AddrFromSlice(b)
+			at = netip.PrefixFrom(next, size)
 		}
+		if all.Bits() > size || !all.Contains(at.Addr()) {
+			return
+		}
+		taken[at.String()] = true
+		n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, at.String())
+		n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
 	}
-	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/cps-gpu/homelab/sim/lab/plane"
 )
 
 // idleControllers are the controllers that nothing in the lab needs.
@@ -35,7 +37,7 @@ func (cp *controlPlane) args(which string) []string {
 			"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
 			"--client-ca-file=" + ca, "--anonymous-auth=false",
 			"--authorization-mode=Node,RBAC", "--allow-privileged=true",
-			"--service-cluster-ip-range=" + cp.Services.String(),
+			"--service-cluster-ip-range=" + plane.List(cp.Services, cp.Second[0]),
 			"--service-account-issuer=https://kubernetes.default.svc." + cp.Domain,
 			"--service-account-key-file=" + pki("service.key"),
 			"--service-account-signing-key-file=" + pki("service.key"),
@@ -49,8 +51,8 @@ func (cp *controlPlane) args(which string) []string {
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",
 			"--bind-address=127.0.0.1", "--secure-port=0", "--profiling=false",
 			"--service-account-private-key-file=" + pki("service.key"), "--root-ca-file=" + ca,
-			"--allocate-node-cidrs=true", "--cluster-cidr=" + cp.Pods.String(),
-			"--service-cluster-ip-range=" + cp.Services.String(),
+			"--allocate-node-cidrs=true", "--cluster-cidr=" + plane.List(cp.Pods, cp.Second[1]),
+			"--service-cluster-ip-range=" + plane.List(cp.Services, cp.Second[0]),
 			"--node-monitor-period=2s", "--controllers=*," + idleControllers,
 		}
 	case Scheduler:

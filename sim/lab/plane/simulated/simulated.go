@@ -27,7 +27,7 @@ func Starter(version string) plane.Start {
 		c := &control{to: &outside{}}
 		var err error
 		c.cluster, err = kubesim.NewPlane(ctx, guest.PlaneConfig{
-			Version: version, ServiceCIDR: s.Services, PodCIDR: s.Pods, DNSDomain: s.Domain, PlainSecrets: s.PlainSecrets, Saved: s.Saved,
+			Version: version, ServiceCIDR: s.Services, PodCIDR: s.Pods, SecondCIDRs: s.Second, DNSDomain: s.Domain, PlainSecrets: s.PlainSecrets, Saved: s.Saved,
 		}, kubesim.Backends{Kubelet: c.to.kubelet, Dial: c.to.dial, Admit: kueue.Admit})
 		if err != nil {
 			return nil, err
