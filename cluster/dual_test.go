@@ -48,6 +48,7 @@ func TestSecondFamilyOfARunningCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
+		// One server's machine cannot change, and another that is like the file could not join.
 		old := replace(t, replace(t, bothFamilies, `, prefix6: "fd00:10::/64", gateway6: "fe80::1"`, ""), `, addresses6: ["fd00:10::11"]`, "")
 		w.up(t, parse(t, replace(t, old, `, addresses6: ["fd00:10::21"]`, "")))
 		c := w.cluster(t, parse(t, bothFamilies))

@@ -34,7 +34,7 @@ name: real
 patience: 6 # emulated machines are slow ones, and more so beside other work
 proxmox: {endpoint: lab}
 image: {url: ` + realImage + `, sha256: SUM}
-network: {prefix: 10.0.0.11/32, gateway: 10.0.0.1}
+network: {prefix: 10.0.0.11/32, gateway: 10.0.0.1, prefix6: "fd00:10::/64", gateway6: "fe80::1"}
 k3s: {airgap: DIR}
 guest: {apt: {mirror: http://127.0.0.1/debian}} # nobody answers: all packages are there
 pools:
@@ -42,6 +42,7 @@ pools:
     role: server
     count: 1
     addresses: [10.0.0.11]
+    addresses6: ["fd00:10::11"]
     cores: 2
     memory: 2GiB
     disks:
@@ -240,7 +241,7 @@ func TestRealGuest(t *testing.T) {
 }
 
 // hasCards sees from inside what the file says of the network: a router outside the first card's
-// network, and each further card by its name, with its address, MTU and routes.
+// network, IPv6 besides, and each further card by its name, with its address, MTU and routes.
 func hasCards(t *testing.T, c inside) {
 	t.Helper()
 	addresses := said(t, c, "ip", "-4", "-br", "addr")
@@ -249,6 +250,12 @@ func hasCards(t *testing.T, c inside) {
 	assert.Regexp(t, `(?m)^camera +UP `, said(t, c, "ip", "-br", "link"))
 	assert.Regexp(t, `(?m)^office +UP +172\.31\.3\.\d+/24 `, addresses)
 	assert.NotContains(t, addresses, "camera")
+	assert.Regexp(t, `(?m)^eth0 +UP +fd00:10::11/64 fe80::`, said(t, c, "ip", "-6", "-br", "addr"))
+	six := said(t, c, "ip", "-6", "route")
+	assert.Regexp(t, `(?m)^default via fe80::1 dev eth0 proto static`, six)
+	assert.Equal(t, 1, strings.Count(six, "default"), six)
+	assert.NotContains(t, said(t, c, "ip", "-6", "addr", "show", "dev", "eth0"), "tentative")
+	assert.Contains(t, said(t, c, "cat", "/run/systemd/network/10-netplan-eth0.network"), "IPv6AcceptRA=no")
 	office := said(t, c, "cat", "/run/systemd/network/10-netplan-office.network")
 	for _, want := range []string{"UseRoutes=false", "UseDNS=false", "UseDomains=false", "IPv6AcceptRA=no"} {
 		assert.Contains(t, office, want)

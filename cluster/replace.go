@@ -86,6 +86,9 @@ func (c *machines) checkMayDestroy(ctx context.Context, n spec.Node, vm *proxmox
 		return &RefusedError{n.Name, "it is the only server, and the cluster with all its data would be lost: " +
 			"save etcd (k3s etcd-snapshot save) and what you need, then add -force; afterwards replace the other nodes"}
 	}
+	if err := c.members.CheckRanges(ctx, n); err != nil {
+		return &RefusedError{n.Name, err.Error()}
+	}
 	all, err := c.kubeNodes(ctx)
 	if errors.Is(err, members.ErrUnformed) {
 		return nil

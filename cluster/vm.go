@@ -88,6 +88,9 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replacements(diff)))
 	case diff.Effect() == converge.Replace:
+		if err := c.members.CheckRanges(ctx, n); err != nil {
+			return converge.Permanent(err)
+		}
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  homelab node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replacements(diff), printable.Word(n.Name)))
 	case diff.Effect() == converge.Restart && vm.Running:

@@ -122,7 +122,7 @@ func newNode(n guest.Node) *corev1.Node {
 	maps.Copy(labels, n.Labels)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: map[string]string{
-			"k3s.io/internal-ip": n.InternalIP.String(), "k3s.io/hostname": n.Name}},
+			"k3s.io/internal-ip": n.InternalIPs(), "k3s.io/hostname": n.Name}},
 		Spec: corev1.NodeSpec{ProviderID: "k3s://" + n.Name},
 	}
 	for _, t := range n.Taints {

@@ -202,8 +202,8 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	}
 	if n.Role == spec.Server {
 		if want, err := k3sServer(ks.Spec, n, false); err == nil {
-			if err := want.CheckRanges(have); err != nil {
-				return have, converge.Permanent(fmt.Errorf("%s: %w, which K3s cannot change: write k3s.podCIDR and k3s.serviceCIDR as they were, or recreate the cluster (cluster:down, cluster:up)", n.Name, err))
+			if err := otherRanges(n, want, have); err != nil {
+				return have, converge.Permanent(err)
 			}
 			if err := want.CheckAddress(have); err != nil {
 				return have, converge.Permanent(fmt.Errorf("%s: %w: write the file as it was (k3s.network), or replace one server after the other (node:replace), if there are three", n.Name, err))
@@ -214,6 +214,27 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 		return have, converge.Permanent(&k3s.StartError{Role: have.Role, Diagnosis: d})
 	}
 	return have, nil
+}
+
+func otherRanges(n spec.Node, want k3s.Server, have k3s.State) error {
+	if err := want.CheckRanges(have); err != nil {
+		return fmt.Errorf("%s: %w, which K3s cannot change: write k3s.podCIDR and k3s.serviceCIDR as they were, or recreate the cluster (cluster:down, cluster:up)", n.Name, err)
+	}
+	return nil
+}
+
+// CheckRanges returns an error if a server runs with other networks of pods and services than those of the
+// file: one that is recreated with these could not join again. A server that does not answer has no error.
+func (ks *Kubernetes) CheckRanges(ctx context.Context, n spec.Node) error {
+	want, err := k3sServer(ks.Spec, n, false)
+	if err != nil || n.Role != spec.Server {
+		return err
+	}
+	have, err := k3s.Observe(ctx, ks.Nodes.Root(n.Name))
+	if err != nil {
+		return ctx.Err()
+	}
+	return otherRanges(n, want, have)
 }
 
 // joins reports whether a server joins a cluster that another server created. The first

@@ -115,8 +115,8 @@ func nodeObject(n guest.Node) (*corev1.Node, error) {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	annotations := map[string]string{
-		"k3s.io/hostname": n.Name, "k3s.io/internal-ip": n.InternalIP.String(),
-		"alpha.kubernetes.io/provided-node-ip": n.InternalIP.String(),
+		"k3s.io/hostname": n.Name, "k3s.io/internal-ip": n.InternalIPs(),
+		"alpha.kubernetes.io/provided-node-ip": n.InternalIPs(),
 	}
 	if n.Role == "server" {
 		annotations["etcd.k3s.cattle.io/node-address"] = n.InternalIP.String()

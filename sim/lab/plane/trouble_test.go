@@ -63,6 +63,7 @@ func whatGoesWrong(t *testing.T, kind labctl.Guests) {
 	f := factory(t, kind)
 	p, err := f.Form(t.Context(), guest.PlaneConfig{
 		TLSSANs: []string{vip}, PodCIDR: netip.MustParsePrefix("10.62.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.63.0.0/16"),
+		SecondCIDRs: [2]netip.Prefix{netip.MustParsePrefix("fd63::/112"), netip.MustParsePrefix("fd62::/56")},
 	})
 	require.NoError(t, err)
 	c := client(t, p)
@@ -91,13 +92,46 @@ func whatGoesWrong(t *testing.T, kind labctl.Guests) {
 func hasNetworks(t *testing.T, c kubernetes.Interface) {
 	service, err := c.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "10.63.0.1", service.Spec.ClusterIP)
+	assert.Equal(t, []string{"10.63.0.1"}, service.Spec.ClusterIPs)
+	v4, v6 := corev1.IPv4Protocol, corev1.IPv6Protocol
+	single, prefer, require2 := corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack
+	for _, tc := range []struct {
+		policy   *corev1.IPFamilyPolicy
+		headless bool
+		asks     []corev1.IPFamily
+		becomes  corev1.IPFamilyPolicy
+		families []corev1.IPFamily
+	}{
+		{nil, false, nil, single, []corev1.IPFamily{v4}},
+		{nil, false, []corev1.IPFamily{v6}, single, []corev1.IPFamily{v6}},
+		{nil, true, nil, require2, []corev1.IPFamily{v4, v6}},
+		{&prefer, false, nil, prefer, []corev1.IPFamily{v4, v6}},
+		{&require2, false, []corev1.IPFamily{v6}, require2, []corev1.IPFamily{v6, v4}},
+	} {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{GenerateName: "family-"}, Spec: corev1.ServiceSpec{
+			IPFamilyPolicy: tc.policy, IPFamilies: tc.asks, Ports: []corev1.ServicePort{{Port: 80}}}}
+		if tc.headless {
+			s.Spec.ClusterIP = corev1.ClusterIPNone
+		}
+		made, err := c.CoreV1().Services("default").Create(t.Context(), s, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, tc.becomes, *made.Spec.IPFamilyPolicy)
+		assert.Equal(t, tc.families, made.Spec.IPFamilies)
+		if tc.headless {
+			assert.Equal(t, []string{"None"}, made.Spec.ClusterIPs)
+			continue
+		}
+		require.Len(t, made.Spec.ClusterIPs, len(tc.families))
+		for i, family := range tc.families {
+			assert.Contains(t, made.Spec.ClusterIPs[i], map[corev1.IPFamily]string{v4: "10.63.", v6: "fd63::"}[family])
+		}
+	}
 	eventually(t, 10*time.Second, "the node has a pod CIDR", func(ctx context.Context) error {
 		node, err := c.CoreV1().Nodes().Get(ctx, "wk-1", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		return is("pod CIDR", "10.62.0.0/24", node.Spec.PodCIDR)
+		return is("pod CIDRs", "10.62.0.0/24 fd62::/64", strings.Join(node.Spec.PodCIDRs, " "))
 	})
 }
 

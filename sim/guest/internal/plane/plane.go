@@ -83,6 +83,14 @@ type Node struct {
 	Run func(ctx context.Context, c Container) (code int, output, terminationLog string)
 }
 
+// InternalIPs are the node's internal addresses, as annotations have them.
+func (n Node) InternalIPs() string {
+	if !n.SecondIP.IsValid() {
+		return n.InternalIP.String()
+	}
+	return n.InternalIP.String() + "," + n.SecondIP.String()
+}
+
 // GPU is one card (or function) that a node offers.
 type GPU struct {
 	UUID  string // "GPU-…"
