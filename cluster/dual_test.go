@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -34,6 +35,11 @@ func TestBothFamilies(t *testing.T) {
 		config := ask(t, w.guests()["cp1"], "cat", "/etc/rancher/k3s/config.yaml")
 		for _, want := range []string{"cluster-cidr: 10.42.0.0/16,fd00:42::/56\n", "service-cidr: 10.43.0.0/16,fd00:43::/112\n", "flannel-ipv6-masq: true\n"} {
 			assert.Contains(t, config, want)
+		}
+		for name, at := range map[string]string{"cp1": "10.0.0.11", "wk1": "10.0.0.21"} {
+			n := fmt.Sprint(w.node(name))
+			assert.Regexp(t, `podCIDRs:\[10\.42\.\d\.0/24 fd00:42:[:0-9]*/64\]`, n)
+			assert.Contains(t, n, fmt.Sprintf("[map[address:%s type:InternalIP] map[address:fd00:10::%s type:InternalIP]", at, at[len(at)-2:]))
 		}
 		// Another address of IPv6 takes another machine, as one of IPv4 does.
 		c := w.cluster(t, parse(t, replace(t, bothFamilies, `addresses6: ["fd00:10::21"]`, `addresses6: ["fd00:10::22"]`)))

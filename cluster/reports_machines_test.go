@@ -49,7 +49,7 @@ func machines() []report {
 		{dir: "keys", file: "profile-list.yaml", command: "validate", want: []string{"write each by its name, e.g. profiles: {gpu: "}},
 		{dir: "keys", file: "instances.yaml", command: "validate", want: []string{"an instance has its own memory, and gpu1 offers 2 nvidia.com/gpu; write gpus: 1", "mig is nvidia.com/mig-3g.20gb, the name of a resource; write its profile, mig: 3g.20gb"}, notWant: []string{"can ever start"}},
 		{dir: "keys", file: "kubelet.yaml", command: "validate", want: []string{`system-reserved is "cpu=500m,memory=1GB", and kubelet does not start`, `max-pods is "many"`}},
-		{dir: "keys", file: "pods.yaml", command: "validate", want: []string{"warning: ", "max-pods is 500, and a node has 253 addresses for pods", "node-cidr-mask-size=23"}, notWant: []string{"error"}},
+		{dir: "keys", file: "pods.yaml", command: "validate", want: []string{"warning: ", "max-pods is 500, and a node has 253 addresses for pods", "node-cidr-mask-size-ipv4=23"}, notWant: []string{"error"}},
 		{dir: "keys", file: "pods-larger.yaml", command: "validate", notWant: good},
 		{dir: "external", command: "validate", notWant: good},
 		{dir: "external", file: "inventory.yaml", command: "validate", want: []string{"write one text, user@address:port", "ports are those of single machines", "NOPASSWD:ALL", "~/.ssh/known_hosts"}, notWant: []string{"would be created on a Proxmox host", "has no prefix", "belongs in proxmox"}},

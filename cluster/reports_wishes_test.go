@@ -7,8 +7,11 @@ func wishes() []report {
 	return []report{
 		{dir: "09", command: "validate", want: []string{"networks must be a mapping and is a list; write each further card by its name"}, notWant: []string{"did you mean"}},
 		{dir: "09", file: "cards.yaml", command: "validate", notWant: []string{"error"}},
-		{dir: "11", file: "dual.yaml", command: "validate", want: []string{"podCIDR is several networks, and dual-stack is not supported"}},
-		{dir: "11", file: "dual2.yaml", command: "validate", want: []string{"k3s.server.cluster-cidr is set by homelab; dual-stack is not supported: write k3s.podCIDR", "write address of the node, with one family"}},
+		{dir: "11", file: "dual.yaml", command: "validate", want: []string{"node cp1 has the address 10.0.0.11 alone; write network: {prefix6: NETWORK}, and addresses6: in its pool"}},
+		{dir: "11", file: "dual2.yaml", command: "validate", want: []string{"k3s.server.cluster-cidr is set by homelab; write k3s.podCIDR", "write address of the node, and address6 for IPv6 besides"}},
+		{dir: "11", file: "both.yaml", command: "up", want: []string{"changed   node/cp1"}, notWant: []string{"failed  "}},
+		{dir: "11", file: "first6.yaml", command: "up", want: []string{"changed   node/cp3", "changed   node/w1"}, notWant: []string{"failed  "}},
+		{dir: "11", file: "six.yaml", command: "up", want: []string{"changed   node/cp3", "changed   node/w1"}, notWant: []string{"failed  "}},
 		{dir: "11", file: "six.yaml", command: "validate", notWant: good},
 		{dir: "11", file: "six4.yaml", command: "validate", notWant: good},   // its pods get K3s' IPv6 networks
 		{dir: "11", file: "router.yaml", command: "validate", notWant: good}, // fe80::1, as IPv6 routers are

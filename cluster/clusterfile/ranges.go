@@ -140,6 +140,7 @@ func (r rangesSection) bothFamilies() {
 			at = n.Node
 		}
 		switch {
+		case n.DHCP() && !n.Network.DHCP: // has none, which is reported
 		case n.DHCP():
 			r.Wrong(at, fmt.Sprintf("pods have addresses of IPv4 and IPv6, and node %s has its address from a DHCP server", n.Name), "give the node an address and an address6")
 		case !n.Address6.IsValid() && (n.External || !n.Network.Prefix6.IsValid()): // else its network has no address
