@@ -49,7 +49,7 @@ func (r networkSection) second(n plannedNode) {
 	switch {
 	case !p.IsValid() && gateway.IsValid():
 		r.Wrong(&raw.Gateway6, "gateway6 has no network beside it", "write prefix6:, or remove it")
-	case n.External && addr.Is4(), !n.External && p.IsValid() && (p.Addr().Is4() || raw.Prefix.Addr().Is6()):
+	case n.External && addr.IsValid() && (addr.Is4() || n.Address.Addr().Is6()), !n.External && p.IsValid() && (p.Addr().Is4() || raw.Prefix.Addr().Is6()):
 		at := any(&raw.Prefix6)
 		if n.External {
 			at = &n.Address6

@@ -91,14 +91,15 @@ type Ranges []netip.Prefix
 
 // UnmarshalText implements encoding.TextUnmarshaler: networks with a comma between them, as K3s has them.
 func (r *Ranges) UnmarshalText(b []byte) error {
-	*r = nil
+	var all Ranges
 	for text := range strings.SplitSeq(string(b), ",") {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
 			return fmt.Errorf("%q is not a network", strings.TrimSpace(text))
 		}
-		*r = append(*r, p)
+		all = append(all, p)
 	}
+	*r = all
 	return nil
 }
 
