@@ -374,7 +374,7 @@ func TestJoinNeedsAddressAndToken(t *testing.T) {
 // What a server says is in its configuration, and an etcd or ranges of addresses that exist stay.
 func TestKeysOfAServer(t *testing.T) {
 	s := Server{Version: "v1.36.5+k3s1", Node: Node{Name: "cp1", IPs: []netip.Addr{netip.MustParseAddr("10.0.0.11")}}, TLSSANs: []string{"a"}, Disable: []string{"traefik"},
-		ClusterCIDR: netip.MustParsePrefix("10.52.0.0/16"), ServiceCIDR: netip.MustParsePrefix("10.53.0.0/16"), ClusterDNS: netip.MustParseAddr("10.53.0.10"), ClusterDomain: "x.local",
+		ClusterCIDR: []netip.Prefix{netip.MustParsePrefix("10.52.0.0/16")}, ServiceCIDR: []netip.Prefix{netip.MustParsePrefix("10.53.0.0/16")}, ClusterDNS: netip.MustParseAddr("10.53.0.10"), ClusterDomain: "x.local",
 		FlannelBackend: "wireguard-native", FlannelIPv6Masq: true, SecretsEncryption: true, SnapshotSchedule: "0 * * * *", SnapshotRetention: 3}
 	p, err := s.plan()
 	require.NoError(t, err)
@@ -386,7 +386,7 @@ func TestKeysOfAServer(t *testing.T) {
 	require.NoError(t, s.CheckRanges(have))
 	require.NoError(t, s.CheckAddress(have))
 	moved := s
-	moved.ClusterCIDR, moved.ServiceCIDR, moved.IPs = netip.Prefix{}, netip.MustParsePrefix("10.43.0.0/16"), []netip.Addr{netip.MustParseAddr("10.0.0.12")}
+	moved.ClusterCIDR, moved.ServiceCIDR, moved.IPs = nil, []netip.Prefix{netip.MustParsePrefix("10.43.0.0/16")}, []netip.Addr{netip.MustParseAddr("10.0.0.12")}
 	require.EqualError(t, moved.CheckRanges(have), "the cluster's pods have addresses of 10.52.0.0/16, and the file now gives them 10.42.0.0/16\n"+
 		"the cluster's services have addresses of 10.53.0.0/16, and the file now gives them 10.43.0.0/16")
 	require.EqualError(t, moved.CheckAddress(have), "etcd knows the server by its address 10.0.0.11, and the file now gives it 10.0.0.12")
@@ -394,6 +394,10 @@ func TestKeysOfAServer(t *testing.T) {
 		require.NoError(t, moved.CheckRanges(none))
 		require.NoError(t, moved.CheckAddress(none))
 	}
+	both := s
+	both.ClusterCIDR, both.IPs = append(both.ClusterCIDR, netip.MustParsePrefix("fd00:52::/56")), append(both.IPs, netip.MustParseAddr("fd00::11"))
+	require.EqualError(t, both.CheckRanges(have), "the cluster's pods have addresses of 10.52.0.0/16, and the file now gives them 10.52.0.0/16,fd00:52::/56: a cluster has one family or both from its beginning")
+	require.NoError(t, both.CheckAddress(have), "etcd knows it by its first address alone")
 	moved.IPs = nil
 	require.ErrorContains(t, moved.CheckAddress(have), "and the file now gives it none")
 	delete(have.Config, "node-ip")
