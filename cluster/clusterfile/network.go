@@ -13,7 +13,7 @@ type networkSection struct{ *resolver }
 
 // nodeNetwork checks a node's address against its network.
 func (r networkSection) nodeNetwork(n plannedNode) {
-	r.second(n)
+	r.secondNetwork(n)
 	if n.External {
 		return
 	}
@@ -42,8 +42,8 @@ func (r networkSection) nodeNetwork(n plannedNode) {
 	}
 }
 
-// second checks the network and the address of IPv6 that a node has besides those of IPv4.
-func (r networkSection) second(n plannedNode) {
+// secondNetwork checks the network and the address of IPv6 that a node has besides those of IPv4.
+func (r networkSection) secondNetwork(n plannedNode) {
 	raw, p, addr, gateway := &n.Network, n.Network.Prefix6, n.Address6.Addr(), n.Network.Gateway6
 	only6 := "write prefix: and gateway: of IPv4, or if all is IPv6, only those"
 	switch {
