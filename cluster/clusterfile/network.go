@@ -45,17 +45,19 @@ func (r networkSection) nodeNetwork(n plannedNode) {
 // secondNetwork checks the network and the address of IPv6 that a node has besides those of IPv4.
 func (r networkSection) secondNetwork(n plannedNode) {
 	raw, p, addr, gateway := &n.Network, n.Network.Prefix6, n.Address6.Addr(), n.Network.Gateway6
-	only6 := "write prefix: and gateway: of IPv4, or if all is IPv6, only those"
+	mixed := func(at any) {
+		r.Wrong(at, "keys with a 6 are for IPv6 besides IPv4", "write prefix: and gateway: of IPv4, or if all is IPv6, only those")
+	}
 	switch {
 	case !p.IsValid() && gateway.IsValid():
 		r.Wrong(&raw.Gateway6, "gateway6 has no network beside it", "write prefix6:, or remove it")
-	case n.External && addr.IsValid() && (addr.Is4() || n.Address.Addr().Is6()), !n.External && p.IsValid() && (p.Addr().Is4() || raw.Prefix.Addr().Is6()):
-		at := any(&raw.Prefix6)
-		if n.External {
-			at = &n.Address6
+	case n.External:
+		if addr.IsValid() && (addr.Is4() || n.Address.Addr().Is6()) {
+			mixed(&n.Address6)
 		}
-		r.Wrong(at, "keys with a 6 are for IPv6 besides IPv4", only6)
-	case n.External || !p.IsValid() && !addr.IsValid():
+	case !p.IsValid() && !addr.IsValid():
+	case p.IsValid() && (p.Addr().Is4() || raw.Prefix.Addr().Is6()):
+		mixed(&raw.Prefix6)
 	case !p.IsValid():
 		r.Wrong(&n.Address6, fmt.Sprintf("the network of the address %s has no prefix", addr), "write network: {prefix6: NETWORK}, e.g. fd00:10::/64")
 	case p != p.Masked():

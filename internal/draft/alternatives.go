@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -31,11 +32,7 @@ func (w *writer) bridges() {
 	}
 	w.line("  bridge: %s%s", scalar(chosen), remark(describe(own)))
 	for _, b := range others {
-		if b.CIDR != "" {
-			w.line("  # bridge: %s%s", scalar(b.Name), remark(append(describe(b), b.CIDR)))
-			continue
-		}
-		w.line("  # bridge: %s%s", scalar(b.Name), remark(append(describe(b), "with its own prefix and gateway")))
+		w.line("  # bridge: %s%s", scalar(b.Name), remark(append(describe(b), cmp.Or(b.CIDR, "with its own prefix and gateway"))))
 	}
 	switch {
 	case w.answers.VLAN > 0:

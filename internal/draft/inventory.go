@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
@@ -167,7 +168,7 @@ func (f *Inventory) observePorts(ctx context.Context, c *proxmox.Client, h *Host
 func (h *Host) observeDevices(ctx context.Context, c *proxmox.Client, ledger *pci.Ledger) error {
 	for _, m := range ledger.Mappings {
 		n, claims := ledger.MappingClaims(h.Name, m.ID)
-		if n <= len(claims) || strings.HasPrefix(m.Description, madeFor) {
+		if n <= len(claims) || names.MappingCluster(m.Description) != "" {
 			continue
 		}
 		at := ledger.MappingChoices(h.Name, m.ID)[0][0]
@@ -187,7 +188,7 @@ func (h *Host) observeDevices(ctx context.Context, c *proxmox.Client, ledger *pc
 	for _, m := range usb {
 		for _, d := range m.Devices[h.Name] {
 			taken := slices.ContainsFunc(claims, func(cl proxmox.USBClaim) bool { return cl.Device.MayBe(d) })
-			if !taken && !strings.HasPrefix(m.Description, madeFor) {
+			if !taken && names.MappingCluster(m.Description) == "" {
 				h.Devices = append(h.Devices, Device{"usb", m.ID, 1, d.String()})
 			}
 		}
@@ -213,9 +214,6 @@ func (h *Host) observeDevices(ctx context.Context, c *proxmox.Client, ledger *pc
 	return err
 }
 
-// madeFor begins the descriptions of the mappings that package cluster makes.
-const madeFor = "made by homelab for cluster "
-
 // unavailableReason says who has a card, or why nobody can have it.
 func unavailableReason(card pci.Card, ledger *pci.Ledger) string {
 	for _, cl := range card.Claims {
@@ -224,7 +222,7 @@ func unavailableReason(card pci.Card, ledger *pci.Ledger) string {
 		}
 	}
 	for _, m := range ledger.Mappings {
-		if name, made := strings.CutPrefix(m.Description, madeFor); made && slices.Contains(card.Mappings, m.ID) {
+		if name := names.MappingCluster(m.Description); name != "" && slices.Contains(card.Mappings, m.ID) {
 			return "kept for cluster " + name
 		}
 	}

@@ -170,11 +170,11 @@ func (w *writer) network() {
 	default:
 		w.line("  gateway: %s # none of the hosts says so: is it right?", a.Gateway)
 	}
+	dns := "dns: [...] # the gateway, unless you write another"
 	if own != "" {
-		w.comment(2, "dns: [...] # the gateway, unless you write another; does "+own+" answer for names?")
-	} else {
-		w.comment(2, "dns: [...] # the gateway, unless you write another")
+		dns += "; does " + own + " answer for names?"
 	}
+	w.comment(2, dns)
 	var used []netip.Addr
 	for addr := range w.found.Used {
 		if a.Prefix.Contains(addr) {
@@ -241,7 +241,7 @@ func (w *writer) pools() {
 }
 
 func (w *writer) pool(p pool, storage string) {
-	w.line("  %s: # %s", scalar(p.name), names(p))
+	w.line("  %s: # %s", scalar(p.name), nodeNames(p))
 	if p.server {
 		w.line("    role: server")
 		switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// names lists a pool's nodes.
-func names(p pool) string {
+// nodeNames lists a pool's nodes.
+func nodeNames(p pool) string {
 	if p.count() == 1 {
 		return p.name + "1"
 	}

@@ -202,7 +202,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	}
 	if n.Role == spec.Server {
 		if want, err := k3sServer(ks.Spec, n, false); err == nil {
-			if err := otherRanges(n, want, have); err != nil {
+			if err := checkRanges(n, want, have); err != nil {
 				return have, converge.Permanent(err)
 			}
 			if err := want.CheckAddress(have); err != nil {
@@ -216,7 +216,8 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	return have, nil
 }
 
-func otherRanges(n spec.Node, want k3s.Server, have k3s.State) error {
+// checkRanges adds to the error of other networks what to do.
+func checkRanges(n spec.Node, want k3s.Server, have k3s.State) error {
 	if err := want.CheckRanges(have); err != nil {
 		return fmt.Errorf("%s: %w, which K3s cannot change: write k3s.podCIDR and k3s.serviceCIDR as they were, or recreate the cluster (cluster:down, cluster:up)", n.Name, err)
 	}
@@ -234,7 +235,7 @@ func (ks *Kubernetes) CheckRanges(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return ctx.Err()
 	}
-	return otherRanges(n, want, have)
+	return checkRanges(n, want, have)
 }
 
 // joins reports whether a server joins a cluster that another server created. The first

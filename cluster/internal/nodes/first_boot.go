@@ -37,6 +37,14 @@ type guest struct {
 	root remote.Runner // the same connection, as root
 }
 
+// via is what messages call the way to a node; "": direct.
+func (s *sharedState) via(n spec.Node) string {
+	if n.Jump != "" {
+		return "jump host " + n.Jump
+	}
+	return s.Via
+}
+
 // sshConfig is how to reach a node, except for what a run knows of it.
 func (s *sharedState) sshConfig(n spec.Node) ssh.Config {
 	user, port := s.Spec.Access.User, "22"
@@ -50,10 +58,7 @@ func (s *sharedState) sshConfig(n spec.Node) ssh.Config {
 	if !n.DHCP() {
 		host = n.Address.Addr().String()
 	}
-	cfg := ssh.Config{Addr: net.JoinHostPort(host, port), User: user, Signers: s.signers(), Agent: s.Agent, Via: s.Via}
-	if n.Jump != "" {
-		cfg.Via = "jump host " + n.Jump
-	}
+	cfg := ssh.Config{Addr: net.JoinHostPort(host, port), User: user, Signers: s.signers(), Agent: s.Agent, Via: s.via(n)}
 	if key, ok := s.MachineKeys[n.Name]; ok {
 		cfg.Signers, cfg.Agent = []ssh.Signer{key}, ""
 	}

@@ -39,7 +39,7 @@ func (ns *Nodes) UnreachableReasons(ctx context.Context, machines []string) map[
 	switch {
 	case again:
 		limit = againTime
-	case ns.Via != "", slices.ContainsFunc(machines, func(name string) bool { return ns.guests[name].node.Jump != "" }):
+	case slices.ContainsFunc(machines, func(name string) bool { return ns.via(ns.guests[name].node) != "" }):
 		limit = run.Limit(ns.Spec, viaTime)
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -68,7 +68,7 @@ func (ns *Nodes) UnreachableReasons(ctx context.Context, machines []string) map[
 		case limited.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded): // the socket may report it slightly early
 			err = fmt.Errorf("no answer within %s", limit)
 		}
-		failed[name] = &ssh.UnreachableError{Addr: ns.guests[name].addr, Via: ns.sshConfig(ns.guests[name].node).Via, Err: err}
+		failed[name] = &ssh.UnreachableError{Addr: ns.guests[name].addr, Via: ns.via(ns.guests[name].node), Err: err}
 	}
 	if ctx.Err() == nil && !again {
 		ns.unheard.Store(time.Now().UnixNano())
