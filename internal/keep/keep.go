@@ -80,14 +80,16 @@ func (f *Reservation) Commit(data []byte) error {
 		f.Discard()
 		return fmt.Errorf("%s is not written, the old contents stay: %w", f.path, err)
 	}
+	f.temp = nil
 	return syncFolder(filepath.Dir(f.path))
 }
 
 // Discard changes nothing. After Commit it has no effect.
 func (f *Reservation) Discard() {
-	if f != nil {
+	if f != nil && f.temp != nil {
 		_ = f.temp.Close()
 		_ = os.Remove(f.temp.Name())
+		f.temp = nil
 	}
 }
 

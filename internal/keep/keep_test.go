@@ -129,6 +129,13 @@ func TestWhatIsDiscardedLeavesNothing(t *testing.T) {
 	f.Discard()
 	(*keep.Reservation)(nil).Discard()
 	assert.Empty(t, names(t, filepath.Dir(path)))
+	f, err = keep.Reserve(path, 0o600)
+	require.NoError(t, err)
+	temp := filepath.Join(filepath.Dir(path), names(t, filepath.Dir(path))[0])
+	require.NoError(t, f.Commit([]byte("ours")))
+	require.NoError(t, os.WriteFile(temp, []byte("another owner's"), 0o600))
+	f.Discard()
+	assert.FileExists(t, temp, "the name is another owner's after Commit")
 }
 
 // inFull says where a process of this test is to write, on a disk that is full for it.

@@ -21,8 +21,7 @@ func (s *Session) openJumps(b *cluster.Backend) (err error) {
 		if b.Dial, err = s.openJump(b, "ssh.jump", jump, nil); err != nil {
 			return err
 		}
-		_, place, _ := strings.Cut(jump, "@")
-		b.Via = "jump host " + place
+		b.Via = "jump host " + jump
 	}
 	routes := map[string]dialFunc{} // by a machine's address
 	opened := map[string]dialFunc{} // by jump host and key: a connection for each machine could be too many for it

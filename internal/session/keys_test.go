@@ -127,7 +127,7 @@ func TestEveryKeyOfTheWay(t *testing.T) {
 		{"proxmox.hosts.pve1.ssh", trusted + "}\n", trusted + ", hosts: {pve1: {ssh: 'teacher@10.0.0.5:2222'}}}\n", "10.0.0.5:2222"},
 		{"ssh.agent", trusted + "}\n", trusted + "}\n" + keys + "agent: true}\n", "/run/agent"},
 		{"ssh.privateKey", trusted + "}\n", trusted + "}\n" + keys + "privateKey: mine}\n", ssh.Fingerprint(signer.PublicKey())},
-		{"ssh.jump", trusted + "}\n", trusted + "}\nssh: {jump: teacher@bastion}\n", "jump host bastion:22"},
+		{"ssh.jump", trusted + "}\n", trusted + "}\nssh: {jump: teacher@bastion}\n", "jump host teacher@bastion:22"},
 		{"ssh.proxy", trusted + "}\n", trusted + "}\nssh: {proxy: 'socks5://10.0.0.9:1080'}\n", "proxy 10.0.0.9:1080 socks5://10.0.0.9:1080"},
 		{"lab.guests", inLab, inLab + "lab: {guests: qemu, image: image}\n", "true false image"},
 		{"lab.kubernetes", inLab, inLab + "lab: {kubernetes: real}\n", "false false  true"},
