@@ -60,7 +60,7 @@ func (r cardsSection) cards(n *spec.Node) {
 	}
 	for i := range n.Networks {
 		c := &n.Networks[i]
-		if !matches(`^[a-z][a-z0-9_-]{0,14}$`, c.Name) || matches(`^(eth[0-9]+|lo|cni.*|flannel.*|cilium.*|veth.*|kube.*|nodelocaldns)$`, c.Name) {
+		if !decode.Matches(`^[a-z][a-z0-9_-]{0,14}$`, c.Name) || decode.Matches(`^(eth[0-9]+|lo|cni.*|flannel.*|cilium.*|veth.*|kube.*|nodelocaldns)$`, c.Name) {
 			r.Wrong(c, fmt.Sprintf("%q cannot be a network card's name, which is also that of its interface", c.Name),
 				"write at most 15 lower-case letters, digits, hyphens and underscores, and no name that the first card (eth0) or pods' networks use, e.g. storage")
 		}

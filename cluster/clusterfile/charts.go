@@ -31,7 +31,7 @@ func (r chartsSection) ownVersions() {
 
 func (r chartsSection) charts() {
 	raw := &r.spec.Platform.Charts
-	raw.Folder = r.existing(&raw.Folder, raw.Folder, true)
+	raw.Folder = r.Existing(&raw.Folder, raw.Folder, true)
 	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
 		r.Wrong(&raw.Offline, "no repository may be asked for charts, and no folder has them", "write folder: beside it, with a chart of each part")
 	}
@@ -43,7 +43,7 @@ func (r chartsSection) charts() {
 	for _, name := range sortedNames(raw.Digests) {
 		at := r.MemberAt(&raw.Digests, name)
 		r.partName(at, name)
-		if !matches(`^sha256:[0-9a-f]{64}$`, raw.Digests[name]) {
+		if !decode.Matches(`^sha256:[0-9a-f]{64}$`, raw.Digests[name]) {
 			r.Wrong(at, fmt.Sprintf("%q is not a digest of a chart", raw.Digests[name]), "write sha256: and the 64 digits that sha256sum prints of the archive")
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/proxmox/unit"
@@ -20,7 +21,7 @@ func (r devicesSection) devices(n *spec.Node) {
 	all, usb := offer.GPUsOf(*n).Cards, 0
 	for i := range n.Devices {
 		d := &n.Devices[i]
-		if !matches(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`, d.Name) {
+		if !decode.Matches(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`, d.Name) {
 			r.Wrong(d, fmt.Sprintf("%q cannot be a device's name, which is a part of its resource mapping's", d.Name), "write at most 32 lower-case letters, digits and hyphens")
 		}
 		if r.IsSet(&d.USB) {
@@ -44,18 +45,18 @@ func (r devicesSection) devices(n *spec.Node) {
 
 // usb checks a USB device, and writes its vendor and product in lower case.
 func (r devicesSection) usb(d *spec.Device) {
-	id := matches(`^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}$`, d.USB)
+	id := decode.Matches(`^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}$`, d.USB)
 	if id {
 		d.USB = strings.ToLower(d.USB)
 	}
 	switch {
 	case r.IsSet(&d.PCI):
 		r.Wrong(&d.USB, fmt.Sprintf("the device %s is of PCI and of USB", d.Name), "keep one of pci and usb")
-	case !id && !matches(mappingName, d.USB):
+	case !id && !decode.Matches(mappingName, d.USB):
 		r.Wrong(&d.USB, fmt.Sprintf("%q names no USB device", d.USB), `write its vendor and product ("10c4:ea60", as lsusb shows them on the host), and port: where there are several, or the name of a resource mapping`)
 	case !id && r.IsSet(&d.Port):
 		r.Wrong(&d.Port, "the mapping says which port", "remove it")
-	case d.Port != "" && !matches(`^[0-9]+-[0-9]+(\.[0-9]+)*$`, d.Port):
+	case d.Port != "" && !decode.Matches(`^[0-9]+-[0-9]+(\.[0-9]+)*$`, d.Port):
 		r.Wrong(&d.Port, fmt.Sprintf("%q cannot be a USB port", d.Port), "write bus and port, 1-2 or 1-2.3 behind a hub, as ls /sys/bus/usb/devices shows them on the host")
 	}
 }
@@ -69,9 +70,9 @@ func (r devicesSection) pci(d *spec.Device) string {
 	switch {
 	case d.PCI == "":
 		r.Wrong(d, fmt.Sprintf("nothing says which device %s is", d.Name), `write pci: and its address, e.g. pci: "0000:03:00.0" as lspci -D shows it on the host, or usb: and its vendor and product, usb: "10c4:ea60" as lsusb shows them`)
-	case matches(`^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}$`, d.PCI):
+	case decode.Matches(`^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{4}$`, d.PCI):
 		return strings.ToLower(d.PCI)
-	case !matches(mappingName, d.PCI):
+	case !decode.Matches(mappingName, d.PCI):
 		r.Wrong(&d.PCI, fmt.Sprintf("%q names no PCI device", d.PCI),
 			`write its address ("0000:03:00.0"), its vendor and device ("1ac1:089a", as lspci -nn shows them on the host), or the name of a resource mapping`)
 	}

@@ -66,7 +66,7 @@ func (r disksSection) osDisk(d *spec.Disk) {
 func (r disksSection) disk(d *spec.Disk) {
 	name := d.Name
 	switch {
-	case !matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
+	case !decode.Matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
 		r.Wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
 	case !r.IsSet(&d.Size):
 		r.Wrong(&d.Size, fmt.Sprintf("disk %s has no size", name), "write size: 500GiB")

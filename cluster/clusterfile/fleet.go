@@ -23,7 +23,7 @@ func (r fleetSection) fleet() {
 	}
 	f.Standalone = f.Standalone.Or(r.spec.Platform.Rancher == nil)
 	f.Path, f.Author = cmp.Or(f.Path, "fleet/"+r.spec.Name), cmp.Or(f.Author, "homelab <homelab@"+r.spec.Name+".invalid>")
-	f.KnownHosts, f.CAFile = r.existing(&f.KnownHosts, f.KnownHosts, false), r.existing(&f.CAFile, f.CAFile, false)
+	f.KnownHosts, f.CAFile = r.Existing(&f.KnownHosts, f.KnownHosts, false), r.Existing(&f.CAFile, f.CAFile, false)
 	if f.Standalone.IsOn() && r.spec.Platform.Rancher != nil {
 		r.Wrong(&f.Standalone, "Rancher brings its own Fleet, and two of them revert each other's changes", "remove standalone: true, or rancher")
 	}
@@ -35,7 +35,7 @@ func (r fleetSection) fleet() {
 	}
 	r.gitRepo(f)
 	r.gitPaths(f)
-	if !matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
+	if !decode.Matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
 		r.Wrong(&f.Author, fmt.Sprintf("%q cannot be a commit's author", f.Author), "write Name <name@domain>")
 	}
 }
@@ -47,7 +47,7 @@ func (r fleetSection) gitRepo(raw *spec.Fleet) {
 	}
 	ssh := strings.HasPrefix(raw.Repo, "ssh://") || scpLike(raw.Repo)
 	if !ssh {
-		r.isURL(&raw.Repo, "https", "http")
+		r.IsURL(&raw.Repo, "https", "http")
 	} else if u, err := url.Parse(raw.Repo); !scpLike(raw.Repo) && (err != nil || u.Host == "" || u.Path == "") {
 		r.Wrong(&raw.Repo, "this is not the URL of a Git repository", "write ssh://git@host/path.git")
 	} else if err == nil && u.User != nil {
@@ -77,15 +77,15 @@ func (r fleetSection) gitRepo(raw *spec.Fleet) {
 }
 
 // scpLike reports whether s is Git's short form of an ssh URL, user@host:path.
-func scpLike(s string) bool { return matches(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^/:].*$`, s) }
+func scpLike(s string) bool { return decode.Matches(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^/:].*$`, s) }
 
 // gitPaths checks the branch and the folders.
 func (r fleetSection) gitPaths(f *spec.Fleet) {
-	if !matches(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`, f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/") || strings.HasSuffix(f.Branch, ".lock") {
+	if !decode.Matches(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`, f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/") || strings.HasSuffix(f.Branch, ".lock") {
 		r.Wrong(&f.Branch, fmt.Sprintf("%q cannot be a branch", f.Branch), "write e.g. main")
 	}
 	folder := func(at any, p string) bool {
-		good := p != "" && !path.IsAbs(p) && path.Clean(p) == p && p != ".." && !strings.HasPrefix(p, "../") && matches(`^[A-Za-z0-9._/-]+$`, p)
+		good := p != "" && !path.IsAbs(p) && path.Clean(p) == p && p != ".." && !strings.HasPrefix(p, "../") && decode.Matches(`^[A-Za-z0-9._/-]+$`, p)
 		if !good {
 			r.Wrong(at, fmt.Sprintf("%q is not a folder of the repository", p), "write a path from its root without a slash before it, e.g. fleet/"+r.spec.Name)
 		}

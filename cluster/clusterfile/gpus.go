@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
@@ -52,7 +53,7 @@ func (r nvidiaSection) gpus(g *spec.GPURequest, external bool) {
 	}
 	g.Count = min(max(g.Count, 0), unit.MaxPCI) // it sizes lists from here on
 	for i, m := range g.Mapping {
-		if !matches(mappingName, m) {
+		if !decode.Matches(mappingName, m) {
 			r.Wrong(&g.Mapping[i], fmt.Sprintf("%q cannot be a resource mapping", m), "write its name as under Datacenter, Resource Mappings")
 		}
 	}

@@ -17,7 +17,7 @@ func (r guestSection) access() {
 	a := &r.spec.Access
 	a.User = cmp.Or(a.User, distro.ByName(r.spec.Image.Distribution).User)
 	r.privateKey(&a.PrivateKey)
-	if !matches(userName, a.User) || a.User == "root" {
+	if !decode.Matches(userName, a.User) || a.User == "root" {
 		cure := "write a name in lower-case letters that is not root, e.g. ubuntu"
 		if a.User == "root" && !r.IsSet(&r.spec.Proxmox) {
 			cure = "write external: root@address of each machine that root logs in to"
@@ -32,7 +32,7 @@ func (r guestSection) access() {
 	if a.Jump != "" {
 		a.Jump = r.login(&a.Jump, a.User)
 	}
-	r.isURL(&a.Proxy, "socks5", "socks5h")
+	r.IsURL(&a.Proxy, "socks5", "socks5h")
 	if len(a.PublicKeys) == 0 && (a.PrivateKey != "" || a.Agent) && r.IsSet(&r.spec.Proxmox) { // without it, the machines exist, and have keys
 		r.Wrong(&a.PublicKeys, "ssh names a private key or an agent and no public key, so nobody could log in", "write publicKeys: [~/.ssh/id_ed25519.pub], or remove all of them: homelab then has a key of its own")
 	}
@@ -45,7 +45,7 @@ func (r guestSection) privateKey(path *string) {
 		*path = ""
 		return
 	}
-	*path = r.existing(path, *path, false)
+	*path = r.Existing(path, *path, false)
 }
 
 // publicKeys returns the keys of one item: itself, or the lines of the file it names.
@@ -63,7 +63,7 @@ func (r guestSection) publicKeys(at *string) []string {
 		r.Wrong(at, "this is not a public key", "write a line as in ~/.ssh/id_ed25519.pub, or that file's path")
 		return nil
 	}
-	text, ok := r.source(at, path)
+	text, ok := r.Source(at, path)
 	if !ok {
 		return nil
 	}
@@ -84,24 +84,24 @@ func (r guestSection) publicKeys(at *string) []string {
 func (r guestSection) guest() {
 	g := &r.spec.Guest
 	for _, at := range []*string{&g.APTMirror, &g.APTProxy, &g.HTTPSProxy} {
-		r.isURL(at, "http", "https")
+		r.IsURL(at, "http", "https")
 	}
 	for i, p := range g.Packages {
-		if !matches(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$`, p) {
+		if !decode.Matches(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$`, p) {
 			r.Wrong(&g.Packages[i], fmt.Sprintf("%q cannot be a package", p), "write its name, or name=version")
 		}
 	}
 	for i, m := range g.KernelModules {
-		if !matches(`^[A-Za-z0-9_-]+$`, m) {
+		if !decode.Matches(`^[A-Za-z0-9_-]+$`, m) {
 			r.Wrong(&g.KernelModules[i], fmt.Sprintf("%q cannot be a kernel module", m), "write its name alone, e.g. br_netfilter")
 		}
 	}
 	for k, v := range g.Sysctls {
-		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_./*-]*$`, k) || strings.ContainsAny(v, "\r\n") || v == "" {
+		if !decode.Matches(`^[A-Za-z0-9_][A-Za-z0-9_./*-]*$`, k) || strings.ContainsAny(v, "\r\n") || v == "" {
 			r.Wrong(r.MemberAt(&g.Sysctls, k), fmt.Sprintf("%q cannot be set by sysctl", k), "write name: value, e.g. vm.max_map_count: 262144")
 		}
 	}
-	if !matches(`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$`, g.Timezone) {
+	if !decode.Matches(`^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}$`, g.Timezone) {
 		r.Wrong(&g.Timezone, fmt.Sprintf("%q is not a time zone", g.Timezone), "write e.g. Europe/Vienna or Etc/UTC")
 	}
 	for i := range g.Files {
@@ -132,13 +132,13 @@ func (r guestSection) file(raw *spec.File) {
 	case raw.Content == nil && raw.Source == "":
 		r.Wrong(&raw.Content, "the file has neither content nor source", `write content: "" for an empty one`)
 	case raw.Source != "":
-		content, _ = r.source(&raw.Source, raw.Source)
+		content, _ = r.Source(&raw.Source, raw.Source)
 	}
 	raw.Content = &content
 	if strings.Contains(content, "PRIVATE KEY-----") {
 		r.Wrong(&raw.Path, "the file has a private key, which would be in the nodes' seed images, unencrypted on the Proxmox host", "copy it to the nodes in another way")
 	}
-	if !matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, raw.Owner) {
+	if !decode.Matches(`^[a-z_][a-z0-9_-]*(:[a-z_][a-z0-9_-]*)?$`, raw.Owner) {
 		r.Wrong(&raw.Owner, fmt.Sprintf("%q cannot own a file", raw.Owner), "write user:group, e.g. root:root")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/auth"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
@@ -33,7 +34,7 @@ func (r hubSection) hub() {
 		r.Wrong(&h.Namespace, fmt.Sprintf("%q cannot be the hub's namespace", h.Namespace), "write a name of its own, e.g. jupyterhub")
 	}
 	r.hubDatabase(&h.Database)
-	authSection(r).hubAuth(h)
+	auth.Complete(r.Checker, h, r.spec.IsLab())
 	r.defaultProfile(h)
 	for i := range h.Profiles {
 		r.hubProfile(&h.Profiles[i])
@@ -157,7 +158,7 @@ func (r hubSection) image(at *string) {
 	image := *at
 	switch _, tag, _ := decode.CutLast(image[strings.LastIndexByte(image, '/')+1:], ":"); {
 	case image == "":
-	case !matches(imageName, image):
+	case !decode.Matches(imageName, image):
 		r.Wrong(at, fmt.Sprintf("%q is not an image", image), "write registry/path:tag, e.g. "+plainImage)
 	case tag == "":
 		r.Wrong(at, fmt.Sprintf("image %s has no tag, so each node runs the image that was newest when it pulled", image), "add the tag of a release, e.g. "+plainImage)
@@ -180,7 +181,7 @@ func (r hubSection) profileNames(p *spec.HubProfile) {
 		r.Wrong(&p.DefaultURL, fmt.Sprintf("%q is not a path", p.DefaultURL), "write e.g. /lab, or /tree for the classic view")
 	}
 	for i, name := range p.Packages {
-		if !matches(pipName, name) {
+		if !decode.Matches(pipName, name) {
 			r.Wrong(&p.Packages[i], fmt.Sprintf("%q is not a package for pip", name), "write name or name==version")
 		}
 	}
@@ -377,7 +378,7 @@ func (r hubSection) hubCull(c *spec.HubCull) {
 	if c.MaxAge > 0 && c.MaxAge < c.Idle {
 		r.Wrong(&c.MaxAge, fmt.Sprintf("even busy servers would be stopped after %s, and idle ones after %s", decode.Period(c.MaxAge), decode.Period(c.Idle)), "write more than idle, e.g. 24h")
 	}
-	authSection(r).userNames(c.Exempt)
+	auth.UserNames(r.Checker, c.Exempt)
 }
 
 // profileIdle checks when servers of a profile are stopped.

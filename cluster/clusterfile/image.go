@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
 )
@@ -17,7 +18,7 @@ func (r imageSection) image() {
 	d := distro.ByName(img.Distribution)
 	img.Release = d.Release
 	r.imageSums(img)
-	r.isURL(&img.URL, "http", "https")
+	r.IsURL(&img.URL, "http", "https")
 	for _, at := range []*string{&img.ImageStorage, &img.TemplateStorage, &img.SeedStorage} {
 		r.storageName(at)
 	}
@@ -40,10 +41,10 @@ func (r imageSection) image() {
 
 // imageSums checks the checksums that the file has for its image.
 func (r imageSection) imageSums(raw *spec.Image) {
-	if raw.SHA256 != "" && !matches(`^[0-9a-fA-F]{64}$`, raw.SHA256) {
+	if raw.SHA256 != "" && !decode.Matches(`^[0-9a-fA-F]{64}$`, raw.SHA256) {
 		r.Wrong(&raw.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits")
 	}
-	if raw.SHA512 != "" && !matches(`^[0-9a-fA-F]{128}$`, raw.SHA512) {
+	if raw.SHA512 != "" && !decode.Matches(`^[0-9a-fA-F]{128}$`, raw.SHA512) {
 		r.Wrong(&raw.SHA512, "sha512 is not a SHA-512", "write its 128 hex digits")
 	}
 	if raw.SHA256 != "" && raw.SHA512 != "" {

@@ -40,7 +40,7 @@ func (r k3sSection) kubernetes() {
 	k := &r.spec.K3s
 	r.disabled = k.Disable
 	k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
-	k.AirgapDir = r.existing(&k.AirgapDir, k.AirgapDir, true)
+	k.AirgapDir = r.Existing(&k.AirgapDir, k.AirgapDir, true)
 	r.k3sVersion(&k.Version)
 	r.passThrough(&k.ServerConfig, k3s.RoleServer)
 	r.passThrough(&k.AgentConfig, k3s.RoleAgent)
@@ -64,7 +64,7 @@ func (r k3sSection) kubernetes() {
 	if !decode.IsDNSName(k.ClusterDomain) {
 		r.Wrong(&k.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
 	}
-	if k.VIPInterface != "" && !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
+	if k.VIPInterface != "" && !decode.Matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
 		r.Wrong(&k.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
 	}
 }
@@ -208,13 +208,13 @@ func (r k3sSection) bucketEndpoint(s *spec.S3) {
 func (r k3sSection) registries() {
 	for i := range r.spec.K3s.Registries {
 		raw := &r.spec.K3s.Registries[i]
-		raw.CAFile = r.existing(&raw.CAFile, raw.CAFile, false)
+		raw.CAFile = r.Existing(&raw.CAFile, raw.CAFile, false)
 		host, port, hasPort := strings.Cut(raw.Name, ":")
 		if raw.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
 			r.Wrong(raw, fmt.Sprintf("%q is not a registry", raw.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
 		}
 		for i := range raw.Endpoints {
-			r.isURL(&raw.Endpoints[i], "https", "http")
+			r.IsURL(&raw.Endpoints[i], "https", "http")
 		}
 		if r.IsSet(&raw.Username) != r.IsSet(&raw.Password) {
 			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", raw.Name), "write both username and password")

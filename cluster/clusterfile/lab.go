@@ -26,7 +26,7 @@ func (r labSection) labGuests() {
 		return
 	}
 	l := *raw
-	l.Image = r.existing(&raw.Image, raw.Image, true)
+	l.Image = r.Existing(&raw.Image, raw.Image, true)
 	l.Place = r.Location(&raw.Guests)
 	// An air-gapped K3s suggests that there is no internet.
 	l.Internet = l.Internet.Or(r.spec.K3s.AirgapDir == "")

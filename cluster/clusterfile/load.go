@@ -206,7 +206,7 @@ func (r *resolver) name() {
 	switch {
 	case r.spec.Name == "":
 		r.Wrong(&r.spec.Name, "the cluster has no name", "write name: and a short name, e.g. name: homelab")
-	case !matches(clusterName, r.spec.Name):
+	case !decode.Matches(clusterName, r.spec.Name):
 		r.Wrong(&r.spec.Name, fmt.Sprintf("%q cannot be a cluster's name", r.spec.Name), "write at most 32 lower-case letters, digits and hyphens, beginning with a letter")
 	}
 }

@@ -194,7 +194,7 @@ func (r networkSection) mtu(at *int) {
 }
 
 func (r networkSection) bridge(at *string) {
-	if !matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, *at) {
+	if !decode.Matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, *at) {
 		r.Wrong(at, fmt.Sprintf("%q cannot be a bridge's name", *at), "write the name that the host's network page shows, e.g. vmbr0")
 	}
 }

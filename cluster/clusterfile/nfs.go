@@ -146,7 +146,7 @@ func (r nfsSection) exportPath(at *string, path string) {
 
 func (r nfsSection) mountOptions(options []string) {
 	for i, o := range options {
-		if !matches(`^[A-Za-z0-9_.=:/+-]+$`, o) {
+		if !decode.Matches(`^[A-Za-z0-9_.=:/+-]+$`, o) {
 			r.Wrong(&options[i], fmt.Sprintf("%q is not a mount option", o), "write one an item, e.g. [nfsvers=4.2, noatime]")
 		}
 	}

@@ -111,7 +111,7 @@ func (r nodesSection) allPoolNames() (names map[string][]string, madeBy map[stri
 	names, madeBy = map[string][]string{}, map[string]string{}
 	for i := range r.spec.Pools {
 		p := &r.spec.Pools[i]
-		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
+		if !decode.Matches(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`, p.Name) {
 			r.Wrong(p, fmt.Sprintf("%q cannot be a pool's name", p.Name), "write letters, digits and hyphens")
 		}
 		names[p.Name] = slices.DeleteFunc(r.poolNames(p), func(n string) bool {
@@ -362,14 +362,14 @@ func (r nodesSection) shape(n *spec.Node) {
 	case n.Memory%spec.MiB != 0:
 		r.Wrong(&n.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
 	}
-	if !matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
+	if !decode.Matches(`^(custom-)?[A-Za-z0-9][A-Za-z0-9_.-]*(,[a-z-]+=[^,\s]+)*$`, n.CPUType) {
 		r.Wrong(&n.CPUType, fmt.Sprintf("%q cannot be a CPU type", n.CPUType), "write host, or a type that Proxmox lists")
 	}
-	if n.ResourcePool != "" && !matches(`^[A-Za-z][A-Za-z0-9._-]*(/[A-Za-z][A-Za-z0-9._-]*){0,2}$`, n.ResourcePool) {
+	if n.ResourcePool != "" && !decode.Matches(`^[A-Za-z][A-Za-z0-9._-]*(/[A-Za-z][A-Za-z0-9._-]*){0,2}$`, n.ResourcePool) {
 		r.Wrong(&n.ResourcePool, fmt.Sprintf("%q cannot be a resource pool's name", n.ResourcePool), "write the name that Datacenter, Permissions, Pools shows, e.g. k8s or k8s/gpu")
 	}
 	for i, tag := range n.Tags {
-		if !matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
+		if !decode.Matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
 			r.Wrong(&n.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")
 		}
 	}

@@ -29,7 +29,7 @@ func (r nvidiaSection) verifyImages(raw *spec.VerifyImages) {
 		_, tag, _ := decode.CutLast(name[strings.LastIndexByte(name, '/')+1:], ":")
 		switch {
 		case *image == "":
-		case !matches(imageName, *image):
+		case !decode.Matches(imageName, *image):
 			r.Wrong(image, fmt.Sprintf("%q is not an image", *image), "write registry/path:tag or registry/path@sha256:…, e.g. docker.io/pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime")
 		case !digest && (tag == "" || tag == "latest"):
 			r.Wrong(image, fmt.Sprintf("image %s changes over time, so results of two days cannot be compared", *image), "add @sha256: and its digest, or the tag of a release")

@@ -65,11 +65,11 @@ func (r partsSection) backup() {
 	if b == nil {
 		return
 	}
-	b.Prefix, b.CAFile = cmp.Or(b.Prefix, r.spec.Name), r.existing(&b.CAFile, b.CAFile, false)
-	r.isURL(&b.Endpoint, "https", "http")
+	b.Prefix, b.CAFile = cmp.Or(b.Prefix, r.spec.Name), r.Existing(&b.CAFile, b.CAFile, false)
+	r.IsURL(&b.Endpoint, "https", "http")
 	if b.Bucket == "" {
 		r.Wrong(&b.Bucket, "backup has no bucket", "write bucket: and its name")
-	} else if !matches(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`, b.Bucket) {
+	} else if !decode.Matches(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`, b.Bucket) {
 		r.Wrong(&b.Bucket, fmt.Sprintf("%q cannot be a bucket", b.Bucket), "write 3 to 63 lower-case letters, digits, hyphens and dots")
 	}
 	if !r.IsSet(&b.AccessKey) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
@@ -26,7 +27,7 @@ func (r proxmoxSection) proxmox() {
 	said := raw.Endpoint != ""
 	r.root = raw.User == "root@pam"
 	raw.Endpoint = r.endpoint(&raw.Endpoint)
-	raw.CAFile = r.existing(&raw.CAFile, raw.CAFile, false)
+	raw.CAFile = r.Existing(&raw.CAFile, raw.CAFile, false)
 	raw.Fingerprint = r.fingerprint(&raw.Fingerprint)
 	r.tokenID()
 	if r.spec.IsLab() {
@@ -79,7 +80,7 @@ const tokenID = `^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`
 // its secret.
 func (r proxmoxSection) tokenID() {
 	switch at := &r.spec.Proxmox.TokenID; {
-	case *at == "" || matches(tokenID, *at):
+	case *at == "" || decode.Matches(tokenID, *at):
 	case strings.Contains(*at, "="):
 		r.Wrong(at, "token holds more than the token's ID, maybe the secret itself", "keep user@realm!name here, and write secret: env:NAME or secret: file:PATH beside it")
 	default:
@@ -100,7 +101,7 @@ func (r proxmoxSection) credentials() {
 	switch {
 	case raw.User == "" && !raw.Password.IsZero():
 		r.Wrong(&raw.User, "proxmox has a password and no user", "write user: root@pam")
-	case raw.User != "" && !matches(`^[^\s:/@!]+@[A-Za-z][A-Za-z0-9._-]*$`, raw.User):
+	case raw.User != "" && !decode.Matches(`^[^\s:/@!]+@[A-Za-z][A-Za-z0-9._-]*$`, raw.User):
 		r.Wrong(&raw.User, "user is not a Proxmox user", "write name@realm, e.g. root@pam; an API token belongs in token")
 	}
 }

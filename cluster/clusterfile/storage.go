@@ -233,7 +233,7 @@ func (r storageSection) cephFS(c *spec.CephFS) {
 			r.Wrong(k.at, "storage.cephfs has no "+k.what, "write "+k.what+": and "+k.cure)
 		}
 	}
-	if c.ClusterID != "" && !matches(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, c.ClusterID) {
+	if c.ClusterID != "" && !decode.Matches(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`, c.ClusterID) {
 		r.Wrong(&c.ClusterID, fmt.Sprintf("%q is not an fsid", c.ClusterID), "write the output of ceph fsid")
 	}
 	if name, ok := strings.CutPrefix(c.User, "client."); ok {

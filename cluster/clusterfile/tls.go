@@ -30,8 +30,8 @@ func (r tlsSection) tls() {
 	}
 	t := raw
 	t.Source = cmp.Or(t.Source, tlsSource(t))
-	t.CACert = r.existing(&t.CACert, t.CACert, false)
-	r.isURL(&t.Server, "https")
+	t.CACert = r.Existing(&t.CACert, t.CACert, false)
+	r.IsURL(&t.Server, "https")
 	if t.Issuer != "" && !decode.IsDNSName(t.Issuer) {
 		r.Wrong(&t.Issuer, fmt.Sprintf("%q cannot be an issuer's name", t.Issuer), "write lower-case letters, digits and hyphens")
 	}
@@ -67,7 +67,7 @@ func (r tlsSection) tlsKeys(raw *spec.TLS) {
 	case spec.TLSACME:
 		if raw.Email == "" {
 			r.Wrong(&raw.Email, "acme has no email", "write email: and an address that you read: it gets warnings about expiring certificates")
-		} else if !matches(`^[^@\s]+@[^@\s]+\.[^@\s]+$`, raw.Email) {
+		} else if !decode.Matches(`^[^@\s]+@[^@\s]+\.[^@\s]+$`, raw.Email) {
 			r.Wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
 		}
 	case spec.TLSCA:
@@ -100,10 +100,10 @@ func (r tlsSection) tlsKeys(raw *spec.TLS) {
 
 // holdsCertificate checks that an existing file contains a certificate, and no key.
 func (r tlsSection) holdsCertificate(at *string) {
-	if _, err := os.Stat(r.path(*at)); *at == "" || err != nil {
+	if _, err := os.Stat(r.Path(*at)); *at == "" || err != nil {
 		return // said elsewhere
 	}
-	text, ok := r.source(at, *at)
+	text, ok := r.Source(at, *at)
 	switch {
 	case !ok:
 	case strings.Contains(text, "PRIVATE KEY"):

@@ -2,23 +2,16 @@ package clusterfile
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
-	"net/url"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/limit"
 )
 
 // unique reports the second use of a value, with the place of the first.
@@ -57,37 +50,6 @@ const pipName = `^[A-Za-z0-9][^'\n]*$`
 
 // imageName matches host/path:tag, or with @sha256 at the end.
 const imageName = `^[a-z0-9]+([._-][a-z0-9]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$`
-
-// path joins a relative path to the file's folder; ~/ is the home folder.
-func (r *resolver) path(p string) string {
-	if rest, ok := strings.CutPrefix(p, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
-		}
-	}
-	if p == "" || filepath.IsAbs(p) {
-		return p
-	}
-	return filepath.Join(r.spec.Dir, p)
-}
-
-// existing reports a missing file or folder.
-func (r *resolver) existing(at any, path string, folder bool) string {
-	path = r.path(path)
-	info, err := os.Stat(path)
-	switch {
-	case path == "":
-	case errors.Is(err, fs.ErrNotExist):
-		r.Wrong(at, fmt.Sprintf("%s does not exist", path), "correct the path; relative ones start in the folder of this file")
-	case err != nil:
-		r.Wrong(at, fmt.Sprintf("%s cannot be read: %v", path, errors.Unwrap(err)), "correct the path, or let this user read it")
-	case folder && !info.IsDir():
-		r.Wrong(at, path+" is not a folder", "name the folder with the files")
-	case !folder && !info.Mode().IsRegular():
-		r.Wrong(at, path+" is not a file", "name a file")
-	}
-	return path
-}
 
 // or returns what p points to, or the default when it is nil.
 func or[T any](p *T, otherwise T) T {
@@ -165,7 +127,7 @@ func (r *resolver) login(at *string, defaultUser string) string {
 		r.Wrong(at, "this contains a password", "write user@host:port; logins use keys")
 		return ""
 	}
-	if !isHost(name) || !isPort(port) || !matches(userName, user) {
+	if !isHost(name) || !isPort(port) || !decode.Matches(userName, user) {
 		r.Wrong(at, "this is not a place to log in to", "write user@host:port, e.g. root@10.0.0.5:22")
 		return ""
 	}
@@ -174,27 +136,10 @@ func (r *resolver) login(at *string, defaultUser string) string {
 
 const userName = `^[a-z_][a-z0-9_-]{0,31}$`
 
-// matches compiles at each call: the file is small and read once.
-func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
-
 // storageName checks a storage's ID: a letter, then letters, digits, - _ and .
 func (r *resolver) storageName(at *string) {
-	if *at != "" && !matches(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`, *at) {
+	if *at != "" && !decode.Matches(`^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$`, *at) {
 		r.Wrong(at, fmt.Sprintf("%q cannot be a storage's name", *at), "write the name that pvesm status shows, e.g. local-lvm")
-	}
-}
-
-// isURL checks a URL, without repeating it when it carries a password.
-func (r *resolver) isURL(at *string, schemes ...string) {
-	if *at == "" {
-		return
-	}
-	u, err := url.Parse(*at)
-	switch {
-	case err == nil && u.User != nil:
-		r.Wrong(at, "this URL carries a login", "write it without one; passwords belong in files or the environment")
-	case err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme):
-		r.Wrong(at, "this is not a URL that can be used here", "write "+schemes[0]+"://host and the rest")
 	}
 }
 
@@ -210,26 +155,4 @@ func (r *resolver) checkOptionalRange(v *int, at any, name string, low, high int
 	if v != nil && (*v < low || *v > high) {
 		r.Wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
 	}
-}
-
-// maxSource limits the size of files that the cluster file names.
-const maxSource = 1 << 20
-
-// source reads a file that the cluster file names.
-func (r *resolver) source(at any, path string) (string, bool) {
-	before := len(r.Problems)
-	path = r.existing(at, path, false)
-	if len(r.Problems) > before {
-		return "", false
-	}
-	b, err := limit.File(path, maxSource) // a mistake of the same place may have been told before
-	switch {
-	case errors.As(err, new(*limit.Error)):
-		r.Wrong(at, path+" is larger than 1 MiB", "fetch it on the node instead; this goes into the seed of every node")
-		return "", false
-	case err != nil:
-		r.Wrong(at, err.Error(), "make it readable")
-		return "", false
-	}
-	return string(b), true
 }

@@ -1,23 +1,30 @@
-package clusterfile
+// Package auth completes and checks hub.auth: how people log in to the hub.
+package auth
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-// authSection completes and checks how people log in to the hub.
-type authSection struct{ *resolver }
+type section struct {
+	*decode.Checker
+	lab bool // the hub is in the embedded lab
+}
 
-var authKinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
+// Complete completes and checks a hub's auth.
+func Complete(c *decode.Checker, h *spec.Hub, lab bool) { section{c, lab}.hub(h) }
 
-func (r authSection) hubAuth(h *spec.Hub) {
+var kinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
+
+func (r section) hub(h *spec.Hub) {
 	a := &h.Auth
 	if !r.IsSet(a) {
-		if !r.spec.IsLab() {
+		if !r.lab {
 			r.Wrong(a, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")
 			return
 		}
@@ -25,32 +32,32 @@ func (r authSection) hubAuth(h *spec.Hub) {
 		*a = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}
 		return
 	}
-	kind, ok := r.authKind(a)
+	kind, ok := r.kind(a)
 	if !ok {
 		return
 	}
 	a.Kind = kind
-	r.userNames(a.Users)
-	r.userNames(a.Admins)
+	UserNames(r.Checker, a.Users)
+	UserNames(r.Checker, a.Admins)
 	switch kind {
 	case spec.AuthDummy:
-		r.authDummy(a)
+		r.dummy(a)
 	case spec.AuthNative:
-		r.authNative(a)
+		r.native(a)
 	case spec.AuthOIDC:
-		ok = r.authOIDC(h)
+		ok = r.oidc(h)
 	case spec.AuthLDAP:
-		ok = r.authLDAP(a)
+		ok = r.ldap(a)
 	case spec.AuthGitHub:
-		ok = r.authGitHub(a)
+		ok = r.github(a)
 	}
 	if ok {
 		r.usersExist(a)
 	}
 }
 
-// authKind is the kind that is set, or whose keys are.
-func (r authSection) authKind(raw *spec.HubAuth) (kind string, ok bool) {
+// kind is the kind that is set, or whose keys are.
+func (r section) kind(raw *spec.HubAuth) (kind string, ok bool) {
 	blocks := []struct {
 		kind string
 		at   any
@@ -74,29 +81,29 @@ func (r authSection) authKind(raw *spec.HubAuth) (kind string, ok bool) {
 		}
 	}
 	if kind == "" {
-		r.Wrong(raw, "auth does not say how people log in", "write kind: "+suggest.JoinOr(authKinds))
+		r.Wrong(raw, "auth does not say how people log in", "write kind: "+suggest.JoinOr(kinds))
 		return "", false
 	}
 	return kind, ok
 }
 
-// userNames checks users' names for the hub: lower-case, and valid in URLs.
-func (r authSection) userNames(names []string) {
+// UserNames checks users' names for the hub: lower-case, and valid in URLs.
+func UserNames(c *decode.Checker, names []string) {
 	for i, n := range names {
-		if n != strings.ToLower(n) && matches(`^[A-Za-z0-9._@+-]+$`, n) {
-			r.Wrong(&names[i], fmt.Sprintf("the hub knows users in lower case, so %q matches nobody", n), "write "+strings.ToLower(n))
-		} else if !matches(`^[a-z0-9][a-z0-9._@+-]*$`, n) {
-			r.Wrong(&names[i], fmt.Sprintf("%q cannot be a user", n), "write the login name in lower case")
+		if n != strings.ToLower(n) && decode.Matches(`^[A-Za-z0-9._@+-]+$`, n) {
+			c.Wrong(&names[i], fmt.Sprintf("the hub knows users in lower case, so %q matches nobody", n), "write "+strings.ToLower(n))
+		} else if !decode.Matches(`^[a-z0-9][a-z0-9._@+-]*$`, n) {
+			c.Wrong(&names[i], fmt.Sprintf("%q cannot be a user", n), "write the login name in lower case")
 		}
 		if j := slices.Index(names, n); j < i {
-			r.Wrong(&names[i], fmt.Sprintf("user %s is here twice", n), "keep one of them")
+			c.Wrong(&names[i], fmt.Sprintf("user %s is here twice", n), "keep one of them")
 		}
 	}
 }
 
 // usersExist refuses a hub that allows nobody: since JupyterHub 5 a login alone allows
 // nothing, and some authenticators do not allow admins automatically.
-func (r authSection) usersExist(a *spec.HubAuth) {
+func (r section) usersExist(a *spec.HubAuth) {
 	named, admins := slices.Clone(a.Users), []string(nil)
 	switch a.Kind {
 	case spec.AuthOIDC:
@@ -124,8 +131,8 @@ func (r authSection) usersExist(a *spec.HubAuth) {
 	}
 }
 
-func (r authSection) authDummy(a *spec.HubAuth) {
-	if !r.spec.IsLab() {
+func (r section) dummy(a *spec.HubAuth) {
+	if !r.lab {
 		at := any(&a.Kind)
 		if !r.IsSet(at) {
 			at = a
@@ -134,14 +141,14 @@ func (r authSection) authDummy(a *spec.HubAuth) {
 	}
 }
 
-func (r authSection) authNative(a *spec.HubAuth) {
-	if a.Native != nil && a.Native.OpenSignup && !r.spec.IsLab() {
+func (r section) native(a *spec.HubAuth) {
+	if a.Native != nil && a.Native.OpenSignup && !r.lab {
 		r.Warn(&a.Native.OpenSignup, "anyone who reaches the page may run code here", "remove openSignup: admins then approve people")
 	}
 }
 
 // must reports missing keys that a way to log in requires.
-func (r authSection) must(kind string, keys ...requirement) {
+func (r section) must(kind string, keys ...requirement) {
 	for _, k := range keys {
 		if !r.IsSet(k.at) {
 			r.Wrong(k.at, fmt.Sprintf("%s has no %s", kind, k.name), k.cure)
@@ -154,13 +161,13 @@ type requirement struct {
 	name, cure string
 }
 
-func (r authSection) authOIDC(h *spec.Hub) bool {
+func (r section) oidc(h *spec.Hub) bool {
 	o := h.Auth.OIDC
 	if o == nil {
 		r.Wrong(&h.Auth.Kind, "oidc has no issuer, clientID and clientSecret", "write oidc: with these three below it")
 		return false
 	}
-	o.CA = r.existing(&o.CA, o.CA, false)
+	o.CA = r.Existing(&o.CA, o.CA, false)
 	if o.GroupsClaim == "" && groupsAreNamed(h) {
 		o.GroupsClaim = "groups"
 	}
@@ -169,8 +176,8 @@ func (r authSection) authOIDC(h *spec.Hub) bool {
 		requirement{&o.ClientID, "clientID", "write clientID: and the name that the provider knows the hub by"},
 		requirement{&o.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
 	for _, at := range []*string{&o.Issuer, &o.AuthorizeURL, &o.TokenURL, &o.UserdataURL} {
-		r.isURL(at, "https", "http")
-		if strings.HasPrefix(*at, "http://") && !r.spec.IsLab() {
+		r.IsURL(at, "https", "http")
+		if strings.HasPrefix(*at, "http://") && !r.lab {
 			r.Warn(at, "logins would travel without TLS", "write https://")
 		}
 	}
@@ -194,15 +201,15 @@ func groupsAreNamed(h *spec.Hub) bool {
 		slices.ContainsFunc(h.Shared, func(s spec.HubShare) bool { return len(s.Groups) > 0 })
 }
 
-func (r authSection) authLDAP(a *spec.HubAuth) bool {
+func (r section) ldap(a *spec.HubAuth) bool {
 	l := a.LDAP
 	if l == nil {
 		r.Wrong(&a.Kind, "ldap has no server", "write ldap: with server and bindDN below it")
 		return false
 	}
-	l.CA = r.existing(&l.CA, l.CA, false)
+	l.CA = r.Existing(&l.CA, l.CA, false)
 	r.must("ldap", requirement{&l.Server, "server", "write server: ldaps://host"})
-	r.isURL(&l.Server, "ldaps", "ldap")
+	r.IsURL(&l.Server, "ldaps", "ldap")
 	if strings.HasPrefix(l.Server, "ldap://") {
 		r.Warn(&l.Server, "logins fail if the directory does not offer StartTLS, without which the hub sends no password", "write ldaps:// if the directory has it")
 	}
@@ -224,7 +231,7 @@ func (r authSection) authLDAP(a *spec.HubAuth) bool {
 	return true
 }
 
-func (r authSection) authGitHub(a *spec.HubAuth) bool {
+func (r section) github(a *spec.HubAuth) bool {
 	g := a.GitHub
 	if g == nil {
 		r.Wrong(&a.Kind, "github has no clientID and clientSecret", "write github: with these two below it")
@@ -234,7 +241,7 @@ func (r authSection) authGitHub(a *spec.HubAuth) bool {
 		requirement{&g.ClientID, "clientID", "write clientID: of the OAuth app (Settings, Developer settings), whose callback is https://HOSTNAME/hub/oauth_callback"},
 		requirement{&g.ClientSecret, "clientSecret", "write clientSecret: env:NAME or file:PATH"})
 	for i, o := range g.Organizations {
-		if !matches(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(:[A-Za-z0-9._-]+)?$`, o) {
+		if !decode.Matches(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(:[A-Za-z0-9._-]+)?$`, o) {
 			r.Wrong(&g.Organizations[i], fmt.Sprintf("%q is not an organization", o), "write its name as in github.com/NAME, or NAME:team")
 		}
 	}
