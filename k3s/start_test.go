@@ -363,6 +363,20 @@ func TestDiagnoseOfALostLease(t *testing.T) {
 	}
 }
 
+// A Raspberry Pi starts without the memory cgroup; K3s says so of cgroup v2, and with its own cure of v1.
+func TestDiagnoseNoMemoryCgroup(t *testing.T) {
+	for _, line := range []string{
+		`time="2026-11-22T10:00:00Z" level=fatal msg="Error: failed to find memory cgroup (v2)"`,
+		`time="2026-11-22T10:00:00Z" level=error msg="Failed to find memory cgroup, you may need to add \"cgroup_memory=1 cgroup_enable=memory\" to your linux cmdline (/boot/cmdline.txt on a Raspberry Pi)"`,
+	} {
+		d, ok := k3s.Diagnose([]string{line})
+		require.True(t, ok, line)
+		assert.Equal(t, "the kernel of this machine counts no memory", d.Cause)
+		assert.Contains(t, d.Cure, "cgroup_enable=memory cgroup_memory=1")
+		assert.True(t, d.Fatal)
+	}
+}
+
 // What a server says of those who ask it, and a kubelet of its pods, is no reason
 // why K3s itself does not start.
 func TestDiagnoseLeavesOthersOut(t *testing.T) {

@@ -77,6 +77,9 @@ var permanentSymptoms = []symptom{
 		"this machine has cgroup v1, and from Kubernetes 1.35 on the kubelet does not start there",
 		"boot it with cgroup v2: remove systemd.unified_cgroup_hierarchy=0 from the kernel's command line, or install a newer system; " +
 			"until then, kubelet-arg: [fail-cgroupv1=false] in " + configFile},
+	{"ailed to find memory cgroup", // of both versions: k3s, pkg/cgroups/cgroups_linux.go
+		"the kernel of this machine counts no memory",
+		"on a Raspberry Pi, add cgroup_enable=memory cgroup_memory=1 to the one line of /boot/firmware/cmdline.txt (older systems: /boot/cmdline.txt), and restart the machine"},
 	{"default runtime nvidia was not found",
 		"default-runtime is nvidia, and the container toolkit is not installed",
 		"install nvidia-container-toolkit first, or drop default-runtime"},
