@@ -146,7 +146,6 @@ func (c *StorageClient) download(ctx context.Context, host, storage string, imag
 		algorithm, sum = "sha512", image.SHA512
 	}
 	present := func() (bool, error) {
-		c.pve.Invalidate(path)
 		id, err := c.Image(ctx, host, storage, image.FileName)
 		return id != "" && !there, err
 	}

@@ -78,6 +78,27 @@ func TestLedger(t *testing.T) {
 	})
 }
 
+// A container claims the cards that its configuration names; one that is removed meanwhile claims none.
+func TestContainersInTheLedger(t *testing.T) {
+	model := pvesim.OneGPU()
+	card := map[string]string{"dev0": "/dev/nvidia0", "onboot": "1", "description": "NVIDIA"}
+	model.Containers = []pvesim.Container{{ID: 301, Node: "pve1", Name: "plex", Config: card}, {ID: 302, Node: "pve1", Name: "dns"}, {ID: 303, Node: "pve1", Name: "gone", Config: card}}
+	bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		sim.Fail(pvesim.Rule{Path: ".*/lxc/303/config", Status: 500, Message: "Configuration file 'nodes/pve1/lxc/303.conf' does not exist"})
+		l, err := c.PCI.Ledger(t.Context(), "pve1")
+		require.NoError(t, err)
+		require.Len(t, l.Cards, 1)
+		require.Len(t, l.Cards[0].Claims, 1)
+		assert.Equal(t, "container 301 (plex)", l.Cards[0].Claims[0].String())
+		assert.Equal(t, "by /dev/nvidia0 as dev0, stopped, starts with the host", l.Cards[0].Claims[0].Description())
+	})
+	bubble(t, model, pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		sim.Fail(pvesim.Rule{Path: ".*/lxc/301/config", Status: 403, Message: "blind"})
+		_, err := c.PCI.Ledger(t.Context(), "pve1")
+		assert.ErrorContains(t, err, "blind")
+	})
+}
+
 func TestConflicts(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -64,6 +64,20 @@ func TestTransientFailures(t *testing.T) {
 	}
 }
 
+// A failed request is not repeated while the host does not say whether it still works on it.
+func TestTasksThatCannotBeRead(t *testing.T) {
+	bubble(t, pvesim.EightA100(), pvesim.Options{}, func(t *testing.T, sim *pvesim.Sim, c *proxmox.Client) {
+		template(t, c)
+		spec := node(t, c, "cp1")
+		require.NoError(t, ensure(t.Context(), c, spec))
+		spec.Cores++
+		fault := sim.Fail(pvesim.Rule{Mutating: true, Path: ".*/config", Times: -1, Status: 500, Message: "can't lock file '/x' - got timeout"})
+		sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: ".*/tasks", Skip: 1, Times: -1, Status: 403, Message: "blind"})
+		require.ErrorContains(t, ensure(t.Context(), c, spec), "blind")
+		assert.Equal(t, 1, fault.Hits())
+	})
+}
+
 // A host that does not answer for some requests, looks among them, is waited for.
 func TestAHostThatIsAwayForAWhile(t *testing.T) {
 	for name, away := range map[string]struct {
@@ -85,7 +99,7 @@ func TestAHostThatIsAwayForAWhile(t *testing.T) {
 				rule.Path, rule.Status, rule.Message = ".*", 596, "Connection timed out"
 				sim.Fail(rule)
 				if rule.Mutating {
-					sim.Fail(pvesim.Rule{Path: ".*/tasks", Times: -1, Status: 403, Message: "Permission check failed (/nodes/pve1, Sys.Audit)"})
+					sim.Fail(pvesim.Rule{Path: ".*/tasks", Skip: 1, Times: -1, Status: 403, Message: "Permission check failed (/nodes/pve1, Sys.Audit)"})
 				}
 				err = c.VMs.Stop(t.Context(), vm)
 				if away.want != "" {

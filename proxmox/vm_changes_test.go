@@ -101,6 +101,7 @@ func TestEveryChange(t *testing.T) {
 		{"startup", func(s *VMSpec) { s.Startup = "" }, nil, "startup: startup="},
 		{"description", func(s *VMSpec) { s.Description = "x" }, nil, "description: description=x"},
 		{"no description", func(s *VMSpec) { s.Description = "" }, nil, ""},
+		{"a description like our line", func(s *VMSpec) { s.Description = "homelab: mine" }, set("description", "homelab: mine"), ""},
 		{"adopted", func(s *VMSpec) { s.Description, s.Adopted = "", true }, nil, ""},
 		{"adopted, described", func(s *VMSpec) { s.Description, s.Adopted = "x", true }, nil, "description: description=x"},
 		{"adopted: its first disk, address and other disks stay", func(s *VMSpec) {

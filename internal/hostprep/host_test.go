@@ -54,6 +54,11 @@ func all(t *testing.T, r remote.Runner, spec hostprep.Spec) {
 		c, err := spec.Change(readOptional(t, r), id)
 		require.NoError(t, err)
 		if c != nil {
+			undo := strings.Join(c.Undo, "\n")
+			for _, f := range c.Files {
+				assert.True(t, strings.Contains(undo, f.Path) || strings.Contains(undo, "each "+hostprep.BackupSuffix), "%s is not in %q", f.Path, undo)
+			}
+			assert.False(t, len(c.Files) == 0 && strings.Contains(undo, hostprep.BackupSuffix), "no file has a copy: %q", undo)
 			require.NoError(t, hostprep.Apply(t.Context(), r, c), id)
 		}
 	}

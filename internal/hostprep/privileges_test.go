@@ -1,11 +1,13 @@
 package hostprep
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // GPUs of external machines are none of Proxmox's.
@@ -15,5 +17,38 @@ func TestWhoWantsGPUs(t *testing.T) {
 		false: {{Name: "cp1"}, {Name: "x", External: true, GPUs: spec.GPURequest{Count: 1}}},
 	} {
 		assert.Equal(t, want, wantsGPUs((&spec.Spec{Nodes: nodes})))
+	}
+}
+
+// The right to use the guest agent has another name since Proxmox VE 9.
+func TestGuestAgentRight(t *testing.T) {
+	for release, want := range map[string]string{"8.4": "VM.Monitor", "9.0": "VM.GuestAgent.Unrestricted"} {
+		var rights []string
+		for _, g := range Grants(&spec.Spec{Nodes: []spec.Node{{Name: "cp1", Host: "pve1"}}}, proxmox.Version{Version: release, Release: release}) {
+			rights = append(rights, g.Privileges...)
+		}
+		for _, r := range []string{"VM.Monitor", "VM.GuestAgent.Unrestricted"} {
+			assert.Equal(t, r == want, slices.Contains(rights, r), "%s of %s", r, release)
+		}
+	}
+}
+
+// An entry on a path replaces what the user inherits there, so rights from above are left as they are, and so
+// are those that no entry of the user explains: a group's.
+func TestInheritedRights(t *testing.T) {
+	a := Access{Prefix: "homelab-x", TokenID: "u@pve!t"}
+	entry := func(path, role string) ACL { return ACL{Path: path, Who: "u@pve", Role: role, Propagate: true} }
+	mine := entry("/", "homelab-x-vms")
+	for name, tt := range map[string]struct {
+		all  []ACL
+		want bool
+	}{
+		"a group's": {nil, true}, "above": {[]ACL{entry("/vms", "r")}, true}, "root": {[]ACL{mine, entry("/", "r")}, true}, "ours": {[]ACL{mine}, false},
+		"on it": {[]ACL{entry("/", "r"), entry("/vms/1", "r")}, false}, "beside it": {[]ACL{mine, entry("/vm", "r")}, false},
+		"not for paths below": {[]ACL{mine, {Path: "/vms", Who: "u@pve", Role: "r"}}, false}, "another's": {[]ACL{mine, {Path: "/vms", Who: "v@pve", Role: "r", Propagate: true}}, false},
+	} {
+		s := AccessState{ACLs: tt.all, Owner: map[string]map[string]bool{"/vms/1": {"VM.Audit": true}}}
+		assert.Equal(t, tt.want, a.inherits(s, "/vms/1"), name)
+		assert.False(t, a.inherits(s, "/pool/x"), "%s: no rights there", name)
 	}
 }

@@ -177,7 +177,7 @@ func TestTemplatesGoToWhereNodesArePlaced(t *testing.T) {
 
 // What is not known is not guessed: every look that fails is the error, and Place tries again.
 func TestPlaceWithoutAnAnswer(t *testing.T) {
-	for _, path := range []string{"/cluster/resources", "/nodes/pve2/storage", "/nodes/pve2/hardware/pci", "/cluster/mapping/pci", "/nodes"} {
+	for _, path := range []string{"/cluster/resources", "/nodes/pve2/storage", "/nodes/pve2/network", "/nodes/pve2/hardware/pci", "/cluster/mapping/pci", "/nodes"} {
 		on(t, nil, func(t *testing.T, h *hosts, pve *proxmox.Client) {
 			h.sim.Fail(pvesim.Rule{Method: http.MethodGet, Path: "^" + path + "$", Times: -1, Status: 500, Message: "broken " + path})
 			_, err := placement.PlaceOnce(t.Context(), h.want, pve)

@@ -66,7 +66,7 @@ func (s Size) Approximate() string {
 		if s < u {
 			continue
 		}
-		if s%u == 0 || s >= 100*u {
+		if s >= 100*u {
 			return ((s + u/2) / u * u).String()
 		}
 		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(s)/float64(u)), ".0") + strings.TrimPrefix(u.String(), "1")

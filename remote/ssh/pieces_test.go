@@ -67,6 +67,9 @@ func TestAgentWithAKeyOfTheFuture(t *testing.T) {
 	signers, err := AgentSigners(t.Context(), agentAt(t, func(c net.Conn) { _ = agent.ServeAgent(oddRing{ring}, c) }))
 	require.NoError(t, err)
 	require.Len(t, signers, 1)
+	require.NoError(t, ring.RemoveAll())
+	_, err = signers[0].Sign(nil, []byte("x"))
+	assert.ErrorContains(t, err, "SSH agent")
 }
 
 // An agent that fails is named; one that is not waited for any longer is an end of ctx,
