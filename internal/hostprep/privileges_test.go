@@ -33,6 +33,25 @@ func TestGuestAgentRight(t *testing.T) {
 	}
 }
 
+// What homelab makes a mapping for needs the right to make one; of an existing mapping, the right to use it is enough.
+func TestMappingRights(t *testing.T) {
+	card := spec.GPURequest{Mapping: []string{"card"}}
+	for want, n := range map[string]spec.Node{
+		"/mapping/pci":      {Devices: []spec.Device{{PCI: "1ac1:089a"}}},
+		"/mapping/usb":      {Devices: []spec.Device{{USB: "10c4:ea60"}}},
+		"/mapping/pci/card": {GPUs: card},
+		"/mapping/pci/tpu":  {Devices: []spec.Device{{PCI: "tpu"}}},
+		"/mapping/usb/key":  {Devices: []spec.Device{{USB: "key"}}},
+		"":                  {External: true, GPUs: card, Devices: []spec.Device{{USB: "key"}, {PCI: "1ac1:089a"}}},
+	} {
+		got := ""
+		for _, g := range mappingGrants(&spec.Spec{Nodes: []spec.Node{{Name: "cp1"}, n, n}}) {
+			got += g.Path
+		}
+		assert.Equal(t, want, got)
+	}
+}
+
 // An entry on a path replaces what the user inherits there, so rights from above are left as they are, and so
 // are those that no entry of the user explains: a group's.
 func TestInheritedRights(t *testing.T) {
