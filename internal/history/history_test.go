@@ -74,7 +74,9 @@ func TestCompare(t *testing.T) {
 		"a slow disk": {past: []history.Record{on(2, bandwidth(1)), node(2, 800), node(3, 700), node(4, 900)}, now: node(20, 80),
 			worse: []string{"scratch write 80.0 MB/s is slower than last month: median 800 MB/s of 3 runs since 2026-11-02 (-90 %)"}},
 		"an old record has no level": {past: []history.Record{on(2, bandwidth(1000))}, now: on(20, func(r *history.Record) { bandwidth(990)(r); r.Level = "quick" })},
-		"slow for a year":            {past: []history.Record{on(-300, bandwidth(1000)), on(-299, bandwidth(1000)), on(-298, bandwidth(1000)), on(12, bandwidth(900))}, now: on(20, bandwidth(890))},
+		"slow for a month": {past: []history.Record{on(-11, bandwidth(1000)), on(-10, bandwidth(1000)), on(12, bandwidth(900))}, now: on(20, bandwidth(890)),
+			worse: []string{"memory bandwidth 890 GB/s is slower than last month: median 1000 GB/s of 3 runs since 2026-10-20 (-11 %)", "time 1.12 s is slower than last month: median 1.00 s of 3 runs since 2026-10-20 (+12 %)"}},
+		"slow for a year": {past: []history.Record{on(-300, bandwidth(1000)), on(-299, bandwidth(1000)), on(-298, bandwidth(1000)), on(12, bandwidth(900))}, now: on(20, bandwidth(890))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := history.Compare(x.past, x.now)
@@ -112,11 +114,14 @@ func TestFileOfAnotherVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), history.File)
 	require.NoError(t, os.WriteFile(path, []byte(`{"schema":9,"time":"2026-11-01T06:00:00Z","node":"wk1","uuid":"GPU-1","passed":true,"topology":{"nvlink":12}}
 not a result
+{"time":"2026-11-01T06:00:00Z","node":"wk1"}
+{"schema":1,"node":"wk1"}
+{"schema":1,"time":"2026-11-01T06:00:00Z","node":1}
 {"schema":1,"time":"2026-11-02T06:00`), 0o600))
 	require.NoError(t, history.Add(path, on(3, nil)))
 	all, bad, err := history.Read(path, false)
 	require.NoError(t, err)
-	assert.Equal(t, 2, bad)
+	assert.Equal(t, 5, bad)
 	require.Len(t, all, 2)
 	assert.True(t, all[0].Passed)
 	text, err := os.ReadFile(path)
@@ -137,4 +142,32 @@ func TestFileDoesNotGrowForever(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, bad)
 	assert.NotEmpty(t, all)
+}
+
+func TestMeasure(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.5: "0.500", 9.99: "9.99", 99.9: "99.9", 100: "100", 1234.5: "1234", -12: "-12.0"} {
+		assert.Equal(t, want, history.Measure{Value: v}.String())
+		assert.Equal(t, want+" s", history.Measure{Value: v, Unit: "s"}.String())
+	}
+}
+
+func TestLastRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".homelab", history.RunFile)
+	last := func() *history.Run {
+		r, err := history.LastRun(path)
+		require.NoError(t, err)
+		return r
+	}
+	assert.Nil(t, last())
+	require.NoError(t, history.SaveRun(path, history.Run{}))
+	failed := history.Run{Ended: on(1, nil).Time, Failed: []history.Step{{Name: "vm/cp1", Error: "no space"}}}
+	require.NoError(t, history.SaveRun(path, failed))
+	assert.Equal(t, &failed, last())
+	require.NoError(t, history.SaveRun(path, history.Run{}))
+	assert.Nil(t, last())
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+	_, err := history.LastRun(path)
+	require.ErrorContains(t, err, "the last run")
+	_, err = history.LastRun(filepath.Dir(path))
+	assert.ErrorContains(t, err, "the last run")
 }

@@ -95,24 +95,13 @@ func closing(s string, quote byte) int {
 
 func (f grubFile) value(a assignment) string { return f.text[a.from:a.to] }
 
-// selfReference matches a reference to the variable in its own value.
-func (a assignment) selfReference(value string) (string, bool) {
+// expand replaces references to the variable in its own value, and reports whether there are any.
+func (a assignment) expand(value, before string) (string, bool) {
 	if a.quote == "'" {
-		return "", false
+		return value, false
 	}
-	for _, ref := range []string{"${" + a.name + "}", "$" + a.name} {
-		if i := strings.Index(value, ref); i >= 0 {
-			after := value[i+len(ref):]
-			if ref[1] == '{' || after == "" || !isName(after[0]) {
-				return ref, true
-			}
-		}
-	}
-	return "", false
-}
-
-func isName(b byte) bool {
-	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
+	ref := regexp.MustCompile(`\$(\{` + a.name + `\}|` + a.name + `\b)`)
+	return ref.ReplaceAllLiteralString(value, before), ref.MatchString(value)
 }
 
 // grubConfig is all of GRUB's settings, in the order in which GRUB reads them.
@@ -123,11 +112,7 @@ func (g grubConfig) effective() cmdline {
 	values := map[string]string{}
 	for _, f := range g {
 		for _, a := range f.sets {
-			v := f.value(a)
-			if ref, ok := a.selfReference(v); ok {
-				v = strings.ReplaceAll(v, ref, values[a.name])
-			}
-			values[a.name] = v
+			values[a.name], _ = a.expand(f.value(a), values[a.name])
 		}
 	}
 	return parseCmdline(values[grubAlways] + " " + values[grubDefault])
@@ -171,7 +156,7 @@ func (g grubConfig) edit(o options) []FileChange {
 func (g grubConfig) target() (file, set int) {
 	for i, f := range slices.Backward(g) {
 		for j, a := range slices.Backward(f.sets) {
-			if _, adds := a.selfReference(f.value(a)); a.name == grubDefault && !adds {
+			if _, adds := a.expand(f.value(a), ""); a.name == grubDefault && !adds {
 				return i, j
 			}
 		}
