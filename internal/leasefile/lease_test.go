@@ -47,6 +47,8 @@ func TestLeaseFile(t *testing.T) {
 	}
 	_, err := store().Read(t.Context())
 	require.ErrorIs(t, err, converge.ErrNoLease)
+	_, err = (&File{Root: remote.RunnerFunc(here), Path: dir}).Read(t.Context())
+	require.Error(t, err, "a folder")
 	require.ErrorIs(t, store().Replace(t.Context(), converge.LeaseRecord{}, "x"), converge.ErrLeaseStale)
 
 	many := func(do func(i int) error) (won int) {
