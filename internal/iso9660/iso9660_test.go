@@ -2,9 +2,11 @@ package iso9660
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,12 +18,16 @@ import (
 )
 
 func seed() map[string][]byte {
-	return map[string][]byte{
-		"user-data":      bytes.Repeat([]byte("#cloud-config\n"), 1000),
-		"meta-data":      []byte("instance-id: x\n"),
-		"network-config": []byte("version: 2\n"),
-		"empty":          {},
+	files := map[string][]byte{
+		"user-data":                  bytes.Repeat([]byte("#cloud-config\n"), 1000),
+		"meta-data":                  []byte("instance-id: x\n"),
+		"network-config":             []byte("version: 2\n"),
+		strings.Repeat("n", maxName): {},
 	}
+	for i := range 60 { // more records than fit into a sector
+		files[fmt.Sprintf("empty-%02d", i)] = []byte{}
+	}
+	return files
 }
 
 func TestBuild(t *testing.T) {
@@ -62,6 +68,7 @@ func TestBuildRefuses(t *testing.T) {
 		"no label":   {"", seed(), `ISO label "": want 1 to 16 characters`},
 		"long label": {"abcdefghijklmnopq", seed(), "want 1 to 16"},
 		"no files":   {"cidata", nil, "no files"},
+		"long name":  {"cidata", map[string][]byte{strings.Repeat("n", maxName+1): nil}, "is not a file name of at most"},
 		"folder":     {"cidata", map[string][]byte{"a/b": nil}, `"a/b" is not a file name`},
 		"outside":    {"cidata", map[string][]byte{"..": nil}, `".." is not a file name`},
 	} {
