@@ -73,8 +73,12 @@ func TestBuildRefuses(t *testing.T) {
 		"outside":    {"cidata", map[string][]byte{"..": nil}, `".." is not a file name`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", t.TempDir())
 			_, err := Build(tc.label, tc.files)
-			assert.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, tc.want)
+			left, err := os.ReadDir(os.Getenv("TMPDIR"))
+			require.NoError(t, err)
+			assert.Empty(t, left)
 		})
 	}
 }

@@ -35,3 +35,14 @@ func FuzzText(f *testing.F) {
 		require.Equal(t, out, Text(out))
 	})
 }
+
+func TestOneLine(t *testing.T) {
+	for in, want := range map[string]string{"": "''", "a/b:1": "a/b:1", "a b": "'a b'", "it's": `'it'\''s'`, "a\nb": `'a\nb'`} {
+		require.Equal(t, want, Word(in))
+	}
+	require.Equal(t, "a", FirstLine("a\nb\nc"))
+	require.Equal(t, "0 steps, 1 step, 2 steps", Count(0, "step")+", "+Count(1, "step")+", "+Count(2, "step"))
+	whole := strings.Repeat("é", 600)
+	require.Equal(t, whole, Shorten(whole))
+	require.Equal(t, whole[:600]+" … "+whole[:400], Shorten(whole+"é"))
+}
