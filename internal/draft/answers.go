@@ -285,9 +285,15 @@ func CheckToken(id string) error {
 
 // CheckEndpoint says what is wrong with an address of the API that is not the lab's.
 func CheckEndpoint(text string) error {
+	_, err := parseEndpoint(text)
+	return err
+}
+
+// parseEndpoint reads an address of the API, with or without scheme, port and path.
+func parseEndpoint(text string) (*url.URL, error) {
 	wrong := fmt.Errorf("endpoint %q: write lab, or the address of a Proxmox VE host, e.g. 10.0.0.5 or https://pve.example.org:8006", plainText(text))
 	if strings.TrimSpace(text) != text || text == "" || strings.Contains(text, "@") {
-		return wrong
+		return nil, wrong
 	}
 	if !strings.Contains(text, "://") {
 		if addr, err := netip.ParseAddr(text); err == nil && addr.Is6() {
@@ -297,19 +303,19 @@ func CheckEndpoint(text string) error {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || len(u.Hostname()) > 253 {
-		return wrong
+		return nil, wrong
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil && !hostSyntax.MatchString(u.Hostname()) {
-		return wrong
+		return nil, wrong
 	}
 	var port int
 	if _, err := fmt.Sscanf(cmp.Or(u.Port(), "8006"), "%d", &port); err != nil || port < 1 || port > 65535 {
-		return wrong
+		return nil, wrong
 	}
 	if p := strings.Trim(u.Path, "/"); p != "" && p != "api2/json" {
-		return wrong
+		return nil, wrong
 	}
-	return nil
+	return u, nil
 }
 
 // checkNetwork looks at the addresses.

@@ -19,10 +19,7 @@ func Render(f Inventory, a Answers) (string, error) {
 	if err := a.Check(f); err != nil {
 		return "", err
 	}
-	l, err := f.layout(a)
-	if err != nil {
-		return "", err
-	}
+	l, _ := f.layout(a) // Check has tried it
 	w := &writer{found: f, answers: a, layout: l, given: map[string]int{}}
 	w.head()
 	w.proxmox()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -41,18 +40,9 @@ func ranges(all []netip.Addr) string {
 // floorGiB is a size without a fraction of a GiB.
 func floorGiB(s proxmox.Size) proxmox.Size { return s / gib * gib }
 
-// address writes the API's address in full.
+// address writes the API's address, which Check has read, in full.
 func address(text string) string {
-	if !strings.Contains(text, "://") {
-		if a, err := netip.ParseAddr(text); err == nil && a.Is6() {
-			text = "[" + text + "]"
-		}
-		text = "https://" + text
-	}
-	u, err := url.Parse(text)
-	if err != nil { // Check has read it
-		return text
-	}
+	u, _ := parseEndpoint(text)
 	return "https://" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "8006"))
 }
 

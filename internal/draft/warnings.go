@@ -61,17 +61,12 @@ func (w *writer) fileStorage(content string) (name, cure string) {
 			return name, ""
 		}
 	}
-	for _, h := range w.layout.hosts {
-		if takes(h, "local") {
-			continue
+	h := w.layout.hosts[slices.IndexFunc(w.layout.hosts, func(h Host) bool { return !takes(h, "local") })]
+	with := []string{content}
+	for _, s := range h.Storages {
+		if s.Name == "local" {
+			with = append(slices.Clone(s.Content), content)
 		}
-		with := []string{content}
-		for _, s := range h.Storages {
-			if s.Name == "local" {
-				with = append(slices.Clone(s.Content), content)
-			}
-		}
-		return "local", fmt.Sprintf("no storage of %s takes content %q: on the host run: pvesm set local --content %s", h.Name, content, printable.Word(strings.Join(with, ",")))
 	}
-	return "local", ""
+	return "local", fmt.Sprintf("no storage of %s takes content %q: on the host run: pvesm set local --content %s", h.Name, content, printable.Word(strings.Join(with, ",")))
 }
