@@ -171,3 +171,70 @@ func TestBestStorage(t *testing.T) {
 	f.Hosts[0].Storages = nil
 	assert.Contains(t, strings.Join(draft.Warnings(f, answered(f)), "\n"), "pve1 shows no storage for disks")
 }
+
+// What is found and answered decides these lines.
+func TestLines(t *testing.T) {
+	gpus := func(models ...string) func(*draft.Inventory, *draft.Answers) {
+		return func(f *draft.Inventory, _ *draft.Answers) {
+			for i, m := range models {
+				f.Hosts[0].GPUs = append(f.Hosts[0].GPUs, draft.GPU{Address: fmt.Sprintf("0000:%02x:00", i+1), Model: m})
+			}
+		}
+	}
+	used := func(n int) func(*draft.Inventory, *draft.Answers) {
+		return func(f *draft.Inventory, _ *draft.Answers) {
+			for i := range n {
+				f.Used[netip.AddrFrom4([4]byte{10, 0, 0, byte(100 + i)})] = "x"
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*draft.Inventory, *draft.Answers)
+		has    []string
+		hasNot string
+	}{
+		"insecure":      {func(_ *draft.Inventory, a *draft.Answers) { a.Insecure, a.Fingerprint = true, "" }, []string{"  insecure: true #"}, "fingerprint: \""},
+		"a trusted one": {func(_ *draft.Inventory, a *draft.Answers) { a.Fingerprint = "" }, nil, "insecure"},
+		"the lab":       {func(_ *draft.Inventory, a *draft.Answers) { a.Endpoint, a.TokenID = "lab", "" }, []string{"  endpoint: lab # simulated"}, "token"},
+		"a key":         {func(_ *draft.Inventory, a *draft.Answers) { a.PublicKey = "choose_test.go" }, []string{"\nssh:\n  publicKeys: [choose_test.go] #"}, ""},
+		"a word":        {func(_ *draft.Inventory, a *draft.Answers) { a.Name = "yes" }, []string{"\nname: \"yes\"\n"}, ""},
+		"12 used":       {used(12), []string{"10.0.0.111 (x)."}, "more."},
+		"13 used":       {used(13), []string{"10.0.0.111 (x), and 1 more."}, "10.0.0.112"},
+		"no GPU":        {gpus(), []string{"1 server and 1 worker without a GPU", "\n  wk: # wk1\n"}, "gpus: 1"},
+		"3 GPUs":        {gpus("A", "A", "A"), []string{"1 server and 3 workers with 3 GPUs in all", "\n  gpu: # gpu1 to gpu3\n    count: 3\n", "\n    gpus: 1 #", "Free on pve1: A at 0000:01:00, 0000:02:00, 0000:03:00."}, "Not used"},
+		"4 GPUs":        {gpus("A", "A", "A", "A"), []string{"    count: 2\n", "\n    gpus: 2 #"}, "Not used"},
+		"3 in pairs": {func(f *draft.Inventory, a *draft.Answers) { gpus("A", "A", "A")(f, a); a.GPUsPerWorker = 2 },
+			[]string{"- 1 of 3 A on pve1: workers have 2 each", "\n    gpus: 2 #"}, ""},
+		"of two kinds": {gpus("A", "B", "A", "\x01"), []string{"- 1 cards on pve1 that are called \"\\x01\": name them by pci:", "  gpu-a: # gpu-a1\n", "  gpu-b: # gpu-b1\n", "gpus: {count: 2, model: A}", "gpus: {count: 1, model: B}", "Free on pve1: A at 0000:01:00, 0000:03:00."}, "gpu-c"},
+		"a taken one": {func(f *draft.Inventory, _ *draft.Answers) {
+			f.Hosts[0].GPUs = []draft.GPU{{"0000:41:00", "A", "VM 7 has it"}}
+		}, []string{"- 0000:41:00 on pve1 (A): VM 7 has it", "  wk:"}, "gpus: 1"},
+		"another host": {func(f *draft.Inventory, _ *draft.Answers) { f.Hosts = some(2).Hosts; f.Hosts[1].Bridges = nil }, []string{"- host pve2 has no bridge vmbr0"}, "pve2:"},
+		"an idle host": {func(f *draft.Inventory, _ *draft.Answers) { f.Hosts = some(2).Hosts }, nil, "pve2"},
+		"a second bridge": {func(f *draft.Inventory, _ *draft.Answers) {
+			f.Hosts[0].Bridges = append(f.Hosts[0].Bridges, proxmox.Bridge{Name: "vmbr1", Type: "bridge", Ports: []string{"bond0"}, MTU: 9000, CIDR: "10.1.0.2/24"})
+			f.Hosts[0].VLANs = map[string]int{"vmbr1": 7}
+		}, []string{"\n  # bridge: vmbr1 # over bond0, MTU 9000, which its cards get, 10.1.0.2/24\n", "#   vmbr1: {bridge: vmbr1, vlan: 7, prefix: 10.1.0.0/24, addresses: [10.1.0.11]}", "addresses: [10.1.0.12]}"}, "  vlan: "},
+		"a device": {func(f *draft.Inventory, _ *draft.Answers) {
+			f.Hosts[0].Devices = []draft.Device{{"usb", "10c4:ea60", 1, "a stick"}, {"pci", "tpu", 1, "a chip"}}
+		},
+			[]string{"\n    #   device1: {usb: \"10c4:ea60\"} # a stick\n    #   tpu: {pci: tpu} # a chip\n"}, ""},
+	} {
+		f := some(1)
+		a := answered(f)
+		tt.change(&f, &a)
+		file, err := draft.Render(f, a)
+		require.NoError(t, err, name)
+		for _, want := range tt.has {
+			assert.Contains(t, file, want, name)
+		}
+		if tt.hasNot != "" {
+			assert.NotContains(t, file, tt.hasNot, name)
+		}
+	}
+	for name, fits := range map[string]bool{"pve-1": true, "1pve": true, "-pve": false, "pve-": false, "Pve": false, strings.Repeat("p", 63): true, strings.Repeat("p", 64): false} {
+		f := some(1)
+		f.Hosts[0].Name = name
+		assert.Equal(t, fits, answered(f).Check(f) == nil, name)
+	}
+}
