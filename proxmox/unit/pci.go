@@ -57,7 +57,7 @@ func (a PCIAddress) Whole() PCIAddress { a.Function = -1; return a }
 func (a PCIAddress) First() PCIAddress { a.Function = max(a.Function, 0); return a }
 
 // Contains reports whether b is a or, when a is a whole device, one of its functions.
-func (a PCIAddress) Contains(b PCIAddress) bool { return a == b || a.Function < 0 && a == b.Whole() }
+func (a PCIAddress) Contains(b PCIAddress) bool { return a == b || a == b.Whole() }
 
 // Compare orders addresses.
 func (a PCIAddress) Compare(b PCIAddress) int {
