@@ -108,12 +108,6 @@ func TestWhoseACardIs(t *testing.T) {
 	}
 }
 
-func TestOSID(t *testing.T) {
-	assert.Equal(t, "ubuntu", osID("NAME=Ubuntu\nID=ubuntu\nID_LIKE=debian\n"))
-	assert.Equal(t, "rocky", osID("ID=\"rocky\"\n"))
-	assert.Equal(t, "", osID("NAME=x\n"))
-}
-
 func TestLocalEndpoints(t *testing.T) {
 	for endpoint, want := range map[string]bool{"127.0.0.1:8006": true, "[::1]:8006": true, "localhost:41001": true, "10.0.0.5:8006": false, "pve1:8006": false, "": false} {
 		assert.Equal(t, want, local(endpoint), endpoint)

@@ -287,24 +287,17 @@ func (c *machines) unfitReasons(ctx context.Context, vm *proxmox.VM, to proxmox.
 	case err != nil:
 		return []string{"its system is not readable: " + printable.FirstLine(err.Error())}
 	}
-	os, known := distro.ByID(osID(string(release)))
-	switch {
-	case !known:
-		return []string{fmt.Sprintf("its system is %q, and nodes run %s", osID(string(release)), strings.Join(distro.Names(), " or "))}
+	system := distro.System(string(release))
+	family, _, _ := strings.Cut(system, "-")
+	switch os := distro.ByName(system); {
+	case family != "ubuntu" && family != "debian":
+		return []string{fmt.Sprintf("its system is %q, and nodes run Ubuntu or Debian", system)}
+	case len(to.GPUs) > 0 && templates.InstallsDriver(c.spec) && !distro.IsKnown(system):
+		return []string{templates.UnknownSystem(system).Error()}
 	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.IsSupported():
 		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
 	case len(to.GPUs) > 0 && templates.BuildsModules(c.spec) && vm.SecureBoot:
 		return []string{templates.SecureBootOn(vm.String())}
 	}
 	return nil
-}
-
-// osID reads ID= from os-release(5).
-func osID(text string) string {
-	lines := strings.Split(text, "\n")
-	i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "ID=") })
-	if i < 0 {
-		return ""
-	}
-	return strings.Trim(strings.TrimPrefix(lines[i], "ID="), `"' `)
 }

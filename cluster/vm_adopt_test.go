@@ -69,6 +69,11 @@ func TestAdopt(t *testing.T) {
 }
 
 func TestAdoptNoFit(t *testing.T) {
+	release := func(text string) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			require.NoError(t, w.guests()["wk1"].Disk().WriteFile("/etc/os-release", []byte(text), 0o644))
+		}
+	}
 	for name, tc := range map[string]struct {
 		change func(t *testing.T, w *world)
 		reason string
@@ -79,16 +84,20 @@ func TestAdoptNoFit(t *testing.T) {
 			w.byHand(t, parse(t, oneDisk), "wk1", "stop")
 			w.forget(t, "wk1", "theirs")
 		}, "it does not run, so its contents cannot be checked"},
-		"another system": {func(t *testing.T, w *world) {
-			require.NoError(t, w.guests()["wk1"].Disk().WriteFile("/etc/os-release", []byte("NAME=Fedora\nID=fedora\n"), 0o644))
-		}, `its system is "fedora"`},
+		"another system": {release("NAME=Fedora\nID=fedora\n"), `its system is "fedora", and nodes run Ubuntu or Debian`},
+		// NVIDIA's repository for Debian 13 does not fit Debian 12.
+		"another release, gpus": {release("ID=debian\nVERSION_ID=\"12\"\n"), "its system is debian-12, and homelab installs NVIDIA's driver on ubuntu-24.04 and debian-13"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, pvesim.OneGPU())
 				defer w.close()
-				w.up(t, parse(t, oneDisk))
+				file := oneDisk
+				if strings.HasSuffix(name, "gpus") {
+					file = strings.Replace(oneDisk, "    disks:", "    gpus: {count: 1}\n    disks:", 1)
+				}
+				w.up(t, parse(t, file))
 				tc.change(t, w)
 				if _, tagged := w.vmTags(t)["theirs"]; !tagged && !strings.Contains(name, "another cluster") {
 					for _, vm := range []string{"wk1", "renamed"} {
@@ -98,7 +107,7 @@ func TestAdoptNoFit(t *testing.T) {
 					}
 				}
 				before := w.now()
-				_, err := w.cluster(t, parse(t, oneDisk+"nodes: {wk1: {adopt: true}}\n")).Up().Run(t.Context(), w.listen(t))
+				_, err := w.cluster(t, parse(t, file+"nodes: {wk1: {adopt: true}}\n")).Up().Run(t.Context(), w.listen(t))
 				require.ErrorContains(t, err, tc.reason)
 				assert.Empty(t, before.changes().Proxmox)
 			})

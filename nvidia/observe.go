@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -24,7 +25,7 @@ type DriverState struct {
 	SMI        SMI           // what nvidia-smi reports; zero if it failed
 	SMIError   error         // why it failed: ErrVersionMismatch, ErrNotLoaded, ErrNoDevices or another error
 	Log        []string      // the driver's last lines in the kernel's log
-	System     string        // ID= of os-release(5)
+	System     string        // of os-release(5), as cluster.yaml names it, e.g. "debian-13"
 	Built      []ModuleBuild // output of dkms status
 	BuildLog   []string      // the end of the log of a failed DKMS build
 	Fabric     Fabric        // switches between the GPUs
@@ -81,7 +82,7 @@ func parseObservation(out string) (DriverState, error) {
 		Held:     strings.Fields(sections["held"]),
 		Runtime:  strings.TrimSpace(sections["runtime"]),
 		Log:      lines(sections["log"]),
-		System:   strings.Trim(strings.TrimSpace(sections["system"]), `"'`),
+		System:   distro.System(sections["system"]),
 		Built:    parseDKMS(sections["dkms"]),
 		Fabric:   parseFabric(sections["fabric"]),
 		BuildLog: buildLog(lines(sections["make.errors"]), lines(sections["make.log"])),

@@ -8,7 +8,7 @@ section kernel
 uname -r
 
 section system
-sed -n 's/^ID=//p' /etc/os-release 2>/dev/null
+cat /etc/os-release 2>/dev/null
 
 section loaded
 cat /proc/driver/nvidia/version 2>/dev/null

@@ -65,7 +65,7 @@ func (r labSection) labHasImage(raw *spec.Image) {
 			r.Wrong(at, "real VMs of the lab boot only the lab's own image", cure)
 		}
 	}
-	debian, _ := distro.ByID("debian")
+	debian := distro.ByName("debian-13")
 	if r.IsSet(&raw.Distribution) && raw.Distribution != debian.Name {
 		r.Wrong(&raw.Distribution, fmt.Sprintf("real VMs of the lab are %s, and not %s", debian.Title, raw.Distribution), "write "+debian.Name+", or nothing")
 	}

@@ -89,11 +89,15 @@ func UnusableRelease(image string) string {
 	return ""
 }
 
-// ByID returns the distribution with that ID= of os-release(5), whatever its release.
-func ByID(id string) (Distro, bool) {
-	all := All()
-	if i := slices.IndexFunc(all, func(d Distro) bool { return d.ID == id }); i >= 0 {
-		return all[i], true
+// System names the system of an os-release(5) as cluster.yaml would, e.g. "debian-12".
+func System(osRelease string) string {
+	fields := map[string]string{}
+	for line := range strings.Lines(osRelease) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		fields[key] = strings.Trim(value, `"'`)
 	}
-	return Distro{}, false
+	return strings.TrimSuffix(fields["ID"]+"-"+fields["VERSION_ID"], "-") // Debian's testing has no VERSION_ID
 }
+
+// IsKnown reports whether homelab knows a system, of which [System] is the name.
+func IsKnown(system string) bool { return slices.Contains(Names(), system) }

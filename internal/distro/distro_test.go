@@ -23,16 +23,25 @@ var update = flag.Bool("update", false, "rewrite the table of docs/distributions
 func TestEveryDistributionIsWhole(t *testing.T) {
 	for _, d := range distro.All() {
 		assert.Equal(t, d, distro.ByName(d.Name))
-		byID, ok := distro.ByID(d.ID)
-		assert.True(t, ok)
-		assert.Equal(t, d, byID, "one release of each, so far")
+		assert.True(t, distro.IsKnown(d.Name))
 		assert.NotEqual(t, d.SHA256 == "", d.SHA512 == "", "one checksum, that which is published")
 		assert.Contains(t, path.Base(d.Image), d.Name)
 	}
 	assert.Equal(t, "ubuntu-24.04", distro.ByName("nonsense").Name)
 	assert.Equal(t, []string{"ubuntu-24.04", "debian-13"}, distro.Names())
-	_, ok := distro.ByID("gentoo")
-	assert.False(t, ok)
+	assert.False(t, distro.IsKnown("debian-12"))
+}
+
+func TestSystem(t *testing.T) {
+	for release, name := range map[string]string{
+		"PRETTY_NAME=\"Ubuntu 24.04.4 LTS\"\nVERSION_ID=\"24.04\"\nID=ubuntu\nID_LIKE=debian\n": "ubuntu-24.04",
+		"ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm":                               "debian-12",
+		"ID='rocky'\nVERSION_ID='9.6'\n":                                                        "rocky-9.6",
+		"ID=debian\nVERSION_CODENAME=forky\n":                                                   "debian",
+		"":                                                                                      "",
+	} {
+		assert.Equal(t, name, distro.System(release))
+	}
 }
 
 func TestUnusableRelease(t *testing.T) {

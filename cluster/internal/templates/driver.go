@@ -147,8 +147,11 @@ func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) driverChoic
 		return driverChoice{}
 	}
 	policy := DriverPolicy(ts.Spec, installedBranch(seen))
-	if d, known := distro.ByID(seen.System); known { // an adopted node may have another distribution
-		policy.System = d.Name
+	if seen.System != "" { // an adopted node, or one of a template of the user's, may have another
+		policy.System = seen.System
+	}
+	if !distro.IsKnown(policy.System) {
+		return driverChoice{err: converge.Permanent(UnknownSystem(policy.System))}
 	}
 	c := driverChoice{Recipe: nvidia.Recipe{System: policy.System, Build: policy.Build}.ForMachine(seen)}
 	var ids []nvidia.PCIID
@@ -162,6 +165,12 @@ func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) driverChoic
 	c.Driver, _, c.err = nvidia.SelectDriverBranch(ids, policy)
 	c.err = converge.Permanent(c.err)
 	return c
+}
+
+// UnknownSystem is the error for a system for which homelab has no driver.
+func UnknownSystem(system string) error {
+	return fmt.Errorf("its system is %s, and homelab installs NVIDIA's driver on %s: install one there, and write nvidia: {driver: {mode: none}}",
+		system, strings.Join(distro.Names(), " and "))
 }
 
 // DriverPolicy is what the file says about the driver.

@@ -49,7 +49,7 @@ func (ts *Templates) Templates(ctx context.Context, host string) ([]template, er
 
 // templatesByNode describes the template of each machine of a host, and all of them in the order of the file.
 func (ts *Templates) templatesByNode(ctx context.Context, host string) (map[string]template, []template, error) {
-	drivers, err := ts.drivers(ctx, host, nvidia.DriverState{System: firstboot.Distro(ts.Spec).ID})
+	drivers, err := ts.drivers(ctx, host, nvidia.DriverState{System: firstboot.Distro(ts.Spec).Name})
 	if err != nil {
 		return nil, nil, err
 	}
