@@ -262,6 +262,40 @@ func TestSchemaAccepts(t *testing.T) {
 	}
 }
 
+// TestSchemaRequires: a good file without a key that the schema requires does not load.
+func TestSchemaRequires(t *testing.T) {
+	s, without := compiled(t), 0
+	for _, file := range goodFiles(t) {
+		doc := asJSON(t, file)
+		loads := func() error {
+			text, err := json.Marshal(doc)
+			require.NoError(t, err)
+			_, err = Parse(file, text, platform.Check)
+			return err
+		}
+		require.NoError(t, loads())
+		var walk func(v any)
+		walk = func(v any) {
+			section, _ := v.(map[string]any)
+			for key, inner := range section {
+				delete(section, key)
+				if s.Validate(doc) != nil {
+					without++
+					assert.Error(t, loads(), "%s without %s of %v", file, key, section)
+				}
+				section[key] = inner
+				walk(inner)
+			}
+			list, _ := v.([]any)
+			for _, inner := range list {
+				walk(inner)
+			}
+		}
+		walk(doc)
+	}
+	assert.NotZero(t, without)
+}
+
 // TestSchemaRefuses: the schema sees the mistakes that need no more than one value.
 func TestSchemaRefuses(t *testing.T) {
 	s := compiled(t)

@@ -103,7 +103,7 @@ func (d *decoder) unknown(f yamlnode.Field, in string, t reflect.Type, known []s
 		return
 	}
 	if paths := placesOf(f.Name); len(paths) > 0 {
-		d.undecodable(f.At, what, "it belongs in "+suggest.JoinOr(paths))
+		d.undecodable(f.At, what, "it belongs "+suggest.JoinOr(paths))
 		return
 	}
 	d.undecodable(f.At, what, "known here: "+strings.Join(known, ", "))
@@ -130,20 +130,20 @@ func furtherIn(t reflect.Type, name string) []string {
 	return out
 }
 
-// placesOf lists the sections that have a key, for one in the wrong section.
+// placesOf lists where the sections are that have a key, for one in the wrong section.
 func placesOf(name string) []string {
 	var out []string
 	for _, f := range Fields(reflect.TypeFor[spec.Spec]()) {
 		t := f.Type
 		if f.Name == name {
-			out = append(out, "the outermost level")
+			out = append(out, "at the outermost level")
 		}
 		if t.Kind() != reflect.Struct {
 			continue
 		}
 		for _, in := range Fields(t) {
 			if in.Name == name {
-				out = append(out, f.Name)
+				out = append(out, "in "+f.Name)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func Likely(name string, known []string) string {
 			return k
 		}
 	}
-	if h, ok := habits[plain]; ok && slices.Contains(known, h) {
+	if h := habits[plain]; slices.Contains(known, h) {
 		return h
 	}
 	return suggest.Nearest(name, known)
