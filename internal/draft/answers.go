@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -346,7 +347,7 @@ func (a Answers) checkNetwork() []error {
 // plainText drops what a line of a file cannot hold.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' || r == '\u0085' || r == '\ufeff' || r == '\ufffd' || r >= 0x80 && r < 0xa0 {
+		if unicode.IsControl(r) || strings.ContainsRune("\u2028\u2029\ufeff\ufffd", r) {
 			return -1
 		}
 		return r

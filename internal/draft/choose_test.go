@@ -65,6 +65,10 @@ func TestProposedNetwork(t *testing.T) {
 			f.Hosts[0].Bridges = append(f.Hosts[0].Bridges, proxmox.Bridge{Name: "vmbr1", Type: "bridge", Ports: []string{"eno2"}, CIDR: "10.1.0.2/24"})
 			bridge(f).CIDR, bridge(f).Gateway = "", ""
 		}, "vmbr1 0 10.1.0.0/24 10.1.0.1 10.1.0.11 1"},
+		"the bridge with the gateway": {1, func(f *draft.Inventory) {
+			f.Hosts[0].Bridges = append(f.Hosts[0].Bridges, proxmox.Bridge{Name: "vmbr1", Type: "bridge", Ports: []string{"eno2"}, CIDR: "10.1.0.2/24", Gateway: "10.1.0.1"})
+			bridge(f).Gateway = ""
+		}, "vmbr1 0 10.1.0.0/24 10.1.0.1 10.1.0.11 1"},
 		"rather NAT than a provider's": {1, func(f *draft.Inventory) {
 			f.Hosts[0].Bridges = append(f.Hosts[0].Bridges, proxmox.Bridge{Name: "vmbr1", Type: "bridge", CIDR: "10.1.0.1/24"})
 			bridge(f).CIDR, bridge(f).Gateway = "198.51.100.2/24", "198.51.100.1"
@@ -116,6 +120,11 @@ func TestNumbers(t *testing.T) {
 	a := answered(f)
 	a.Gateway, a.First = netip.Addr{}, netip.Addr{}
 	require.EqualError(t, a.Check(f), "the gateway is not known: say which it is (-gateway)\nthe first address is not known: say which it is (-first)")
+	for _, r := range "\x00\x1f\x7f\u0085\u009f\u2028\u2029\ufeff\ufffd \u00a0é" {
+		a := answered(f)
+		a.Secret = "file:x" + string(r) + "y"
+		assert.Equal(t, strings.ContainsRune(" \u00a0é", r), a.Check(f) == nil, "%U", r)
+	}
 	for at, fits := range map[string]bool{"10.0.0.0": false, "10.0.0.1": true, "10.0.0.254": true, "10.0.0.255": false, "10.0.1.1": false} {
 		assert.Equal(t, fits, draft.CheckInside("x", netip.MustParsePrefix("10.0.0.0/24"), netip.MustParseAddr(at)) == nil, at)
 	}
@@ -188,6 +197,9 @@ func TestLines(t *testing.T) {
 			}
 		}
 	}
+	free := func(n proxmox.Size) func(*draft.Inventory, *draft.Answers) {
+		return func(f *draft.Inventory, _ *draft.Answers) { f.Hosts[0].Storages[1].Free = n * proxmox.GiB }
+	}
 	for name, tt := range map[string]struct {
 		change func(*draft.Inventory, *draft.Answers)
 		has    []string
@@ -209,8 +221,12 @@ func TestLines(t *testing.T) {
 		"a taken one": {func(f *draft.Inventory, _ *draft.Answers) {
 			f.Hosts[0].GPUs = []draft.GPU{{"0000:41:00", "A", "VM 7 has it"}}
 		}, []string{"- 0000:41:00 on pve1 (A): VM 7 has it", "  wk:"}, "gpus: 1"},
-		"another host": {func(f *draft.Inventory, _ *draft.Answers) { f.Hosts = some(2).Hosts; f.Hosts[1].Bridges = nil }, []string{"- host pve2 has no bridge vmbr0"}, "pve2:"},
-		"an idle host": {func(f *draft.Inventory, _ *draft.Answers) { f.Hosts = some(2).Hosts }, nil, "pve2"},
+		"room for homes":          {free(300), []string{"nfs: {vm: {address: 10.0.0.13, size: 50GiB}}"}, "nas.lab.example:/export/k3s}"},
+		"much room for homes":     {free(2000), []string{"size: 500GiB}}"}, ""},
+		"little room for homes":   {free(280), []string{"storage: {nfs: nas.lab.example:/export/k3s}"}, "{vm:"},
+		"little memory for homes": {func(f *draft.Inventory, _ *draft.Answers) { f.Hosts[0].Memory = 28 * proxmox.GiB }, []string{"storage: {nfs: nas"}, "{vm:"},
+		"another host":            {func(f *draft.Inventory, _ *draft.Answers) { f.Hosts = some(2).Hosts; f.Hosts[1].Bridges = nil }, []string{"- host pve2 has no bridge vmbr0"}, "pve2:"},
+		"an idle host":            {func(f *draft.Inventory, _ *draft.Answers) { f.Hosts = some(2).Hosts }, nil, "pve2"},
 		"a second bridge": {func(f *draft.Inventory, _ *draft.Answers) {
 			f.Hosts[0].Bridges = append(f.Hosts[0].Bridges, proxmox.Bridge{Name: "vmbr1", Type: "bridge", Ports: []string{"bond0"}, MTU: 9000, CIDR: "10.1.0.2/24"})
 			f.Hosts[0].VLANs = map[string]int{"vmbr1": 7}

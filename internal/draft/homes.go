@@ -2,7 +2,6 @@ package draft
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -40,7 +39,7 @@ func (l *layout) propose(address netip.Addr) {
 		}
 	}
 	size := min(free/2/(10*gib)*(10*gib), mostHomes)
-	if address.IsValid() && memory >= 0 && size >= leastHomes && l.pools[0].storage == name && slices.Contains(l.pools[0].hosts, h.Name) {
+	if memory >= 0 && size >= leastHomes {
 		l.homes = homes{address, size}
 	}
 }

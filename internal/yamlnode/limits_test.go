@@ -157,6 +157,14 @@ func TestTooLong(t *testing.T) {
 	require.ErrorContains(t, err, "at most 4096 are read")
 }
 
+// The first of the longest runs is named; blanks do not end one.
+func TestBlanks(t *testing.T) {
+	for text, want := range map[string][2]int{"a: b": {0, 0}, "a\n\n\nb\n\n\nc": {1, 3}, "a\nb\n \t\r\nc": {2, 3}} {
+		line, n := blanks([]byte(text))
+		assert.Equal(t, want, [2]int{line, n}, "%q", text)
+	}
+}
+
 // What has as much as a limit is read; one more is refused. A list below its key is its value.
 func TestAtTheLimits(t *testing.T) {
 	for name, x := range map[string]struct {
@@ -178,6 +186,8 @@ func TestAtTheLimits(t *testing.T) {
 		require.False(t, errors.As(err, &tooMuch), "%s: %v", name, err)
 		if _, err = Parse([]byte(x.text(x.most+1)), parser.AllowDuplicateMapKey()); x.says != "" {
 			require.ErrorContains(t, err, x.says, name)
+			require.ErrorAs(t, err, &tooMuch)
+			require.Equal(t, name == "siblings", tooMuch.Long, name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -126,6 +127,11 @@ func TestDocuments(t *testing.T) {
 	at, what := r.Reason(err)
 	assert.Equal(t, yamlnode.Pos{Line: 11, Col: 4}, at)
 	assert.NotContains(t, what, "secret")
+	at, what = r.Reason(&yaml.SyntaxError{Message: "odd"})
+	assert.Zero(t, at)
+	assert.Equal(t, "odd", what)
+	_, what = r.Reason(yamlnode.ErrParser)
+	assert.Equal(t, yamlnode.ErrParser.Error(), what)
 }
 
 func TestWhatIsNotThere(t *testing.T) {

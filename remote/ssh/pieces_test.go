@@ -111,6 +111,30 @@ func TestDialWantsTCPAndAPort(t *testing.T) {
 	assert.ErrorContains(t, err, `cannot dial "db:http"`)
 }
 
+// A command that finds no connection leaves room for the next.
+func TestNoConnectionKeepsNoSession(t *testing.T) {
+	c := New(Config{Addr: "node:22"})
+	require.NoError(t, c.Close())
+	for range maxSessions + 1 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		err := c.Run(ctx, remote.Cmd{Args: []string{"true"}})
+		cancel()
+		require.ErrorIs(t, err, errClosed)
+	}
+}
+
+// Whoever writes into a tunnel hears that the other end is gone.
+func TestTunnelToNobody(t *testing.T) {
+	near, far := net.Pipe()
+	require.NoError(t, far.Close())
+	tun := newTunnel(near, func() {})
+	_, err := tun.Write([]byte("x"))
+	if err == nil { // it was under way
+		_, err = tun.Write([]byte("x"))
+	}
+	require.Error(t, err)
+}
+
 // What a server refuses is refused: nobody asks it again over another connection.
 func TestARefusalIsNotAskedForAgain(t *testing.T) {
 	f := &far{refuse: func() {}}
