@@ -56,6 +56,14 @@ func TestLookingSaysWhatItSees(t *testing.T) {
 		assert.Equal(t, converge.Failed, plan.Items[3].Verdict, "one that hangs does not hang the look")
 		assert.ErrorContains(t, plan.Items[3].Err, "checking took longer than 30s")
 	})
+	synctest.Test(t, func(t *testing.T) {
+		g := &converge.Graph{}
+		for _, name := range []string{"e", "d", "c", "b", "a"} {
+			g.Add(slow(name, 4*time.Second, nil, nil))
+		}
+		_, said := looked(t, g)
+		assert.Equal(t, "checked 0 of 5 in 3.0s, now checking a (connecting), b (connecting), c (connecting), 2 more\n", said)
+	})
 }
 
 func TestLookingIsQuietWhereItIsQuick(t *testing.T) {

@@ -131,6 +131,22 @@ func TestPlainSaysTheLastWait(t *testing.T) {
 	})
 }
 
+func TestPlainBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, talk := capture(0), &shared{}
+		c.Talk = talk
+		d := c.Display(nil)
+		d.Listen(converge.Event{Time: time.Now(), Step: "a", Kind: converge.Skipped})
+		d.Listen(converge.Event{Time: time.Now(), Step: "b", Kind: converge.Acting})
+		d.Listen(converge.Event{Time: time.Now(), Step: "b", Kind: converge.Waiting, Message: "it boots"})
+		before := talk.String()
+		d.Reset()
+		time.Sleep(10 * time.Minute)
+		d.Close()
+		assert.Equal(t, before, talk.String())
+	})
+}
+
 func TestJSONLines(t *testing.T) {
 	c := capture(0, token)
 	c.JSON = true

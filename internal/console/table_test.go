@@ -65,4 +65,7 @@ func TestProgress(t *testing.T) {
 	c.Progress("")
 	assert.Equal(t, "\n", term.screen())
 	assert.Empty(t, term.faults)
+	c.Console.talk.size = func() (int, int) { return 0, 0 } // unknown
+	c.Progress("building")
+	assert.Equal(t, "building\n", term.screen())
 }

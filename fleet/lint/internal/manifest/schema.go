@@ -75,11 +75,7 @@ func (m Schemas) structOf(t reflect.Type, into *Schema, promoted bool) {
 		f := t.Field(i)
 		name, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && (name == "" || strings.Contains(opts, "inline")) {
-			e := f.Type
-			if e.Kind() == reflect.Pointer {
-				e = e.Elem()
-			}
-			m.structOf(e, into, true)
+			m.structOf(f.Type, into, true)
 			continue
 		}
 		if name == "-" || !f.IsExported() {
