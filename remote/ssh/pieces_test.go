@@ -123,7 +123,7 @@ func TestNoConnectionKeepsNoSession(t *testing.T) {
 	}
 }
 
-// Whoever writes into a tunnel hears that the other end is gone.
+// A writer into a tunnel hears that the other end is gone.
 func TestTunnelToNobody(t *testing.T) {
 	near, far := net.Pipe()
 	require.NoError(t, far.Close())
