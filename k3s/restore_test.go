@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
@@ -167,4 +168,20 @@ func TestUseToken(t *testing.T) {
 		return m.Run(ctx, c)
 	}), token))
 	assert.Equal(t, []string{"systemctl restart --no-block k3s-agent with " + token.Reveal() + "\n"}, ran)
+}
+
+// What may take long is announced before it begins.
+func TestWhatTakesLongIsAnnounced(t *testing.T) {
+	var said []string
+	ctx := converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { said = append(said, u.Message) })
+	silent := remote.RunnerFunc(func(context.Context, remote.Cmd) error { return nil })
+	_ = k3s.StopForRestore(ctx, silent, "x")
+	_, _ = k3s.SaveSnapshot(ctx, silent, k3s.State{}, "x")
+	_ = k3s.RotateCertificates(ctx, silent, k3s.RoleAgent)
+	_ = k3s.UseToken(ctx, silent, token)
+	_, _ = k3s.Install(ctx, silent, k3s.Release{Version: version})
+	_ = k3s.Remove(ctx, silent)
+	assert.Equal(t, []string{
+		"stopping k3s", "saving a snapshot of etcd", "rotating the certificates of k3s agent", "restarting k3s agent", "installing k3s " + version, "removing k3s",
+	}, said)
 }

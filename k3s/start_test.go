@@ -23,7 +23,9 @@ func TestFirstServer(t *testing.T) {
 	assert.Equal(t, "k3s v1.36.5+k3s1, first server of the cluster", s.Diff(m.observe()).String())
 	require.ErrorIs(t, k3s.StartServer(t.Context(), m, s), k3s.ErrNotInstalled)
 	m.install()
-	require.NoError(t, k3s.StartServer(t.Context(), m, s))
+	var said []string
+	require.NoError(t, k3s.StartServer(converge.WithProgress(t.Context(), func(u converge.ProgressUpdate) { said = append(said, u.Message) }), m, s))
+	assert.Equal(t, []string{"starting k3s server"}, said)
 	assert.Contains(t, m.read("units/calls"), "daemon-reload\nenable k3s\nstart --no-block k3s\n")
 	assert.Equal(t, string(s.Manifests[k3s.KubeVIPManifest]), m.read("var/lib/rancher/k3s/server/manifests/kube-vip.yaml"))
 	assert.NoFileExists(t, m.path("etc/rancher/k3s/token"), "K3s makes the first token itself")
