@@ -57,12 +57,17 @@ func TestCompare(t *testing.T) {
 		"less memory":    {past: []history.Record{on(2, func(r *history.Record) { r.Memory++ })}, now: on(20, nil), worse: []string{"less memory than on 2026-11-02"}},
 		"another node":   {past: []history.Record{on(2, func(r *history.Record) { r.Node = "wk7" })}, now: on(20, nil), other: []string{"in wk7 on 2026-11-02"}},
 		"another card":   {past: []history.Record{on(2, func(r *history.Record) { r.UUID = "GPU-0" })}, now: on(20, nil), other: []string{"another card than on 2026-11-02 (GPU-0)"}},
-		"later ones":     {past: []history.Record{on(21, failed)}, now: on(20, nil)},
-		"another level":  {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); r.Level = "burn" })}, now: on(20, bandwidth(900))},
-		"a failed one":   {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); failed(r) })}, now: on(20, bandwidth(900)), other: []string{"it failed on 2026-11-02"}},
-		"slower":         {past: []history.Record{on(2, bandwidth(1000))}, now: on(20, bandwidth(800)), worse: []string{"memory bandwidth 800 GB/s is slower than last time: 1000 GB/s on 2026-11-02 (-20 %)", "time 1.25 s is slower than last time: 1.00 s on 2026-11-02 (+25 %)"}},
-		"faster":         {past: []history.Record{on(2, bandwidth(800))}, now: on(20, bandwidth(1000))},
-		"slowly slower":  {past: []history.Record{on(2, bandwidth(1000)), on(5, bandwidth(990)), on(9, bandwidth(920)), on(12, bandwidth(900))}, now: on(20, bandwidth(870)), worse: []string{"memory bandwidth 870 GB/s is slower than last month: median 990 GB/s of 4 runs since 2026-11-02 (-12 %)", "time 1.15 s is slower than last month: median 1.09 s of 4 runs since 2026-11-02 (+6 %)"}},
+		"cards of other places": {past: []history.Record{
+			on(2, func(r *history.Record) { r.UUID, r.Node = "GPU-0", "wk2" }), on(2, func(r *history.Record) { r.UUID, r.Index = "GPU-0", 1 }),
+			on(21, func(r *history.Record) { r.UUID = "GPU-0" }), on(2, func(r *history.Record) { r.UUID = "" }),
+		}, now: on(20, nil)},
+		"the last of other cards": {past: []history.Record{on(4, func(r *history.Record) { r.UUID = "GPU-4" }), on(2, func(r *history.Record) { r.UUID = "GPU-2" })}, now: on(20, nil), other: []string{"another card than on 2026-11-04 (GPU-4)"}},
+		"later ones":              {past: []history.Record{on(21, failed)}, now: on(20, nil)},
+		"another level":           {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); r.Level = "burn" })}, now: on(20, bandwidth(900))},
+		"a failed one":            {past: []history.Record{on(2, func(r *history.Record) { bandwidth(1400)(r); failed(r) })}, now: on(20, bandwidth(900)), other: []string{"it failed on 2026-11-02"}},
+		"slower":                  {past: []history.Record{on(2, bandwidth(1000))}, now: on(20, bandwidth(800)), worse: []string{"memory bandwidth 800 GB/s is slower than last time: 1000 GB/s on 2026-11-02 (-20 %)", "time 1.25 s is slower than last time: 1.00 s on 2026-11-02 (+25 %)"}},
+		"faster":                  {past: []history.Record{on(2, bandwidth(800))}, now: on(20, bandwidth(1000))},
+		"slowly slower":           {past: []history.Record{on(2, bandwidth(1000)), on(5, bandwidth(990)), on(9, bandwidth(920)), on(12, bandwidth(900))}, now: on(20, bandwidth(870)), worse: []string{"memory bandwidth 870 GB/s is slower than last month: median 990 GB/s of 4 runs since 2026-11-02 (-12 %)", "time 1.15 s is slower than last month: median 1.09 s of 4 runs since 2026-11-02 (+6 %)"}},
 		"slower after another driver": {past: []history.Record{on(2, driven("575.57.08", 1000)), on(5, driven("575.57.08", 1000))}, now: on(20, bandwidth(800)),
 			worse: []string{
 				"memory bandwidth 800 GB/s is slower than last time: 1000 GB/s on 2026-11-05 (-20 %), driver 575.57.08 until 2026-11-05",
@@ -170,4 +175,19 @@ func TestLastRun(t *testing.T) {
 	require.ErrorContains(t, err, "the last run")
 	_, err = history.LastRun(filepath.Dir(path))
 	assert.ErrorContains(t, err, "the last run")
+}
+
+func TestSameSubject(t *testing.T) {
+	whole := history.Record{Node: "wk1", Index: history.Whole}
+	card := history.Record{Node: "wk1", UUID: "GPU-1"}
+	for _, tt := range []struct {
+		a, b history.Record
+		want bool
+	}{
+		{card, history.Record{Node: "wk2", Index: 3, UUID: "GPU-1"}, true}, {card, history.Record{Node: "wk1", UUID: "GPU-2"}, false}, {card, history.Record{Node: "wk1"}, false},
+		{whole, whole, true}, {whole, history.Record{Node: "wk1"}, false}, {whole, history.Record{Node: "wk2", Index: history.Whole}, false},
+	} {
+		assert.Equal(t, tt.want, tt.a.SameSubject(tt.b), "%v", tt)
+		assert.Equal(t, tt.want, tt.b.SameSubject(tt.a), "%v", tt)
+	}
 }

@@ -34,6 +34,8 @@ func TestBuild(t *testing.T) {
 	image, err := Build("cidata", seed())
 	require.NoError(t, err)
 	assert.Zero(t, len(image)%sector)
+	_, err = Build(strings.Repeat("l", maxLabel), seed())
+	require.NoError(t, err)
 
 	files, label, err := iso.Read(image)
 	require.NoError(t, err)
