@@ -479,3 +479,91 @@ func TestDeleteVolume(t *testing.T) {
 	}
 	assert.EqualError(t, serve(t, nil).dial(t).Storages.Delete(t.Context(), "pve1", "a.iso"), `volume "a.iso": write storage:path`)
 }
+
+// What the host uses itself is found by the names that its interfaces have, and the kinds of its disks.
+func TestUses(t *testing.T) {
+	h := serve(t, map[string]http.HandlerFunc{
+		"GET /nodes/pve1/disks/list": data([]any{
+			entry{"devpath": "/dev/nvme0n1", "used": "ZFS"}, entry{"devpath": "/dev/sda", "used": "LVM", "by_id_link": "/dev/disk/by-id/usb-x"},
+			entry{"devpath": "/dev/sdb", "used": "ext4", "by_id_link": "/dev/disk/by-id/ata-x"}, entry{"devpath": "/dev/sdc"},
+		}),
+		"GET /nodes/pve1/network": data([]any{
+			entry{"iface": "enP1p5s1f2np0", "type": "eth", "active": 1}, entry{"iface": "enp300s0", "type": "eth", "autostart": 1}, entry{"iface": "enp1s32", "type": "eth", "cidr": "10.0.0.1/24"},
+			entry{"iface": "enp2s0f8", "type": "eth", "cidr6": "fd00::1/64"}, entry{"iface": "eno1", "type": "eth", "altnames": []string{"enp3s0"}}, entry{"iface": "enp4s0", "type": "eth"},
+			entry{"iface": "enp5s0v1", "type": "eth"}, entry{"iface": "eno2", "type": "eth"}, entry{"iface": "eno3", "type": "eth"}, entry{"iface": "eno4", "type": "eth"},
+			entry{"iface": "vmbr0", "type": "bridge", "active": 1, "bridge_ports": "enp3s0 enp5s0v1"}, entry{"iface": "vmbr1", "type": "OVSBridge", "ovs_ports": "eno2"},
+			entry{"iface": "bond0", "type": "bond", "slaves": "eno3"}, entry{"iface": "bond1", "type": "OVSBond", "ovs_bonds": "eno4"},
+		}),
+	})
+	all, err := h.dial(t).PCI.Uses(t.Context(), "pve1")
+	require.NoError(t, err)
+	var got []string
+	for _, u := range all {
+		line := u.What + " " + u.Classes[0]
+		if u.At != nil {
+			line += " " + u.At.String()
+		}
+		got = append(got, line)
+	}
+	assert.Equal(t, []string{
+		"the disk /dev/nvme0n1 (ZFS) 0108", "the disk /dev/sda (LVM) 0c03", "the disk /dev/sdb (ext4) 0100",
+		"the network interface enP1p5s1f2np0 02 0001:05:01.2", "the network interface enp300s0 02", "the network interface enp1s32 02", "the network interface enp2s0f8 02",
+		"the network interface eno1 02 0000:03:00.0", "the network interface enp5s0v1 02", "the network interface eno2 02", "the network interface eno3 02", "the network interface eno4 02",
+	}, got)
+	for _, path := range []string{"/nodes/pve1/disks/list", "/nodes/pve1/network"} {
+		answers := map[string]http.HandlerFunc{"GET /nodes/pve1/disks/list": data([]any{}), "GET /nodes/pve1/network": data([]any{})}
+		answers["GET "+path] = raw(403, "Permission check failed", "")
+		_, err := serve(t, answers).dial(t).PCI.Uses(t.Context(), "pve1")
+		assert.ErrorContains(t, err, path)
+	}
+}
+
+func TestPortsAndLeases(t *testing.T) {
+	h := serve(t, map[string]http.HandlerFunc{
+		"GET /nodes/pve1/network": data([]any{
+			entry{"iface": "vmbr1.7", "vlan-raw-device": "vmbr1", "vlan-id": "7", "cidr": "10.7.0.1/24", "gateway": "10.7.0.254"}, entry{"iface": "in0", "ovs_bridge": "vmbr0", "ovs_tag": 5, "cidr": "10.5.0.1/24"},
+			entry{"iface": "vmbr1.8", "vlan-raw-device": "vmbr1", "vlan-id": 8}, entry{"iface": "eno1", "cidr": "10.0.0.1/24"},
+		}),
+		"GET /cluster/sdn/ipams/pve/status": data([]any{
+			entry{"ip": "10.1.0.1", "vnet": "lab", "gateway": 1}, entry{"ip": "10.1.0.2", "hostname": "a", "vmid": "100"}, entry{"ip": "10.1.0.3", "vmid": 101}, entry{"ip": "10.1.0.4", "hostname": "b"},
+			entry{"ip": "10.1.0.5", "mac": "BC:24:11:00:00:01"}, entry{"ip": "10.1.0.6"}, entry{"ip": ""},
+		}),
+	})
+	c := h.dial(t)
+	ports, err := c.Hosts.Ports(t.Context(), "pve1")
+	require.NoError(t, err)
+	assert.Equal(t, []proxmox.Port{{Bridge: "vmbr0", VLAN: 5, CIDR: "10.5.0.1/24"}, {Bridge: "vmbr1", VLAN: 7, CIDR: "10.7.0.1/24", Gateway: "10.7.0.254"}}, ports)
+	leases, err := c.Hosts.Leases(t.Context())
+	require.NoError(t, err)
+	var owners []string
+	for _, l := range leases {
+		owners = append(owners, l.Addr.String()+" "+l.Owner())
+	}
+	assert.Equal(t, []string{"10.1.0.1 the gateway of VNet lab", "10.1.0.2 a (VM 100)", "10.1.0.3 VM 101", "10.1.0.4 b", "10.1.0.5 BC:24:11:00:00:01", "10.1.0.6 somebody"}, owners)
+	for status, fails := range map[int]bool{403: false, 500: true} {
+		_, err := serve(t, map[string]http.HandlerFunc{"GET /cluster/sdn/ipams/pve/status": raw(status, "no", "")}).dial(t).Hosts.Leases(t.Context())
+		assert.Equal(t, fails, err != nil, "%d: %v", status, err)
+	}
+}
+
+func TestUSBDevices(t *testing.T) {
+	stick, port, both := proxmox.USBDevice{ID: "10c4:ea60"}, proxmox.USBDevice{Port: "1-2"}, proxmox.USBDevice{ID: "10c4:ea60", Port: "1-3"}
+	assert.Equal(t, "10c4:ea60, port 1-2, 10c4:ea60 in port 1-3", stick.String()+", "+port.String()+", "+both.String())
+	for _, tt := range []struct {
+		a, b proxmox.USBDevice
+		want bool
+	}{{stick, stick, true}, {stick, port, true}, {stick, both, true}, {port, both, false}, {both, both, true}, {stick, proxmox.USBDevice{ID: "1:2"}, false}, {both, proxmox.USBDevice{ID: "1:2", Port: "1-3"}, true}} {
+		assert.Equal(t, tt.want, tt.a.MayBe(tt.b), "%v and %v", tt.a, tt.b)
+		assert.Equal(t, tt.want, tt.b.MayBe(tt.a), "%v and %v", tt.b, tt.a)
+	}
+	m := proxmox.USBMapping{ID: "key", Host: "pve1", Description: "x", Device: both}
+	state := func(d ...proxmox.USBDevice) *proxmox.USBMappingState {
+		return &proxmox.USBMappingState{ID: "key", Description: "x", Devices: map[string][]proxmox.USBDevice{"pve1": d, "pve2": {stick}}}
+	}
+	assert.False(t, m.Diff(nil).Empty())
+	assert.True(t, m.Diff(state(both)).Empty())
+	assert.False(t, m.Diff(state(stick)).Empty())
+	assert.False(t, m.Diff(state(both, stick)).Empty())
+	m.Description = "y"
+	assert.False(t, m.Diff(state(both)).Empty())
+}

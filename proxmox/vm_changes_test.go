@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -101,6 +102,18 @@ func TestEveryChange(t *testing.T) {
 		{"startup", func(s *VMSpec) { s.Startup = "" }, nil, "startup: startup="},
 		{"description", func(s *VMSpec) { s.Description = "x" }, nil, "description: description=x"},
 		{"no description", func(s *VMSpec) { s.Description = "" }, nil, ""},
+		{"address", func(s *VMSpec) { s.Address = netip.MustParsePrefix("10.0.0.5/24") }, nil, "address: ipconfig0=ip=10.0.0.5/24"},
+		{"the same address", func(s *VMSpec) { s.Address = netip.MustParsePrefix("10.0.0.5/24") }, set("ipconfig0", "ip=10.0.0.5/24"), ""},
+		{"an address of IPv6", func(s *VMSpec) { s.Address = netip.MustParsePrefix("fd00::5/64") }, nil, "address: ipconfig0=ip6=fd00::5/64"},
+		{"two addresses", func(s *VMSpec) {
+			s.Address, s.Address6 = netip.MustParsePrefix("10.0.0.5/24"), netip.MustParsePrefix("fd00::5/64")
+		}, nil, "address: ipconfig0=ip=10.0.0.5/24,ip6=fd00::5/64"},
+		{"adopted: its address stays", func(s *VMSpec) { s.Adopted, s.Address = true, netip.MustParsePrefix("10.0.0.5/24") }, nil, ""},
+		{"a USB device", func(s *VMSpec) { s.USB = []HostUSB{{Mapping: "key"}} }, set("ostype", "l26"), "usb0: usb0=mapping=key"},
+		{"a USB device where they are plugged in", func(s *VMSpec) { s.USB = []HostUSB{{Mapping: "key"}} }, set("ostype", "l26", "hotplug", "disk;usb"), "usb0: usb0=mapping=key"},
+		{"a USB device where they are not", func(s *VMSpec) { s.USB = []HostUSB{{Mapping: "key"}} }, set("ostype", "l26", "hotplug", "disk"), "usb0: usb0=mapping=key (restart)"},
+		{"a USB device beside root's", func(s *VMSpec) { s.USB = []HostUSB{{Mapping: "key"}, {Mapping: "dongle"}} }, set("usb0", "host=1-2", "usb1", "mapping=key"), "usb2: usb2=mapping=dongle (restart)"},
+		{"USB devices go", nil, set("usb0", "host=1-2", "usb1", "mapping=key"), "usb1: usb1= (restart)"},
 		{"a description like our line", func(s *VMSpec) { s.Description = "homelab: mine" }, set("description", "homelab: mine"), ""},
 		{"adopted", func(s *VMSpec) { s.Description, s.Adopted = "", true }, nil, ""},
 		{"adopted, described", func(s *VMSpec) { s.Description, s.Adopted = "x", true }, nil, "description: description=x"},
