@@ -2,11 +2,15 @@ package preflight_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -131,6 +135,45 @@ func TestHealthyHostsAreSilent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What cannot be read is not taken for right: a check that needs it says so.
+func TestListsThatCannotBeRead(t *testing.T) {
+	model, w := pvesim.TwoHosts(), want()
+	model.VMs = append(model.VMs, pvesim.VM{ID: 110, Node: "pve1", Name: "gpu1", Running: true, Config: map[string]string{
+		"cores": "8", "memory": "32768", "machine": "q35", "bios": "ovmf", "tags": marked(110), "smbios1": uuid}})
+	other := gpuNode()
+	other.Name, other.VMID, other.Pool = "gpu2", 111, "lab"
+	w.VMs = append(w.VMs, other)
+	var asked []string
+	healthy, _ := check(t, model, w, nil, preflight.Options{})
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(model, pvesim.Options{})
+		defer sim.Close()
+		c := dial(t, sim)
+		sim.ForgetRequests()
+		_, err := preflight.Check(t.Context(), c, w, preflight.Options{})
+		require.NoError(t, err)
+		for _, r := range sim.Requests() {
+			if r.Path != "/nodes" && !strings.HasSuffix(r.Path, "/qemu") && !strings.Contains(r.Path, "/token/") { // nothing to check; in another list too; not seen anyway
+				asked = append(asked, r.Path)
+			}
+		}
+	})
+	assert.Contains(t, asked, "/cluster/nextid", "whether 111 is free")
+	for _, path := range asked {
+		r, _ := check(t, model, w, func(s *pvesim.Sim) {
+			s.Fail(pvesim.Rule{Path: "^" + regexp.QuoteMeta(path) + "$", Times: -1, Status: 400, Message: "broken"})
+		}, preflight.Options{})
+		assert.NotEqual(t, healthy.Findings, r.Findings, path)
+	}
+	broken := w
+	broken.Clones = func(context.Context, string) (map[string]proxmox.Cloning, error) { return nil, errors.New("no clones") }
+	broken.VMs[1].Devices = 1
+	broken.Devices = func(context.Context, string) error { return errors.New("it is taken") }
+	r, _ := check(t, model, broken, nil, preflight.Options{})
+	assert.Contains(t, text(r), "no clones")
+	assert.Contains(t, text(r), "it is taken")
 }
 
 // TestEachListIsReadOnce counts what all checks together ask.

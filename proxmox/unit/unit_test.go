@@ -95,6 +95,7 @@ func TestPCIAddress(t *testing.T) {
 	assert.True(t, whole.Contains(first))
 	assert.False(t, first.Contains(whole))
 	assert.Negative(t, whole.Compare(first))
+	require.Error(t, new(unit.PCIAddress).UnmarshalText([]byte("x")))
 }
 
 func FuzzPCIAddress(f *testing.F) {
