@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,8 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // TestCollect: every machine is looked at, from outside and from inside, and what does not answer is in the evidence.
@@ -74,4 +78,43 @@ func TestCollect(t *testing.T) {
 	end()
 	_, err = Examine(over, s)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// Of a host of the file it is known whether it is online, which of its storages are used, and which cards have a problem.
+func TestHosts(t *testing.T) {
+	model := pvesim.TwoHosts()
+	model.Hosts[1].Offline = true
+	synctest.Test(t, func(t *testing.T) {
+		sim := pvesim.New(model, pvesim.Options{})
+		defer sim.Close()
+		id, token := sim.Token()
+		c, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: sim.Client()})
+		require.NoError(t, err)
+		cards := map[string][]Card{"pve1": {{}}}
+		var lost error
+		s := Sources{
+			Spec: &spec.Spec{Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve1"}, {Name: "pve2"}, {Name: "pve3"}}},
+				Nodes: []spec.Node{{Name: "cp1", Host: "pve1", OSDisk: spec.OSDisk{DiskOptions: spec.DiskOptions{Storage: "vmdata"}}}}},
+			Proxmox: c,
+			Cards:   func(context.Context) (map[string][]Card, error) { return cards, lost },
+		}
+		all, err := s.hosts(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 3)
+		for i, h := range all {
+			assert.Equal(t, s.Spec.Proxmox.Hosts[i].Name, h.Name)
+			assert.Equal(t, i == 0, h.Online, h.Name)
+			assert.Equal(t, cards[h.Name], h.Cards)
+			assert.NoError(t, h.Err)
+		}
+		require.Len(t, all[0].Storages, 1)
+		assert.Equal(t, "vmdata", all[0].Storages[0].Name)
+		lost = errors.New("no cards")
+		_, err = s.hosts(t.Context())
+		require.ErrorIs(t, err, lost)
+		time.Sleep(time.Minute) // answers are shared for a moment
+		sim.Fail(pvesim.Rule{Path: "^/nodes$", Times: -1, Status: 403, Message: "no nodes"})
+		_, err = s.hosts(t.Context())
+		require.ErrorContains(t, err, "no nodes")
+	})
 }
