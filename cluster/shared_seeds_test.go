@@ -46,9 +46,10 @@ func TestSeedsOfAnotherProxmoxOnOneStorage(t *testing.T) {
 				}
 				w.up(t, spec)
 				check()
-				w.up(t, parse(t, replace(t, text, "  wk: {count: 1, addresses: [10.0.0.21], gpus: 1}\n", "")))
+				less := parse(t, replace(t, text, "  wk: {count: 1, addresses: [10.0.0.21], gpus: 1}\n", ""))
+				w.up(t, less)
 				check()
-				w.down(t, spec)
+				w.down(t, less)
 				check()
 				want := 0
 				if stays {

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"encoding/json"
 	"context"
 	"errors"
 	"net"
@@ -103,4 +104,20 @@ func TestNamesOfSharing(t *testing.T) {
 	assert.Equal(t, "mig-single", sharingName(own, node(own.NVIDIA.Sharing)))
 	assert.Equal(t, asCluster, sharingName(own, node(spec.Sharing{Strategy: spec.SharingNone})))
 	assert.Empty(t, pluginOptions(own, node(spec.Sharing{})).MIG)
+}
+
+// No object of the plugins of several ways of sharing is written twice.
+func TestObjectsOfPlugins(t *testing.T) {
+	s := &spec.Spec{Nodes: []spec.Node{{Name: "a", GPUs: spec.GPURequest{Count: 1, Sharing: spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 2}}},
+		{Name: "b", GPUs: spec.GPURequest{Count: 1}}}}
+	all, err := PluginObjects(s)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, o := range all {
+		b, err := json.Marshal(o)
+		require.NoError(t, err)
+		assert.False(t, seen[string(b)], "%s", b)
+		seen[string(b)] = true
+	}
+	assert.Greater(t, len(seen), 4)
 }

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/workload"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -72,6 +74,12 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 		"a chart is looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.ErrOf(s.chartStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
+		"Secrets are looked at": {Step: func(ctx context.Context, s *Steps) error {
+			late := func(ctx context.Context, c *kube.Client) (chart.Part, error) {
+				return chart.Part{Name: "late"}, kubetest.ErrOf(c.Nodes(ctx))
+			}
+			return kubetest.ErrOf(s.secretsStep(addon.Recipe{Late: late}).Observe(ctx))
+		}},
 		"storage is looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.ErrOf(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
 		}},
@@ -113,6 +121,27 @@ func TestKubernetesRefusesToLetGo(t *testing.T) {
 				return kubetest.ErrOf(mustKube(t, s).Apply(ctx, old.Object()))
 			}}.Run(t, fresh, withoutAPI)
 		})
+	}
+}
+
+// A part waits for the API, and for what it uses.
+func TestDependencies(t *testing.T) {
+	on := Ground{API: new(converge.Ref), Nodes: []*converge.Ref{new(converge.Ref)}, Gpus: []*converge.Ref{new(converge.Ref)}, Files: []*converge.Ref{new(converge.Ref)}}
+	ready := Refs{"tls": new(converge.Ref)}
+	for _, tt := range []struct {
+		part addon.Recipe
+		want []*converge.Ref
+	}{
+		{addon.Recipe{}, []*converge.Ref{on.API}},
+		{addon.Recipe{GPUs: true}, []*converge.Ref{on.API, on.Gpus[0]}},
+		{addon.Recipe{Part: chart.Part{Name: "nfs"}}, []*converge.Ref{on.API, on.Files[0]}},
+		{addon.Recipe{Part: chart.Part{Needs: []string{"tls"}}}, []*converge.Ref{on.API, ready["tls"]}},
+	} {
+		got := on.dependencies(tt.part, ready)
+		require.Len(t, got, len(tt.want))
+		for i := range got {
+			assert.Same(t, tt.want[i], got[i])
+		}
 	}
 }
 
