@@ -59,6 +59,8 @@ func TestK3sOfAnotherClusterIsLeftAlone(t *testing.T) {
 			dir := t.TempDir()
 			_, err := w.elsewhere(t, text, keys, dir).Up().Run(t.Context(), nil)
 			require.ErrorContains(t, err, "to another cluster")
+			_, err = w.elsewhere(t, text, keys, dir).RotateCerts().Run(t.Context(), nil)
+			require.ErrorContains(t, err, "to another cluster")
 			g, err := w.elsewhere(t, text, keys, dir).Down(t.Context())
 			require.NoError(t, err)
 			var said []string

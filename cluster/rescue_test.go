@@ -104,6 +104,7 @@ func TestRestoreGoesBack(t *testing.T) {
 		v, m := w.backup(t, want)
 		assert.Equal(t, "safe", m.Cluster)
 		assert.Equal(t, []string{"cp1", "cp2", "cp3"}, m.Servers)
+		assert.Equal(t, 4, m.Objects["nodes"], "what does not change while it is made is counted")
 		for name, g := range w.guests() {
 			assert.NotContains(t, ask(t, g, "sh", "-c", "ls /var/lib/rancher/k3s/server/db/snapshots 2>/dev/null || true"), "homelab-backup", name)
 		}
@@ -127,6 +128,7 @@ func TestRestoreGoesBack(t *testing.T) {
 		}
 		assert.Empty(t, w.plan(t, want))
 		assert.NotContains(t, w.output.String(), r.Token.Reveal())
+		assert.NotContains(t, w.output.String(), "has not joined yet")
 	})
 }
 

@@ -44,7 +44,7 @@ type Manifest struct {
 type Contents struct {
 	Manifest
 	Token       secret.Value // of servers: it decrypts what K3s keeps in etcd
-	AgentToken  secret.Value // of agents; zero: they use Token
+	AgentToken  secret.Value // of agents; it may be that of servers
 	Config      []byte       // config.yaml of the server
 	ClusterYAML []byte       // the cluster's file
 

@@ -1,8 +1,8 @@
 package members
 
 import (
-	"encoding/json"
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"path/filepath"

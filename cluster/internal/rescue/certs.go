@@ -60,11 +60,7 @@ func (r *Rescue) rotateStep(n spec.Node, role k3s.Role) *converge.Resource[[]k3s
 	return &converge.Resource[[]k3s.Certificate]{
 		ID: "certificates/" + n.Name,
 		Observe: func(ctx context.Context) ([]k3s.Certificate, error) {
-			have, err := k3s.Observe(ctx, root)
-			if err == nil {
-				err = r.Members.Owns(ctx, n, have)
-			}
-			if err != nil {
+			if _, err := r.observe(ctx, n); err != nil {
 				return nil, err
 			}
 			return k3s.Certificates(ctx, root)

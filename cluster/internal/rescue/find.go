@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -62,15 +61,14 @@ func (r *Rescue) currentToken(ctx context.Context) (secret.Value, error) {
 	var errs []error
 	for _, n := range r.Spec.Servers() {
 		root := r.Nodes.Root(n.Name)
-		for _, read := range []func(context.Context, remote.Runner) (secret.Value, error){k3s.TokenBeforeRestore, k3s.Token} {
-			token, err := read(ctx, root)
-			if err == nil {
-				return token, nil
-			}
-			if !errors.Is(err, k3s.ErrNoCluster) {
-				errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
-			}
+		token, err := k3s.TokenBeforeRestore(ctx, root)
+		if err != nil {
+			token, err = k3s.Token(ctx, root)
 		}
+		if err == nil {
+			return token, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 	}
 	return secret.Value{}, fmt.Errorf("no server has the cluster's token: restore from a backup file, which has it: %w", errors.Join(errs...))
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
-	"github.com/cps-gpu/homelab/secret"
 )
 
 // Config is what a Rescue needs.
@@ -182,9 +181,6 @@ func (r *Rescue) contents(ctx context.Context, server spec.Node, have k3s.State)
 	}
 	if c.AgentToken, err = k3s.AgentToken(ctx, root); err != nil {
 		return c, err
-	}
-	if c.AgentToken.Reveal() == c.Token.Reveal() {
-		c.AgentToken = secret.Value{}
 	}
 	if c.Config, err = remote.ReadFile(ctx, root, "/etc/rancher/k3s/config.yaml"); err != nil {
 		return c, err

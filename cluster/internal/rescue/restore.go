@@ -68,10 +68,7 @@ const apiDowntime = "1 to 5 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
 	step := oneTimeStep("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
-		have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
-		if err == nil {
-			err = r.Members.Owns(ctx, n, have)
-		}
+		have, err := r.observe(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -161,10 +158,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 	return oneTimeStep("agent/"+n.Name, "of the cluster as it was", "back", converge.Restart, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
-		have, err := k3s.Observe(ctx, root)
-		if err == nil {
-			err = r.Members.Owns(ctx, n, have)
-		}
+		have, err := r.observe(ctx, n)
 		if err != nil {
 			return err
 		}

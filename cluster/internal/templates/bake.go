@@ -277,13 +277,14 @@ func (ts *Templates) waitBakeAgent(ctx context.Context, vm *proxmox.VM) error {
 	limited, cancel := converge.WithRunningTimeout(ctx, run.Limit(ts.Spec, nodes.BootTime), context.DeadlineExceeded)
 	defer cancel()
 	err := ts.Proxmox.Agents.Wait(limited, vm)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return fmt.Errorf("%w%s\n  %s", err, ts.bakeHint(vm), run.TimeoutHint(ts.Spec))
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w%s", err, ts.bakeHint(vm))
+	hint := ts.bakeHint(vm)
+	if limited.Err() != nil {
+		hint += "\n  " + run.TimeoutHint(ts.Spec)
 	}
-	return err
+	return fmt.Errorf("%w%s", err, hint)
 }
 
 // bakeHint says what a machine needs before its agent can answer.

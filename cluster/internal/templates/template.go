@@ -186,10 +186,11 @@ func (ts *Templates) observe(ctx context.Context, host string, again []string) (
 		for name, its := range of {
 			seen.wanted = seen.wanted || its.Name == t.Name && !there[name]
 		}
-		if seen.wanted && seen.vm == nil {
+		switch {
+		case !seen.wanted:
+		case seen.vm == nil:
 			seen.stale = ts.staleBakes(host, vms, all)
-		}
-		if seen.wanted && seen.vm != nil {
+		default:
 			if err := ts.observeTemplate(ctx, &seen); err != nil {
 				return nil, err
 			}

@@ -17,15 +17,11 @@ import (
 // CheckSources returns an error, before anything changes, if a host has no template to clone
 // machines from and cannot make one.
 func (ts *Templates) CheckSources(ctx context.Context) error {
-	hosts := ts.Hosts()
-	if ts.Spec.Image.Template == "" && len(hosts) > 0 {
-		return ts.Proxmox.Storages.CheckImport()
-	}
-	if ts.Spec.Image.Template == "" {
-		return nil
-	}
 	var errs []error
-	for _, host := range hosts {
+	for _, host := range ts.Hosts() {
+		if ts.Spec.Image.Template == "" {
+			return ts.Proxmox.Storages.CheckImport()
+		}
 		_, err := ts.existing(ctx, host)
 		errs = append(errs, err)
 	}
