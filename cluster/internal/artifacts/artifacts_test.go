@@ -1,8 +1,11 @@
 package artifacts
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,4 +34,25 @@ func TestAirgapLinksStayInTheFolder(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sha256sum-amd64.txt"), nil, 0o600))
 	require.NoError(t, Check(s))
+}
+
+// A program names its version, with others that it can replace; one that names only others is another's.
+func TestVersionInAProgram(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer func() { _ = root.Close() }()
+	const want, old = "v1.36.5+k3s1", "v1.35.1+k3s2"
+	far := strings.Repeat("x", 1<<20)
+	for text, other := range map[string]string{
+		"": "", "no version": "", want: "", old: old, want + " " + old: "", old + " " + want: "", old + far + want: "", want + far + old: "", far[30:] + want: "", far[30:] + old: old,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "k3s"), []byte(text), 0o600))
+		sum, got, err := digest(t.Context(), root, "k3s", want)
+		require.NoError(t, err)
+		require.Equal(t, other, got)
+		require.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte(text))), sum)
+	}
+	_, _, err = digest(t.Context(), root, "nothing", want)
+	require.Error(t, err)
 }

@@ -98,7 +98,9 @@ func digest(ctx context.Context, root *os.Root, name, want string) (sum, other s
 		n, err := io.ReadFull(f, piece[kept:])
 		hash.Write(piece[kept : kept+n])
 		for _, v := range versionIn.FindAll(piece[:kept+n], -1) {
-			if named = named || string(v) == want; string(v) != want {
+			if string(v) == want {
+				named = true
+			} else {
 				other = string(v)
 			}
 		}
