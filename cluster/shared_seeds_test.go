@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,7 +57,24 @@ func TestSeedsOfAnotherProxmoxOnOneStorage(t *testing.T) {
 					want = 1
 				}
 				assert.Len(t, w.isos(), want, "ours go: those of machines that left the file, too")
+				assert.Equal(t, want, strings.Count(strings.Join(w.prune(t, less), "\n"), "homelab_duo_wk9"), "a storage of two hosts is listed once")
+				assert.Empty(t, w.isos())
 			})
 		})
 	}
+}
+
+// A file whose servers all have new names would have the cluster's data removed.
+func TestAllServersRenamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.TwoHosts())
+		defer w.close()
+		w.up(t, parse(t, duo))
+		before := w.vmTags(t)
+		c := w.cluster(t, parse(t, replace(t, duo, "  cp:", "  boss:")))
+		defer c.Close()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "none of the file's servers exists, and cp1 would be removed, with all of the cluster's data")
+		assert.Equal(t, before, w.vmTags(t))
+	})
 }
