@@ -2,7 +2,10 @@ package backup
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,4 +35,19 @@ func TestRecipientsOfTheFile(t *testing.T) {
 	left, err := os.ReadDir(".")
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// A file that cannot be written whole is not there at all.
+func TestWriteWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "b")
+	full := errors.New("no space left")
+	_, err := writeWhole(path, func(w io.Writer) error { _, _ = io.WriteString(w, "half"); return full })
+	require.ErrorIs(t, err, full)
+	left, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	size, err := writeWhole(path, func(w io.Writer) error { _, err := io.WriteString(w, "whole"); return err })
+	require.NoError(t, err)
+	require.EqualValues(t, 5, size)
+	require.FileExists(t, path)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -38,8 +39,22 @@ func TestLintExitCodes(t *testing.T) {
 	for _, wrong := range []LintFlags{{Dir: dir + "/none"}, {Dir: dir, Paths: "none"}, {Dir: dir, Level: "loud"}, {Dir: dir, Clusters: "none.yaml"}, {Dir: dir, Charts: dir + "/none"}, {Dir: dir, Clusters: filepath.Join(dir, "apps/web/fleet.yaml")}} {
 		require.Equal(t, 3, code(wrong), "%+v", wrong)
 	}
+	require.Error(t, Lint(t.Context(), LintFlags{Dir: dir, SARIF: filepath.Join(dir, "clusters.yaml", "out.sarif")}))
+	t.Chdir(dir)
+	require.Equal(t, 0, code(LintFlags{Paths: "apps/*"}), "the folder that one is in")
 	write("apps/web/fleet.yaml", "defaultNamespace: web\nowner: lab\n")
 	require.Equal(t, 1, code(LintFlags{Dir: dir, JSON: true, Level: "error"}))
+}
+
+func TestLintOptions(t *testing.T) {
+	charts := t.TempDir()
+	o, least, err := LintFlags{Charts: charts, Clusters: "local, other", Paths: "a,, b"}.options()
+	require.NoError(t, err)
+	require.Equal(t, lint.Warning, least)
+	require.Equal(t, []lint.Cluster{{Name: "local"}, {Name: "other"}}, o.Clusters)
+	require.Equal(t, []string{"a", "b"}, o.Paths)
+	require.Equal(t, charts, o.Charts.Folder)
+	require.True(t, o.Charts.Offline)
 }
 
 // What a link leads to outside the folder is not read, and the link is named.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -70,5 +71,22 @@ func TestFleetIsWaitedFor(t *testing.T) {
 				assert.Same(t, tt.want, got)
 			})
 		})
+	}
+}
+
+// Whether everything is deployed is the exit code, and each bundle a line or an object.
+func TestStateIsShown(t *testing.T) {
+	ready := &fleet.State{Name: "home", There: true, Commit: "0123456789abcdef", Bundles: []fleet.BundleState{{Name: "hub", Cluster: "local", State: fleet.StateReady}}}
+	for _, asJSON := range []bool{false, true} {
+		var data, talk bytes.Buffer
+		c := console.New(asJSON)
+		c.Data, c.Talk = &data, &talk
+		require.NoError(t, show(c, ready))
+		assert.Contains(t, data.String(), "hub")
+		assert.Contains(t, talk.String(), "Everything is deployed, of commit 0123456789ab.")
+		var e *session.Error
+		require.ErrorAs(t, show(c, &fleet.State{Name: "home"}), &e)
+		assert.Equal(t, 2, e.Code)
+		assert.ErrorContains(t, e, "not everything is deployed: ")
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
 )
 
 // stepsOf makes steps from their needs and times in seconds.
@@ -87,7 +89,7 @@ func TestTicks(t *testing.T) {
 func TestTook(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 s", 3 * time.Millisecond: "<0.1 s", 340 * time.Millisecond: "0.3 s", 2 * time.Second: "2 s", 9960 * time.Millisecond: "10 s", 59600 * time.Millisecond: "1 min",
-		185 * time.Second: "3 min 05 s", 3599700 * time.Millisecond: "1 h", 3720 * time.Second: "1 h 02 min",
+		185 * time.Second: "3 min 05 s", 3599700 * time.Millisecond: "1 h", 3720 * time.Second: "1 h 02 min", 3660 * time.Second: "1 h 01 min",
 	} {
 		assert.Equal(t, want, FormatDuration(d))
 	}
@@ -129,4 +131,16 @@ func TestCells(t *testing.T) {
 	assert.Empty(t, classes(Machine{}))
 	over := Use{Used: 3, Total: 3, Unit: "GPUs", Holders: []Holder{{Name: "teacher", Count: 1}}}
 	assert.Len(t, classes(Machine{GPUs: cards, Use: over}), 3, "fewer holders than used")
+}
+
+func TestEffectsOfChanges(t *testing.T) {
+	c := &collector{Page: &Page{}}
+	c.change("here", "a step", converge.Diff{
+		{Path: "a", Have: "1", Want: "2", Note: "its size", Effect: converge.Restart}, {Path: "b", Have: "1", Effect: converge.Replace},
+		{Path: "c", Want: "2", Note: "why", Effect: converge.Create}, {Path: "d", Have: "1", Want: "2", Note: "why"},
+	})
+	assert.Equal(t, []Field{
+		{Path: "a", Before: "1", After: "2", Note: "its size; " + converge.Restart.String()}, {Path: "b", Before: "1", After: "(none)", Note: converge.Replace.String()},
+		{Path: "c", After: "2"}, {Path: "d", Before: "1", After: "2", Note: "why"},
+	}, c.Changes[0].Fields)
 }
