@@ -87,6 +87,9 @@ func TestContainersInTheLedger(t *testing.T) {
 		sim.Fail(pvesim.Rule{Path: ".*/lxc/303/config", Status: 500, Message: "Configuration file 'nodes/pve1/lxc/303.conf' does not exist"})
 		l, err := c.PCI.Ledger(t.Context(), "pve1")
 		require.NoError(t, err)
+		for _, r := range sim.Requests() {
+			assert.NotContains(t, r.Path, "/qemu/30", "a container is not a VM")
+		}
 		require.Len(t, l.Cards, 1)
 		require.Len(t, l.Cards[0].Claims, 1)
 		assert.Equal(t, "container 301 (plex)", l.Cards[0].Claims[0].String())

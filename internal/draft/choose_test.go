@@ -129,6 +129,8 @@ func TestNumbers(t *testing.T) {
 		assert.Equal(t, fits, draft.CheckInside("x", netip.MustParsePrefix("10.0.0.0/24"), netip.MustParseAddr(at)) == nil, at)
 	}
 	require.ErrorContains(t, answered(some(1)).Check(some(0)), "there is no host")
+	a = draft.Answers{Bridge: "vmbr9", VLAN: 7, Prefix: answered(f).Prefix, Gateway: answered(f).Gateway, First: answered(f).First}
+	assert.Equal(t, draft.Answers{Bridge: "vmbr9"}, f.Readdress(a), "nothing is known of another bridge")
 }
 
 // What cannot be read is an error: a cluster is planned on hosts that are known. Only GPUs may be missing.
