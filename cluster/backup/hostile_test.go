@@ -176,22 +176,43 @@ func TestSmallBackupsStaySmall(t *testing.T) {
 	}
 }
 
-// The same bytes of a page as the value of 60,000 entries would be copied as often.
-func TestEntriesDoNotShareTheirBytes(t *testing.T) {
-	value := bytes.Repeat([]byte("k"), 60<<10)
-	entry := kv(string(value), nil)
-	b := snapshot(t, change{"/registry/minions/a", entry}, change{"/registry/minions/b", []byte("x")})
-	db := b[:len(b)-sha256.Size]
-	for page := 2 * 4096; page+4096 <= len(db); page += 4096 {
-		flags, count := db[page+8], db[page+10]
-		if flags != 2 || count != 2 {
-			continue
-		}
-		copy(db[page+16+16+8:page+16+32], db[page+16+8:page+16+16]) // the second is as long as the first
+// A tree that no database writes is refused: the same bytes as the values of 60,000 entries would be copied as
+// often, and a page in several places read as often.
+func TestTreesThatNobodyWrites(t *testing.T) {
+	const leaf, branch = 2, 1
+	var many []change
+	for i := range 400 {
+		many = append(many, change{fmt.Sprint("/registry/minions/", i), bytes.Repeat([]byte("x"), 100)})
 	}
-	sum := sha256.Sum256(db)
-	_, err := backup.Inspect(t.Context(), bytes.NewReader(append(bytes.Clone(db), sum[:]...)), "s", token())
-	require.ErrorContains(t, err, "the database in it is broken")
+	few := []change{{"/registry/minions/a", kv(strings.Repeat("k", 60<<10), nil)}, {"/registry/minions/b", []byte("x")}}
+	second := func(page []byte) { copy(page[40:48], page[24:32]) } // is as long as the first, or the same page
+	for want, tt := range map[string]struct {
+		kind   byte
+		all    []change
+		change func(page []byte)
+	}{
+		"an entry ends behind its page": {leaf, few, second},
+		"is in two places":              {branch, many, second},
+		"its keys are out of order": {leaf, few, func(page []byte) {
+			first := bytes.Clone(page[16:32])
+			copy(page[16:32], page[32:48])
+			copy(page[32:48], first)
+			page[20] += 16 // each counts from itself
+			page[36] -= 16
+		}},
+	} {
+		b := snapshot(t, tt.all...)
+		db := b[:len(b)-sha256.Size]
+		for at := 2 * 4096; at+4096 <= len(db); at += 4096 {
+			if page := db[at : at+4096]; page[8] == tt.kind && (page[10] == 2 || tt.kind == branch) {
+				tt.change(page)
+			}
+		}
+		sum := sha256.Sum256(db)
+		_, err := backup.Inspect(t.Context(), bytes.NewReader(append(bytes.Clone(db), sum[:]...)), "s", token())
+		require.ErrorContains(t, err, "the database in it is broken")
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // Who made a backup is known by a signature that OpenSSH makes and checks too, of every kind of
