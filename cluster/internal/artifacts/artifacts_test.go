@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -55,4 +56,9 @@ func TestVersionInAProgram(t *testing.T) {
 	}
 	_, _, err = digest(t.Context(), root, "nothing", want)
 	require.Error(t, err)
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "k3s"), []byte(far+far), 0o600))
+	_, _, err = digest(stopped, root, "k3s", want)
+	require.ErrorIs(t, err, context.Canceled)
 }

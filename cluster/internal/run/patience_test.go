@@ -46,3 +46,13 @@ func TestUntil(t *testing.T) {
 		}
 	})
 }
+
+// A check before a graph returns what it found, or why it could not.
+func TestRetry(t *testing.T) {
+	broken := converge.Permanent(errors.New("no such host"))
+	out, err := Retry(t.Context(), &spec.Spec{}, func(context.Context) (int, error) { return 7, nil })
+	assert.NoError(t, err)
+	assert.Equal(t, 7, out)
+	_, err = Retry(t.Context(), &spec.Spec{}, func(context.Context) (int, error) { return 0, broken })
+	assert.ErrorIs(t, err, broken)
+}
