@@ -52,7 +52,7 @@ func machines() []report {
 		{dir: "keys", file: "pods.yaml", command: "validate", want: []string{"warning: ", "max-pods is 500, and a node has 253 addresses for pods", "node-cidr-mask-size-ipv4=23"}, notWant: []string{"error"}},
 		{dir: "keys", file: "pods-larger.yaml", command: "validate", notWant: good},
 		{dir: "external", command: "validate", notWant: good},
-		{dir: "external", file: "inventory.yaml", command: "validate", want: []string{"write one text, user@address:port", "ports are those of single machines", "NOPASSWD:ALL", "~/.ssh/known_hosts"}, notWant: []string{"would be created on a Proxmox host", "has no prefix", "belongs in proxmox"}},
+		{dir: "external", file: "inventory.yaml", command: "validate", want: []string{"write one text, user@address:port", "ports are those of single machines", "sudoPassword: env:NAME if sudo asks there", "~/.ssh/known_hosts"}, notWant: []string{"would be created on a Proxmox host", "has no prefix", "belongs in proxmox"}},
 		{dir: "external", file: "root.yaml", command: "validate", want: []string{"write external: root@address"}},
 	}
 }

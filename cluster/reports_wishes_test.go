@@ -38,6 +38,7 @@ func wishes() []report {
 		{dir: "34", file: "arm.yaml", command: "validate", notWant: good}, // see TestMachinesOfTwoArchitectures
 		{dir: "34", file: "each.yaml", command: "validate", want: []string{"one section ssh: is for all machines", "beside it privateKey: and jump: user@host:port of its own"}, notWant: []string{"the outermost level"}},
 		{dir: "34", file: "name.yaml", command: "validate", want: []string{"nuc1.home.arpa is a name", "getent hosts nuc1.home.arpa"}},
+		{dir: "34", file: "sudo.yaml", command: "validate", notWant: good}, // see TestSudoPasswordOfExternalMachine
 		{dir: "34", file: "root.yaml", command: "validate", notWant: good},
 		{dir: "35", command: "validate", want: []string{"write resourcePool: in defaults", "write network: {firewall: true}", "Proxmox's HA", "write each by its name, e.g. devices: {nvme: ", "write devices: {stick: {usb: ", "balloon: 0", "one socket", "a disk of its host"},
 			notWant: []string{"known here", "did you mean"}},

@@ -6,8 +6,8 @@
 // caller can write another in ten lines; package remote/remotetest has a suite that tests it.
 //
 // There are a few helpers: [Run] and [Output] for a command and its output, [ReadFile],
-// [WriteFile] and [Exists] for files, and [Sudo], which turns a Runner into one that is root.
-// They only need a POSIX shell and the core utilities on the other side.
+// [WriteFile] and [Exists] for files, and [Sudo] and [SudoPassword], which turn a Runner into one
+// that is root. They only need a POSIX shell and the core utilities on the other side.
 //
 // Commands are argument vectors, never command strings: a name with a blank, a quote or a
 // newline arrives unchanged. If a transport needs quoting, only that transport does it.

@@ -80,15 +80,3 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-// Sudo returns a Runner that runs commands as root with sudo. If sudo would ask for a
-// password, that is an [*ExitError] at once.
-func Sudo(r Runner) Runner {
-	return RunnerFunc(func(ctx context.Context, cmd Cmd) error {
-		if len(cmd.Args) == 0 {
-			return run(ctx, r, cmd) // the transport's own error, not sudo's usage
-		}
-		cmd.Args = append([]string{"sudo", "-n", "--"}, cmd.Args...)
-		return run(ctx, r, cmd)
-	})
-}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
 
@@ -97,20 +98,6 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	assert.Equal(t, strings.Repeat("ab", remote.TailSize/2), tail.String())
 }
 
-func TestSudoIsAPrefix(t *testing.T) {
-	var ran []string
-	r := remote.Sudo(remote.RunnerFunc(func(_ context.Context, cmd remote.Cmd) error {
-		ran = cmd.Args
-		return nil
-	}))
-	args := []string{"id", "-u"}
-	require.NoError(t, remote.Run(t.Context(), r, args...))
-	assert.Equal(t, []string{"sudo", "-n", "--", "id", "-u"}, ran)
-	assert.Equal(t, []string{"id", "-u"}, args, "the caller's arguments are left alone")
-	require.NoError(t, r.Run(t.Context(), remote.Cmd{}))
-	assert.Empty(t, ran)
-}
-
 func TestWriteFileWhollyOrNotAtAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
@@ -189,15 +176,18 @@ func TestExists(t *testing.T) {
 
 func TestScriptsPassShellcheck(t *testing.T) {
 	path := facts.Program(t, "shellcheck", "shellcheck")
-	out, err := exec.CommandContext(t.Context(), path, "write.sh").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), path, "write.sh", "sudo.sh").CombinedOutput()
 	assert.NoError(t, err, string(out))
 }
 
 func TestANilRunnerIsAnError(t *testing.T) {
 	for name, use := range map[string]func(remote.Runner) error{
-		"Run":       func(r remote.Runner) error { return remote.Run(t.Context(), r, "true") },
-		"Output":    func(r remote.Runner) error { _, err := remote.Output(t.Context(), r, "true"); return err },
-		"Sudo":      func(r remote.Runner) error { return remote.Run(t.Context(), remote.Sudo(r), "true") },
+		"Run":    func(r remote.Runner) error { return remote.Run(t.Context(), r, "true") },
+		"Output": func(r remote.Runner) error { _, err := remote.Output(t.Context(), r, "true"); return err },
+		"Sudo":   func(r remote.Runner) error { return remote.Run(t.Context(), remote.Sudo(r), "true") },
+		"Password": func(r remote.Runner) error {
+			return remote.Run(t.Context(), remote.SudoPassword(r, secret.New("x")), "true")
+		},
 		"ReadFile":  func(r remote.Runner) error { _, err := remote.ReadFile(t.Context(), r, "/etc/motd"); return err },
 		"Exists":    func(r remote.Runner) error { _, err := remote.Exists(t.Context(), r, "/etc/motd"); return err },
 		"WriteFile": func(r remote.Runner) error { return remote.WriteFile(t.Context(), r, "/etc/motd", nil, 0o644) },

@@ -291,6 +291,9 @@ func (r *resolver) warnUnused() {
 			r.Warn(&e.Devices, e.Name+" is external, so this has no effect on it", "it has its own devices anyway")
 		}
 	}
+	if a := &r.spec.Access; r.IsSet(&a.SudoPassword) && !slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.SudoPassword == a.SudoPassword }) {
+		r.Warn(&a.SudoPassword, "no machine of the file has it: it is for external machines whose user is not root, without a sudoPassword of their own", "remove sudoPassword")
+	}
 	guest := &r.spec.Guest
 	for _, n := range r.nodes {
 		if !n.External {

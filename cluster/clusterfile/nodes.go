@@ -271,6 +271,9 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	if n.Jump != "" && !n.External {
 		r.Wrong(&n.Jump, "jump is the jump host of an existing machine, and homelab makes this one", "write ssh.jump, or remove jump")
 	}
+	if !n.SudoPassword.IsZero() && !n.External {
+		r.Wrong(&n.SudoPassword, "sudoPassword is for an existing machine, and homelab makes this one, whose user needs none", "remove sudoPassword")
+	}
 	nvidiaSection(r).gpus(&n.GPUs, n.External)
 	r.shape(n)
 	hardwareSection(r).hardware(n)
@@ -315,6 +318,12 @@ func (r nodesSection) external(n *spec.Node) {
 		return
 	}
 	n.SSHUser, n.SSHPort = user, int(addr.Port())
+	switch {
+	case user != "root":
+		n.SudoPassword = cmp.Or(n.SudoPassword, r.spec.Access.SudoPassword)
+	case !n.SudoPassword.IsZero():
+		r.Wrong(&n.SudoPassword, "root logs in to this machine, and needs no sudo", "remove sudoPassword, or write external: and another user")
+	}
 	if n.SSHUser == r.spec.Access.User {
 		n.SSHUser = ""
 	}

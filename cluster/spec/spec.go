@@ -132,6 +132,7 @@ type Access struct {
 	PrivateKey   string    `yaml:"privateKey" absent:"[derived from the API token](nodes.md#logging-in-to-nodes)" doc:"Key to log in with. Requires ‘publicKeys’, unless all machines are external."`
 	Agent        bool      `yaml:"agent" doc:"Log in with the keys of the SSH agent. Requires ‘publicKeys’, unless all machines are external."`
 	Jump         string    `yaml:"jump" doc:"Jump host to the nodes and the Kubernetes API, ‘user@host:port’. Its key must be in your ‘~/.ssh/known_hosts’."`
+	SudoPassword SecretRef `yaml:"sudoPassword" json:",omitzero" absent:"none: ‘sudo’ asks for none" doc:"Reference to the password that ‘sudo’ asks for on existing machines."`
 	Proxy        string    `yaml:"proxy" doc:"SOCKS proxy instead of a jump host, ‘socks5://host:port’."`
 	PasswordHash SecretRef `yaml:"passwordHash" absent:"no password" doc:"Reference to the hash (‘mkpasswd’) of the admin user's password for the console."`
 }

@@ -16,15 +16,16 @@ const (
 
 // Node is one machine of the cluster.
 type Node struct {
-	Name    string       `yaml:"-"` // of the VM, the hostname and the Kubernetes node
-	Pool    string       `yaml:"pool" doc:"Its pool, in addition to the nodes that the pool's ‘count’ creates."`
-	Address netip.Prefix `yaml:"address,single" absent:"from the pool" doc:"Its static address, which [must be unused](host-check.md#whose-an-address-is)."` // with the length of Network.Prefix; not valid: DHCP
-	MAC     MAC          `yaml:"mac" absent:"derived from the names, and stable" doc:"Ethernet address of its card."`
-	VMID    int          `yaml:"vmid" absent:"from the pool, else the next free one" doc:"Number of its VM."`
-	Adopt   bool         `yaml:"adopt" doc:"Take over the [existing VM](nodes.md#adopting-a-vm) of this name."`
-	KeyFile string       `yaml:"privateKey" json:",omitempty" absent:"the cluster's" doc:"File of the key to log in to this existing machine with."`
-	Jump    string       `yaml:"jump" json:",omitempty" absent:"‘ssh.jump’" doc:"Jump host to this existing machine, ‘user@host:port’. Its key must be in your ‘~/.ssh/known_hosts’."`
-	SSH     string       `yaml:"external" json:"-" doc:"An [existing machine](external.md): ‘user@address:port’ of its SSH server."`
+	Name         string       `yaml:"-"` // of the VM, the hostname and the Kubernetes node
+	Pool         string       `yaml:"pool" doc:"Its pool, in addition to the nodes that the pool's ‘count’ creates."`
+	Address      netip.Prefix `yaml:"address,single" absent:"from the pool" doc:"Its static address, which [must be unused](host-check.md#whose-an-address-is)."` // with the length of Network.Prefix; not valid: DHCP
+	MAC          MAC          `yaml:"mac" absent:"derived from the names, and stable" doc:"Ethernet address of its card."`
+	VMID         int          `yaml:"vmid" absent:"from the pool, else the next free one" doc:"Number of its VM."`
+	Adopt        bool         `yaml:"adopt" doc:"Take over the [existing VM](nodes.md#adopting-a-vm) of this name."`
+	KeyFile      string       `yaml:"privateKey" json:",omitempty" absent:"the cluster's" doc:"File of the key to log in to this existing machine with."`
+	Jump         string       `yaml:"jump" json:",omitempty" absent:"‘ssh.jump’" doc:"Jump host to this existing machine, ‘user@host:port’. Its key must be in your ‘~/.ssh/known_hosts’."`
+	SudoPassword SecretRef    `yaml:"sudoPassword" json:",omitzero" absent:"‘ssh.sudoPassword’" doc:"Reference to the password that ‘sudo’ asks the user of this existing machine for."`
+	SSH          string       `yaml:"external" json:"-" doc:"An [existing machine](external.md): ‘user@address:port’ of its SSH server."`
 
 	External bool   `yaml:"-" doc:": SSH says it"`                  // not created by homelab, only reached over SSH
 	SSHUser  string `yaml:"-"`                                      // of an external node; empty: Access.User
@@ -63,7 +64,7 @@ type Node struct {
 
 // Shape is what nodes inherit from their pool, and pools from the defaults.
 type Shape struct {
-	Node `yaml:",inline" without:"pool,address,address6,mac,vmid,adopt,external,privateKey,jump"`
+	Node `yaml:",inline" without:"pool,address,address6,mac,vmid,adopt,external,privateKey,jump,sudoPassword"`
 }
 
 // Pool is a group of similar nodes. Reading a file, or completing a Spec, makes its nodes.

@@ -190,6 +190,16 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	if b.MachineKeys, err = machineKeys(s.Spec.Nodes); err != nil {
 		return err
 	}
+	for _, n := range s.Spec.Nodes {
+		if n.SudoPassword.IsZero() {
+			continue
+		}
+		password, err := n.SudoPassword.Resolve()
+		if err != nil {
+			return fmt.Errorf("sudoPassword of %s: %w", n.Name, err)
+		}
+		s.AddSecrets(password)
+	}
 	a := s.Spec.Access
 	if a.Agent {
 		b.Agent = os.Getenv("SSH_AUTH_SOCK")

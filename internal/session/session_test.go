@@ -148,6 +148,13 @@ func TestLoginWithKeysOfOnesOwn(t *testing.T) {
 		require.NoError(t, s.login(&b, token))
 		require.Len(t, b.MachineKeys, 1)
 		assert.Contains(t, public, ssh.AuthorizedKey(b.MachineKeys["edge"].PublicKey()))
+
+		s.Spec.Nodes[1].SudoPassword, err = spec.ParseSecretRef("env:WK1_SUDO")
+		require.NoError(t, err)
+		require.ErrorContains(t, s.login(&b, token), "sudoPassword of wk1: environment variable WK1_SUDO is not set")
+		t.Setenv("WK1_SUDO", "right horse")
+		require.NoError(t, s.login(&b, token))
+		assert.Equal(t, "says [secret]", s.Redact.Redact("says right horse"))
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -65,6 +66,34 @@ func (ns *Nodes) ExternalStep(n spec.Node) *converge.Resource[string] {
 // ExternalTime is how long an external machine may be unreachable: the time of a restart.
 const ExternalTime = 2 * time.Minute
 
+// sudo runs commands as root on a machine whose user is not root.
+func (s *sharedState) sudo(n spec.Node, user string, r remote.Runner) remote.Runner {
+	if n.SudoPassword.IsZero() {
+		return remote.Sudo(r)
+	}
+	key := "sudoPassword of " + n.Name
+	if n.SudoPassword == s.Spec.Access.SudoPassword {
+		key = "ssh.sudoPassword"
+	}
+	root := sync.OnceValues(func() (remote.Runner, error) {
+		password, err := n.SudoPassword.Resolve()
+		return remote.SudoPassword(r, password), err
+	})
+	return remote.RunnerFunc(func(ctx context.Context, cmd remote.Cmd) error {
+		root, err := root()
+		if err != nil {
+			return converge.Permanent(fmt.Errorf("%s: %w", key, err))
+		}
+		err = root.Run(ctx, cmd)
+		var refused *remote.SudoError
+		if errors.As(err, &refused) {
+			err = converge.Permanent(fmt.Errorf("on %s, as user %s with %s (%s), %w; correct the password, or see what sudo -l shows there",
+				n.Name, user, key, n.SudoPassword, err))
+		}
+		return err
+	})
+}
+
 func (ns *Nodes) checkExternal(ctx context.Context, n spec.Node) (problem string, err error) {
 	err = remote.Run(ctx, ns.Root(n.Name), "true")
 	var exit *remote.ExitError
@@ -73,11 +102,13 @@ func (ns *Nodes) checkExternal(ctx context.Context, n spec.Node) (problem string
 	switch {
 	case err == nil:
 		return "", nil
+	case converge.IsPermanent(err):
+		return "", err
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case errors.As(err, &exit):
 		user := ns.guests[n.Name].user
-		return "", converge.Permanent(fmt.Errorf("on %s the login user may not run sudo without a password: %w\n  run there, as root: %s", n.Name, err,
+		return "", converge.Permanent(fmt.Errorf("on %s the login user may not run sudo without a password: %w\n  write sudoPassword: for it in the file, or run there, as root: %s", n.Name, err,
 			"echo "+printable.Word(user+" ALL=(ALL) NOPASSWD:ALL")+" >/etc/sudoers.d/homelab"))
 	case errors.As(err, &auth):
 		return "", converge.Permanent(fmt.Errorf("%w%s", err, ns.keyHint(n)))

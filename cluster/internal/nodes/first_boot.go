@@ -83,7 +83,7 @@ func (ns *Nodes) newGuest(n spec.Node) *guest {
 		func(ctx context.Context, addr string) ([]ssh.PublicKey, error) { return ns.hostKeys(ctx, n, addr) })
 	g.root = g.ssh
 	if g.user != "root" { // whose machine may have no sudo
-		g.root = remote.Sudo(g.ssh)
+		g.root = ns.sudo(n, g.user, g.ssh)
 	}
 	return g
 }

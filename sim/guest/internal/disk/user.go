@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/crypto/bcrypt"
 )
 
 // User is an account of the guest.
@@ -169,11 +171,26 @@ func SetPassword(v *View, name, hash string) error {
 	return v.WriteFile("/etc/shadow", []byte(strings.Join(out, "\n")+"\n"), 0o640)
 }
 
-// MaySudo reports whether a user may run everything as root, and whether without
-// a password, by /etc/sudoers and /etc/sudoers.d.
-func MaySudo(v *View, u *User) (may, free bool) {
+// HasPassword reports whether a text is a user's password. /etc/shadow must have its hash by bcrypt.
+func HasPassword(v *View, name string, text []byte) bool {
+	for _, f := range Records(v.AsRoot(), "/etc/shadow") {
+		if f[0] == name && len(f) > 1 {
+			return bcrypt.CompareHashAndPassword([]byte(f[1]), text) == nil
+		}
+	}
+	return false
+}
+
+// SudoRules are what sudo lets a user do as root.
+type SudoRules struct {
+	May, Free bool // run a program, and without a password
+	TTY       bool // only on a terminal
+}
+
+// SudoFor returns the rules for a user and a program's path, by /etc/sudoers and /etc/sudoers.d.
+func SudoFor(v *View, u *User, program string) (rules SudoRules) {
 	if u.UID == 0 {
-		return true, true
+		return SudoRules{May: true, Free: true}
 	}
 	v = v.AsRoot()
 	files := []string{"/etc/sudoers"}
@@ -190,13 +207,19 @@ func MaySudo(v *View, u *User) (may, free bool) {
 		}
 		for line := range strings.Lines(string(data)) {
 			who, rule, ok := strings.Cut(strings.TrimSpace(line), " ")
-			if !ok || !ruleNames(v, who, u) || !strings.HasSuffix(strings.TrimSpace(rule), "ALL") {
+			if who == "Defaults" && rule == "requiretty" {
+				rules.TTY = true
+			}
+			if !ok || !ruleNames(v, who, u) {
 				continue
 			}
-			may, free = true, strings.Contains(rule, "NOPASSWD:") // the last match counts
+			commands := strings.FieldsFunc(rule, func(r rune) bool { return strings.ContainsRune(" ,:=)", r) })
+			if slices.Contains(commands[1:], program) || commands[len(commands)-1] == "ALL" {
+				rules.May, rules.Free = true, strings.Contains(rule, "NOPASSWD:") // the last match counts
+			}
 		}
 	}
-	return may, free
+	return rules
 }
 
 func ruleNames(v *View, who string, u *User) bool {

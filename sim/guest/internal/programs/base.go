@@ -35,65 +35,6 @@ func runEnv(ctx context.Context, p *machine.Proc) int {
 	return 0
 }
 
-// runSudo runs a command as root (or -u somebody), for those whom sudoers lets.
-func runSudo(ctx context.Context, p *machine.Proc) int {
-	args := p.Args[1:]
-	target, ask, keep := "root", true, false
-	var vars []string
-loop:
-	for ; len(args) > 0; args = args[1:] {
-		switch a := args[0]; {
-		case a == "-n":
-			ask = false
-		case a == "-u" && len(args) > 1:
-			target, args = args[1], args[1:]
-		case a == "-E":
-			keep = true
-		case a == "-H" || a == "-i" || a == "-S":
-		case a == "--":
-			args = args[1:]
-			break loop
-		case strings.HasPrefix(a, "-"):
-			return p.Fail("option %s is not simulated", a)
-		case strings.Contains(a, "=") && !strings.HasPrefix(a, "/"):
-			vars = append(vars, a)
-		default:
-			break loop
-		}
-	}
-	may, free := disk.MaySudo(p.FS, p.User)
-	switch {
-	case may && free:
-	case !ask:
-		return p.Fail("a password is required")
-	default:
-		return p.Fail("a terminal is required to read the password; either use the -S option to read from standard input or configure an askpass helper")
-	}
-	u := disk.FindUser(p.FS, target)
-	if u == nil {
-		return p.Fail("unknown user %s", target)
-	}
-	if len(args) == 0 {
-		return 0
-	}
-	child := *p
-	files := *p.FS
-	files.User, files.Umask = u, 0o022
-	child.FS, child.User = &files, u
-	env := []string{"PATH=" + machine.SearchPath, "HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
-		"LANG=" + p.Get("LANG"), "SUDO_USER=" + p.User.Name, "SUDO_UID=" + strconv.Itoa(p.User.UID)}
-	if keep {
-		env = append(p.Environ(), env...)
-	}
-	child.Env = expand.ListEnviron(append(env, vars...)...)
-	child.Args = args
-	if _, err := child.Find(args[0]); err != nil {
-		fmt.Fprintf(p.Stderr, "sudo: %s: command not found\n", args[0])
-		return 1 // sudo's own answer, not the shell's 127
-	}
-	return child.Start(ctx, args...)
-}
-
 func runSleep(ctx context.Context, p *machine.Proc) int {
 	if len(p.Args) < 2 {
 		return p.Fail("missing operand")
