@@ -88,13 +88,7 @@ func (c *Cluster) NodeUncordon(name string) (*converge.Graph, error) {
 			}
 			return converge.Diff{{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: converge.Update}}
 		},
-		Apply: func(ctx context.Context, _ *kube.Node) error {
-			client, err := f.members.Kube(ctx)
-			if err != nil {
-				return err
-			}
-			return client.Uncordon(ctx, n.Name)
-		},
+		Apply: func(ctx context.Context, _ *kube.Node) error { return f.members.Uncordon(ctx, n.Name) },
 	})
 	return g, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/jupyterhub"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -68,12 +69,8 @@ func (c *Cluster) Passwords() []Password {
 	return out
 }
 
-// ReadPassword reads a password from the cluster.
-func (c *Cluster) ReadPassword(ctx context.Context, p Password) (secret.Value, error) {
-	client, err := c.site.flow().members.Kube(ctx)
-	if err != nil {
-		return secret.Value{}, err
-	}
+// Read reads a password from its cluster.
+func (p Password) Read(ctx context.Context, client *kube.Client) (secret.Value, error) {
 	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	if err := client.Get(ctx, s); err != nil {
 		return secret.Value{}, err

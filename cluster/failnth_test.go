@@ -81,7 +81,11 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 	const node = "{apiVersion: v1, kind: Node, metadata: {name: a}, spec: {unschedulable: true}}"
 	for name, tt := range map[string]kubetest.Refusals[inside]{
 		"a password is read": {There: "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=}}", Step: func(ctx context.Context, c inside) error {
-			return kubetest.ErrOf(c.ReadPassword(ctx, Password{Namespace: "kube-system", Name: "s", Key: "k"}))
+			client, err := c.members.Kube(ctx)
+			if err != nil {
+				return err
+			}
+			return kubetest.ErrOf(Password{Namespace: "kube-system", Name: "s", Key: "k"}.Read(ctx, client))
 		}},
 		"Fleet's state":     {Step: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.FleetState(ctx, "")) }},
 		"a node is emptied": {There: node, Step: func(ctx context.Context, c inside) error { return kubetest.ErrOf(c.members.Drain(ctx, "a")) }},

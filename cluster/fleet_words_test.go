@@ -44,11 +44,13 @@ func TestPasswordThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, sim, _ := failing(t, failingFile)
 		require.NoError(t, sim.Apply(context.Background(), []byte("{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: kube-system}, data: {k: aGk=, e: ''}}")))
-		got, err := c.ReadPassword(t.Context(), Password{Namespace: "kube-system", Name: "s", Key: "k"})
+		client, err := c.Kube(t.Context())
+		require.NoError(t, err)
+		got, err := Password{Namespace: "kube-system", Name: "s", Key: "k"}.Read(t.Context(), client)
 		require.NoError(t, err)
 		assert.Equal(t, "hi", got.Reveal())
 		for _, key := range []string{"e", "other"} {
-			_, err = c.ReadPassword(t.Context(), Password{Namespace: "kube-system", Name: "s", Key: key})
+			_, err = Password{Namespace: "kube-system", Name: "s", Key: key}.Read(t.Context(), client)
 			require.EqualError(t, err, "secret kube-system/s has no "+key)
 		}
 	})

@@ -34,7 +34,7 @@ func (r Recipe) diffInstalled(s DriverState) converge.Diff {
 	case len(others) > 0: // the loaded one may be different
 		d = append(d, converge.Field{Path: "flavour", Have: flavourOf(r.Flavour != Open), Want: string(r.Flavour), Note: note})
 	}
-	return append(d, packages(r.Packages(), r.holdsOn(s), s)...)
+	return append(d, packages(r.Packages(), r.HoldsOn(s), s)...)
 }
 
 // Diff returns the differences between the wanted and the present driver: its packages, and

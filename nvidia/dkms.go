@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/apt"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -62,9 +63,9 @@ func (s DriverState) hasDKMSSource() bool {
 
 var kernelImage = regexp.MustCompile(`^linux-image-(\d[\w.+~-]*)$`)
 
-// nextKernel is the newest installed kernel, which starts next; the running one if no package
+// NextKernel is the newest installed kernel, which starts next; the running one if no package
 // names one.
-func (s DriverState) nextKernel() string {
+func (s DriverState) NextKernel() string {
 	next := ""
 	for name := range s.Packages {
 		if m := kernelImage.FindStringSubmatch(name); m != nil && !strings.HasSuffix(m[1], "-unsigned") && (next == "" || newer(m[1], next)) {
@@ -92,7 +93,7 @@ func newer(a, b string) bool {
 
 // diffBuilt says whether the kernel that starts next would have no module.
 func (r Recipe) diffBuilt(s DriverState) converge.Diff {
-	if kernel := s.nextKernel(); r.Build && !s.builtFor(kernel) {
+	if kernel := s.NextKernel(); r.Build && !s.builtFor(kernel) {
 		return converge.Diff{{Path: ModulePath + kernel, Have: "not built", Want: "built by DKMS", Effect: converge.Create,
 			Note: dkmsCure(s.BuildLog)}}
 	}
@@ -105,9 +106,9 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 	if err != nil || r.diffBuilt(s).Empty() {
 		return err
 	}
-	kernel := s.nextKernel()
+	kernel := s.NextKernel()
 	if _, there := s.Packages["linux-headers-"+kernel]; !there {
-		if err := add(ctx, on, []string{"linux-headers-" + kernel}, ""); err != nil {
+		if err := apt.Install(ctx, on, []string{"linux-headers-" + kernel}, ""); err != nil {
 			return fmt.Errorf("DKMS cannot build NVIDIA's modules for kernel %s, whose headers are not there: %w\n"+
 				"  archives keep the newest kernels only: upgrade the machine's kernel and restart it", kernel, err)
 		}
@@ -115,8 +116,8 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 	converge.Progressf(ctx, "building NVIDIA's modules for kernel %s", kernel)
 	if !s.hasDKMSSource() {
 		again := slices.DeleteFunc(r.Packages(), func(name string) bool { return !dkmsPackage.MatchString(name) })
-		if err := add(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
-			return addBuildLog(ctx, on, err)
+		if err := apt.Install(ctx, on, append([]string{"--reinstall"}, again...), ""); err != nil {
+			return WithBuildLog(ctx, on, err)
 		}
 		if err := r.holdPackages(ctx, on); err != nil { // apt-get has released it
 			return err
@@ -124,7 +125,7 @@ func (r Recipe) build(ctx context.Context, on remote.Runner) error {
 	}
 	err = on.Run(ctx, remote.Cmd{Args: []string{"dkms", "autoinstall", "-k", kernel}, Stdout: converge.ProgressWriter(ctx)})
 	if err != nil {
-		return addBuildLog(ctx, on, err)
+		return WithBuildLog(ctx, on, err)
 	}
 	if s, err = ObserveDriver(ctx, on); err != nil || r.diffBuilt(s).Empty() {
 		return err
@@ -154,13 +155,13 @@ func (e *BuildError) Error() string {
 // Unwrap returns what dkms or apt-get said.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// addBuildLog adds the log of a failed build to the error of an installation or build.
-func addBuildLog(ctx context.Context, on remote.Runner, err error) error {
+// WithBuildLog adds the log of a failed build to the error of an installation or build.
+func WithBuildLog(ctx context.Context, on remote.Runner, err error) error {
 	s, failed := ObserveDriver(ctx, on)
 	if failed != nil || len(s.BuildLog) == 0 && dkmsCure([]string{err.Error()}) == "" {
 		return err
 	}
-	return &BuildError{Kernel: s.nextKernel(), Log: s.BuildLog, Err: err}
+	return &BuildError{Kernel: s.NextKernel(), Log: s.BuildLog, Err: err}
 }
 
 // dkmsCure says what to do about a failed build, if its output shows that.

@@ -53,8 +53,8 @@ func TestNextKernel(t *testing.T) {
 	s := DriverState{Kernel: "6.8.0-88-generic", Packages: map[string]string{
 		"linux-image-generic": "x", "linux-image-6.8.0-88-generic": "x", "linux-image-6.8.0-100-generic": "x", "linux-image-6.8.0-101-generic-unsigned": "x",
 	}}
-	assert.Equal(t, "6.8.0-100-generic", s.nextKernel(), "by number, and not by letter")
-	assert.Equal(t, "6.1.0", DriverState{Kernel: "6.1.0"}.nextKernel())
+	assert.Equal(t, "6.8.0-100-generic", s.NextKernel(), "by number, and not by letter")
+	assert.Equal(t, "6.1.0", DriverState{Kernel: "6.1.0"}.NextKernel())
 }
 
 func TestRecipes(t *testing.T) {
@@ -190,7 +190,7 @@ func TestExplained(t *testing.T) {
 				return err
 			})
 			first := errors.New(tc.err)
-			err := addBuildLog(t.Context(), r, first)
+			err := WithBuildLog(t.Context(), r, first)
 			require.ErrorIs(t, err, first)
 			assert.EqualError(t, err, tc.want)
 		})

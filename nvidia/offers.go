@@ -114,7 +114,7 @@ func (r Recipe) available(ctx context.Context, on remote.Runner, s DriverState) 
 	if r.source() != nil {
 		return nil
 	}
-	if kernel := s.nextKernel(); !r.Build && isSpecialKernel(kernel) {
+	if kernel := s.NextKernel(); !r.Build && isSpecialKernel(kernel) {
 		return &BranchError{Branch: r.Driver.String(),
 			Reason: fmt.Sprintf("the machine starts kernel %s, and the prebuilt modules are for kernels of the kind generic", kernel),
 			Do:     "install linux-generic there and remove the other kernel, or write mode: dkms"}

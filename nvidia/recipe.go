@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/apt"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -26,7 +27,7 @@ type Recipe struct {
 // GPUs.
 func (r Recipe) ForMachine(s DriverState) Recipe {
 	first := distro.ByName(r.System).Kernel
-	kernel := s.nextKernel()
+	kernel := s.NextKernel()
 	r.Fabric = s.Fabric.kind()
 	r.HWE = !r.Build && first != "" && kernel != "" && !strings.HasPrefix(kernel, first+".")
 	return r
@@ -99,8 +100,8 @@ func (s DriverState) kernels() []string {
 	return out
 }
 
-// holdsOn are the packages to hold on a machine: Holds, and whatever else would bring another kernel.
-func (r Recipe) holdsOn(s DriverState) []string {
+// HoldsOn are the packages to hold on a machine: Holds, and whatever else would bring another kernel.
+func (r Recipe) HoldsOn(s DriverState) []string {
 	out := r.Holds()
 	for _, name := range s.kernels() {
 		if !slices.Contains(out, name) {
@@ -108,6 +109,21 @@ func (r Recipe) holdsOn(s DriverState) []string {
 		}
 	}
 	return out
+}
+
+// KernelWithoutModules names the kernel that a machine starts next if it has no modules of the driver for
+// that; empty: it has.
+func (r Recipe) KernelWithoutModules(s DriverState) string {
+	kernel := s.NextKernel()
+	for name := range s.Packages {
+		if !r.Build && prebuiltPackage.MatchString(name) && strings.HasSuffix(name, "-"+kernel) {
+			return ""
+		}
+	}
+	if r.Build && s.builtFor(kernel) {
+		return ""
+	}
+	return kernel
 }
 
 // Patterns of packages with prebuilt modules, with modules that DKMS builds, and of each
@@ -159,7 +175,7 @@ func (r Recipe) frees(s DriverState) []string {
 			theirs = append(theirs, other.Holds()...)
 		}
 	}
-	ours := r.holdsOn(s)
+	ours := r.HoldsOn(s)
 	return slices.DeleteFunc(slices.Clone(s.Held), func(name string) bool {
 		return slices.Contains(ours, name) || !slices.Contains(theirs, name)
 	})
@@ -187,7 +203,7 @@ func InstallDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 	default:
 		converge.Progressf(ctx, "installing NVIDIA driver %s", d)
 		if err := d.install(ctx, r, state); err != nil {
-			return fmt.Errorf("install NVIDIA driver %s: %w", d, addBuildLog(ctx, r, err))
+			return fmt.Errorf("install NVIDIA driver %s: %w", d, WithBuildLog(ctx, r, err))
 		}
 	}
 	if err := d.startFabric(ctx, r, state); err != nil || !d.Build {
@@ -210,12 +226,12 @@ func FetchDriver(ctx context.Context, r remote.Runner, d Recipe) error {
 		return err
 	}
 	converge.Progressf(ctx, "downloading NVIDIA driver %s", d)
-	lists, err := readLists(ctx, r)
+	lists, err := apt.ReadLists(ctx, r)
 	if err == nil {
 		err = d.available(ctx, r, state)
 	}
 	if err == nil {
-		err = add(ctx, r, d.aptArguments(state), lists, "--download-only")
+		err = apt.Install(ctx, r, d.aptArguments(state), lists, "--download-only")
 	}
 	if err != nil {
 		return fmt.Errorf("download NVIDIA driver %s: %w", d, err)
@@ -250,7 +266,7 @@ func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) er
 			return err
 		}
 	}
-	lists, err := readLists(ctx, on)
+	lists, err := apt.ReadLists(ctx, on)
 	if err != nil {
 		return err
 	}
@@ -258,11 +274,11 @@ func (r Recipe) install(ctx context.Context, on remote.Runner, s DriverState) er
 		return err
 	}
 	if before := r.fillNames(r.distroDriver().Before); len(before) > 0 {
-		if err := add(ctx, on, before, lists); err != nil {
+		if err := apt.Install(ctx, on, before, lists); err != nil {
 			return err
 		}
 	}
-	if err := add(ctx, on, r.aptArguments(s), lists); err != nil {
+	if err := apt.Install(ctx, on, r.aptArguments(s), lists); err != nil {
 		return err
 	}
 	return r.holdPackages(ctx, on)
@@ -273,5 +289,5 @@ func (r Recipe) holdPackages(ctx context.Context, on remote.Runner) error {
 	if err != nil {
 		return err
 	}
-	return remote.Run(ctx, on, slices.Concat([]string{"apt-mark", "hold"}, r.holdsOn(now))...)
+	return remote.Run(ctx, on, slices.Concat([]string{"apt-mark", "hold"}, r.HoldsOn(now))...)
 }

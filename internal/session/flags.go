@@ -162,6 +162,12 @@ type NodeCycleFlags struct {
 	Force bool `help:"also a server that the others need"`
 }
 
+// NodeUpgradeFlags are the flags of node:upgrade.
+type NodeUpgradeFlags struct {
+	ChangeFlags
+	Node string `help:"NAME: only this node; default: all, one after the other"`
+}
+
 // NodeReplaceFlags are the flags of node:replace.
 type NodeReplaceFlags struct {
 	NodeFlags

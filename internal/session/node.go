@@ -29,6 +29,21 @@ func NodeCycle(s *Session, ctx context.Context, f NodeCycleFlags) error {
 	return nodeVerb(s, ctx, f.NodeFlags, build, Change{Question: "Drain this node and switch its machine off and on?", Done: "NODE was off and is back."})
 }
 
+// NodeUpgrade upgrades the packages of machines.
+func NodeUpgrade(s *Session, ctx context.Context, f NodeUpgradeFlags) error {
+	build := func(context.Context) (*converge.Graph, error) { return s.Cluster.NodeUpgrade(f.Node) }
+	c := Change{Question: "Upgrade these packages?", Nothing: "NODE has the newest packages.", Done: "NODE has the newest packages.", show: true}
+	if f.Node == "" {
+		c.Nothing, c.Done = "All nodes have the newest packages.", "All nodes have the newest packages."
+		for _, n := range s.Spec.Nodes {
+			if n.External {
+				s.Printf("%s is external, so it keeps its packages: homelab node:drain -node=%[1]s, upgrade it there, homelab node:uncordon -node=%[1]s", n.Name)
+			}
+		}
+	}
+	return nodeVerb(s, ctx, NodeFlags(f), build, c)
+}
+
 // NodeReplace recreates a node's machine.
 func NodeReplace(s *Session, ctx context.Context, f NodeReplaceFlags) error {
 	build := func(ctx context.Context) (*converge.Graph, error) {

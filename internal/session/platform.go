@@ -28,8 +28,12 @@ func Passwords(s *Session, ctx context.Context, f PasswordsFlags) error {
 	}
 	var rows []row
 	t := console.Table{Header: []string{"PASSWORD", "VALUE"}} // a value that is cut or goes over two lines cannot be copied
+	client, err := s.Cluster.Kube(ctx)
+	if err != nil {
+		return err
+	}
 	for _, p := range all {
-		value, err := s.Cluster.ReadPassword(ctx, p)
+		value, err := p.Read(ctx, client)
 		if err != nil {
 			return err
 		}

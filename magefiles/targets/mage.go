@@ -93,6 +93,11 @@ func (Node) Cycle(ctx context.Context, spec *string, yes, nowait *bool, node *st
 	return call(ctx, NodeCycle, spec, yes, nowait, node, force, json, timeout)
 }
 
+// Upgrade upgrades the packages of nodes within their release.
+func (Node) Upgrade(ctx context.Context, spec *string, yes, nowait *bool, node *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, NodeUpgrade, spec, yes, nowait, node, json, timeout)
+}
+
 // Replace recreates a node's machine.
 func (Node) Replace(ctx context.Context, spec *string, yes, nowait *bool, node *string, force, json *bool, timeout *time.Duration) error {
 	return call(ctx, NodeReplace, spec, yes, nowait, node, force, json, timeout)

@@ -47,6 +47,19 @@ func NodeCycle(ctx context.Context, o NodeCycleOptions) error {
 	return withSessionFlags(ctx, settings(o), session.NodeCycle, o.NodeCycleFlags)
 }
 
+// NodeUpgradeOptions are the options of [NodeUpgrade].
+type NodeUpgradeOptions struct {
+	FileOptions
+	session.NodeUpgradeFlags
+	OutputOptions
+	LimitOptions
+}
+
+// NodeUpgrade is node:upgrade.
+func NodeUpgrade(ctx context.Context, o NodeUpgradeOptions) error {
+	return withSessionFlags(ctx, settings(o), session.NodeUpgrade, o.NodeUpgradeFlags)
+}
+
 // NodeReplaceOptions are the options of [NodeReplace].
 type NodeReplaceOptions struct {
 	FileOptions

@@ -127,6 +127,7 @@ func Verbs() []Verb {
 			verb("node:drain", "NodeDrain", NodeDrain, "cordons a node and evicts its pods."),
 			verb("node:uncordon", "NodeUncordon", NodeUncordon, "lets pods onto a node again."),
 			verb("node:cycle", "NodeCycle", NodeCycle, "switches a node's VM off and on. It drains the node first; off and on resets its GPUs, a reboot does not."),
+			verb("node:upgrade", "NodeUpgrade", NodeUpgrade, "upgrades the packages of nodes within their release. Kernel and driver move together; one node after the other is drained, and restarts if its packages ask for that."),
 			verb("node:replace", "NodeReplace", NodeReplace, "recreates a node's machine: it drains the node, deletes it from Kubernetes and etcd, destroys its VM with all disks, clones a new one and lets it join."),
 			verb("node:remove", "NodeRemove", NodeRemove, "takes an external machine out of the cluster. It drains the node, removes K3s and deletes the node; the machine keeps running."),
 			verb("template:list", "TemplateList", TemplateList, "shows the templates: their contents, age, and the machines linked to them."),

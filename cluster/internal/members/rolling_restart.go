@@ -31,6 +31,25 @@ func (ts *Turns) Upgrade(ctx context.Context, n spec.Node, keeps string, do func
 	return ts.inTurn(ctx, n, maintenance{away: ts.othersUnhealthy, gpuGrace: keeps, do: do})
 }
 
+// nodePackages is what a node keeps whose pods hold up its packages.
+const nodePackages = "its packages"
+
+// UpgradeSystem is Upgrade for the packages of a machine: a server goes down only while the etcd member
+// of every other one works, and the next node only when its own works again. do may end with a [StayedUp].
+func (ms *Members) UpgradeSystem(ctx context.Context, n spec.Node, do func(context.Context) error) error {
+	m := maintenance{away: ms.othersUnhealthy, gpuGrace: nodePackages, do: do}
+	if n.Role == spec.Server {
+		m.away, m.after = ms.othersOrEtcdUnhealthy, func(ctx context.Context) error { return ms.waitEtcd(ctx, n) }
+	}
+	return ms.inTurn(ctx, n, m)
+}
+
+// StayedUp says that a drained node did not go down and takes pods again: nothing needed a restart, or
+// what comes before it failed.
+type StayedUp struct{ Err error }
+
+func (s *StayedUp) Error() string { return fmt.Sprint(s.Err) }
+
 // Cycle is TakeDown for a node that the user has named: other agents may be down.
 func (ts *Turns) Cycle(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	return ts.inTurn(ctx, n, maintenance{away: ts.serversAway, do: do})
@@ -65,17 +84,24 @@ func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v maintenance) (err er
 			ts.noteUnhealthy(ctx, err, n.Name)
 		}
 	}()
-	if n.Role == spec.FileServer { // mounts are hard: clients wait until it is back
-		return v.do(ctx)
+	var was *kube.Node
+	if n.Role != spec.FileServer { // mounts are hard: clients of a file server wait until it is back
+		was, err = ts.drainNode(ctx, n)
 	}
-	was, err := ts.drainNode(ctx, n)
 	if errors.As(err, new(stayReason)) {
 		return errors.Join(err, ts.uncordonAgain(ctx, n, v))
 	}
 	if err != nil {
 		return err
 	}
-	if err := v.do(ctx); err != nil || was == nil {
+	err = v.do(ctx)
+	if up := new(StayedUp); errors.As(err, &up) {
+		if was != nil {
+			up.Err = errors.Join(up.Err, ts.Uncordon(ctx, n.Name))
+		}
+		return up.Err
+	}
+	if err != nil || was == nil {
 		return err
 	}
 	if err := ts.waitRecovered(ctx, n, was); err != nil || v.after == nil {

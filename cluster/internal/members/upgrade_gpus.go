@@ -75,11 +75,16 @@ func (ts *Turns) uncordonAgain(ctx context.Context, n spec.Node, v maintenance) 
 	if v.gpuGrace == "" || !n.HasGPUs() || ctx.Err() != nil {
 		return nil
 	}
-	client, err := ts.Kube(ctx)
+	return ts.Uncordon(ctx, n.Name)
+}
+
+// Uncordon lets pods onto a node again.
+func (ks *Kubernetes) Uncordon(ctx context.Context, node string) error {
+	client, err := ks.Kube(ctx)
 	if err != nil {
 		return err
 	}
-	return client.Uncordon(ctx, n.Name)
+	return client.Uncordon(ctx, node)
 }
 
 // waitGPUs waits until no pod holds GPUs of a node, for at most that time, and returns what is
@@ -119,9 +124,13 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 		converge.Progressf(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
 		return 0, nil
 	}
-	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab cluster:up again; "+
+	command := "cluster:up"
+	if keeps == nodePackages {
+		command = "node:upgrade"
+	}
+	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab %s again; "+
 		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, durationText(ts.Spec.K3s.Upgrade.Wait),
-		strings.Join(held, ", "))})
+		strings.Join(held, ", "), command)})
 }
 
 // StaysError says that a node was not upgraded, because pods hold its GPUs.

@@ -45,16 +45,17 @@ func runApt(ctx context.Context, p *machine.Proc) int {
 		return exitFailed
 	}
 	apt := &apt{p: p, fs: p.FS.AsRoot(), disk: p.Sys.Config.Disk}
+	apt.download, apt.simulate = getopt.Has(opts, "d", "download-only"), getopt.Has(opts, "s", "simulate")
 	switch args[0] {
 	case "update":
 		return apt.update(ctx)
 	case "install":
-		apt.again, apt.download = getopt.Has(opts, "reinstall"), getopt.Has(opts, "d", "download-only")
+		apt.again = getopt.Has(opts, "reinstall")
 		return apt.install(ctx, args[1:], getopt.Has(opts, "allow-change-held-packages"))
 	case "remove", "purge", "autoremove":
 		return apt.remove(args[1:])
 	case "upgrade", "dist-upgrade", "full-upgrade":
-		return apt.upgrade(ctx, args[0] != "upgrade")
+		return apt.upgrade(ctx, args[1:], args[0] != "upgrade" || getopt.Has(opts, "with-new-pkgs"), getopt.Has(opts, "allow-change-held-packages"))
 	case "clean", "autoclean":
 		return 0
 	}
@@ -68,7 +69,7 @@ type apt struct {
 	fs   *disk.View // root's, and not counted as the caller's changes: the package is
 	disk *disk.Disk
 
-	again, download bool // --reinstall, --download-only
+	again, download, simulate bool // --reinstall, --download-only, --simulate
 }
 
 // unreachable says why an archive's server cannot be reached, "" where it answers, whatever it
@@ -128,7 +129,11 @@ func (a *apt) find(name string) (archive.Release, bool) {
 
 // release is a package as some archive of the machine's distribution has it.
 func (a *apt) release(name string) (archive.Release, bool) {
-	return archive.Find(image.DistroOf(a.p.Sys.Root()).ID, name, a.disk)
+	r, ok := archive.Find(image.DistroOf(a.p.Sys.Root()).ID, name, a.disk)
+	if a.p.Sys.Faulty(func(f machine.Faults) bool { return f.ArchiveMovesOn }) {
+		r = r.MovedOn()
+	}
+	return r, ok
 }
 
 // order adds a package and what it needs to want, by name.
@@ -198,6 +203,10 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		fmt.Fprintln(a.p.Stderr, strings.Join(problems, "\n"))
 		return exitFailed
 	}
+	if a.simulate {
+		a.show(want)
+		return 0
+	}
 	for _, s := range sources(a.fs) {
 		if why := a.unreachable(ctx, s.uri); len(want) > 0 && why != "" {
 			fmt.Fprintf(a.p.Stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
@@ -257,6 +266,7 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 	}
 	if m := archive.KernelPackage.FindStringSubmatch(name); m != nil && m[1] == "image" {
 		a.fs.Save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
+		a.fs.Save("/run/reboot-required", "*** System restart required ***\n", 0o644) // unattended-upgrades' hook of kernels
 	}
 	_ = disk.Install(a.disk, name, version)
 	a.p.Sys.RecordChange("package " + name + " " + version + " installed")
@@ -295,25 +305,6 @@ func (a *apt) remove(names []string) int {
 		_ = disk.EditPackages(a.disk, func(all map[string]disk.Package) { delete(all, name) })
 		a.p.Sys.RecordChange("package " + name + " removed")
 		a.p.Printf("Removing %s ...\n", name)
-	}
-	return 0
-}
-
-// upgrade brings everything that is not held to the newest version; with new
-// also packages that this needs, such as a kernel.
-func (a *apt) upgrade(ctx context.Context, new bool) int {
-	for _, name := range slices.Sorted(maps.Keys(disk.Database(a.disk))) {
-		old := disk.Database(a.disk)[name]
-		r, ok := a.find(name)
-		if !ok || old.Held || r.Versions[0] == old.Version {
-			continue
-		}
-		if strings.HasPrefix(name, "linux-image-") && !new {
-			continue
-		}
-		if code := a.install(ctx, []string{name}, false); code != 0 {
-			return code
-		}
 	}
 	return 0
 }

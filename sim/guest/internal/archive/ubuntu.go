@@ -121,7 +121,7 @@ func InUbuntu(name string) (Release, bool) {
 
 func generated(name string) (Release, bool) {
 	if m := KernelPackage.FindStringSubmatch(name); m != nil {
-		if !slices.Contains([]string{ImageKernel, NewestKernel, HWEKernel}, m[2]) {
+		if !slices.Contains([]string{ImageKernel, NewestKernel, laterKernel, HWEKernel}, m[2]) {
 			return Release{}, false
 		}
 		r := Release{Versions: []string{KernelVersion(m[2])}}
@@ -151,7 +151,7 @@ func moduleRelease(branch, open, kernel string) (Release, bool) {
 		return Release{Versions: []string{KernelVersion(NewestKernel)}, Needs: []string{stem + NewestKernel}}, true
 	case "generic-hwe-24.04":
 		return Release{Versions: []string{KernelVersion(HWEKernel)}, Needs: []string{stem + HWEKernel}}, true
-	case ImageKernel, NewestKernel, HWEKernel:
+	case ImageKernel, NewestKernel, laterKernel, HWEKernel:
 		return Release{Versions: []string{KernelVersion(kernel)}, Needs: []string{"linux-image-" + kernel, "nvidia-kernel-common-" + branch}}, true
 	}
 	return Release{}, false
@@ -203,7 +203,26 @@ const (
 	ImageKernel  = "6.8.0-88-generic"
 	NewestKernel = "6.8.0-90-generic"
 	HWEKernel    = "7.0.0-31-generic"
+
+	laterKernel = "6.8.0-92-generic" // which no metapackage brings yet
 )
+
+// MovedOn is a release some weeks later, when its metapackage brings a newer kernel.
+func (r Release) MovedOn() Release {
+	if strings.Contains(r.Name, NewestKernel) || strings.Contains(r.Name, newestDebianKernel) {
+		return r
+	}
+	version := func(kernel string) string { return strings.Replace(KernelVersion(kernel), "-", ".", 1) }
+	later := strings.NewReplacer(NewestKernel, laterKernel, KernelVersion(NewestKernel), KernelVersion(laterKernel), version(NewestKernel), version(laterKernel),
+		newestDebianKernel, laterDebianKernel, "6.12.107-1", "6.12.110-1")
+	r.Needs, r.Versions = slices.Clone(r.Needs), slices.Clone(r.Versions)
+	for _, list := range [][]string{r.Needs, r.Versions} {
+		for i := range list {
+			list[i] = later.Replace(list[i])
+		}
+	}
+	return r
+}
 
 // Find looks a package up in all archives of a distribution, for a machine with that
 // disk: what is installed on it may pin versions.

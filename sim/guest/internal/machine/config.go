@@ -124,6 +124,8 @@ type Faults struct {
 	VolumesRefuse  syscall.Errno
 	VolumesAreSlow bool // containers' volumes have a fiftieth of their speed
 	MIGModeSticks  bool // switching the machine off and on does not reset its cards: a pending mode stays pending
+	// ArchiveMovesOn has the distribution's archive bring a newer kernel than when the machine was made.
+	ArchiveMovesOn bool
 	// What shows under load only, or between GPUs.
 	ComputesWrong   bool // the last GPU's results are wrong once in a while
 	ThrottlesOnLoad bool // the first GPU gets too hot and slows down
