@@ -129,8 +129,11 @@ func (c *systems) upgradeSystem(ctx context.Context, n spec.Node, s members.Syst
 			return &members.StayedUp{}
 		}
 		converge.Progressf(ctx, "restarting %s with kernel %s", n.Name, now.NextKernel())
-		if err := c.restart(ctx, n); err != nil || !now.Managed {
-			return errors.Join(err, c.nodes.WaitBooted(ctx, n))
+		if err := c.restart(ctx, n); err != nil {
+			return err
+		}
+		if !now.Managed {
+			return c.nodes.WaitBooted(ctx, n)
 		}
 		return c.waitDriver(ctx, n, now.Want.Diff)
 	})
