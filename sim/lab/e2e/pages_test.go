@@ -212,6 +212,8 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	r.says(t, "go tool mage cluster:plan")
 	assert.Contains(t, r.says(t, "go tool mage gpu:list"), "gpu1")
 	r.says(t, "go tool mage node:replace -node=gpu1", "-yes")
+	r.says(t, "go tool mage node:upgrade -node=gpu1", "-yes")
+	assert.Contains(t, r.says(t, "go tool mage node:upgrade", "-yes"), "All nodes have the newest packages.")
 	r.says(t, "go tool mage hub:verify")
 	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C", func(address string) {
 		notebook(t, address, "any", "gpu")

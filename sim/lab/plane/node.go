@@ -146,7 +146,7 @@ func nodeStatus(n guest.Node) corev1.NodeStatus {
 		Addresses:       append(addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.Name}),
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
 		NodeInfo: corev1.NodeSystemInfo{
-			MachineID: shortHash(n.Name), SystemUUID: shortHash(n.Name + "/uuid"), BootID: shortHash(n.Name + now.String()),
+			MachineID: shortHash(n.Name), SystemUUID: shortHash(n.Name + "/uuid"), BootID: n.BootID,
 			KernelVersion: "6.8.0-79-generic", OSImage: "Ubuntu 24.04.3 LTS (simulated)",
 			ContainerRuntimeVersion: "containerd://2.1.5-k3s1", KubeletVersion: n.Version,
 			OperatingSystem: "linux", Architecture: "amd64",
