@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
@@ -79,6 +80,10 @@ func (c *systems) powerStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 	}
 }
 
+// packagesPoll is the time between two looks at a machine's packages, each of which reads the lists of
+// its archive.
+const packagesPoll = 30 * time.Second
+
 // upgradeStep brings a machine's packages to the newest of its release.
 func (c *systems) upgradeStep(n spec.Node) *converge.Resource[members.System] {
 	return &converge.Resource[members.System]{
@@ -89,7 +94,7 @@ func (c *systems) upgradeStep(n spec.Node) *converge.Resource[members.System] {
 		Diff:   members.System.Diff,
 		Costs:  c.costsOfPackages(n),
 		Apply:  func(ctx context.Context, s members.System) error { return c.upgradeSystem(ctx, n, s) },
-		Settle: members.ReadyTime, Poll: driverPoll,
+		Settle: members.ReadyTime, Poll: packagesPoll,
 		Hint: "if the machine starts an older kernel than the newest that is installed, its boot loader says so: GRUB_DEFAULT in /etc/default/grub there",
 	}
 }

@@ -287,10 +287,10 @@ func (c *machines) unfitReasons(ctx context.Context, vm *proxmox.VM, to proxmox.
 	case err != nil:
 		return []string{"its system is not readable: " + printable.FirstLine(err.Error())}
 	}
+	id, _ := distro.Release(string(release))
 	system := distro.System(string(release))
-	family, _, _ := strings.Cut(system, "-")
 	switch os := distro.ByName(system); {
-	case family != "ubuntu" && family != "debian":
+	case id != "ubuntu" && id != "debian":
 		return []string{fmt.Sprintf("its system is %q, and nodes run Ubuntu or Debian", system)}
 	case len(to.GPUs) > 0 && templates.InstallsDriver(c.spec) && !distro.IsKnown(system):
 		return []string{templates.UnknownSystem(system).Error()}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -32,7 +33,7 @@ func Look(ctx context.Context, r remote.Runner, held []string) (Upgrade, error) 
 	if err != nil {
 		return Upgrade{}, err
 	}
-	id, version := field(string(release), "ID"), field(string(release), "VERSION_ID")
+	id, version := distro.Release(string(release))
 	if id != "debian" && id != "ubuntu" {
 		return Upgrade{}, converge.Permanent(fmt.Errorf("the machine runs %q, and homelab upgrades only Debian and Ubuntu: upgrade it there", id))
 	}
@@ -136,14 +137,4 @@ func (u Upgrade) otherRelease(id, version string) error {
 		}
 	}
 	return nil
-}
-
-// field is a value of os-release(5).
-func field(text, key string) string {
-	for line := range strings.Lines(text) {
-		if value, ok := strings.CutPrefix(line, key+"="); ok {
-			return strings.Trim(strings.TrimSpace(value), `"'`)
-		}
-	}
-	return ""
 }

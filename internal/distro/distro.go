@@ -89,14 +89,21 @@ func UnusableRelease(image string) string {
 	return ""
 }
 
-// System names the system of an os-release(5) as cluster.yaml would, e.g. "debian-12".
-func System(osRelease string) string {
+// Release reads ID and VERSION_ID of os-release(5), e.g. "debian" and "12"; Debian's testing has no
+// VERSION_ID.
+func Release(osRelease string) (id, version string) {
 	fields := map[string]string{}
 	for line := range strings.Lines(osRelease) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		fields[key] = strings.Trim(value, `"'`)
 	}
-	return strings.TrimSuffix(fields["ID"]+"-"+fields["VERSION_ID"], "-") // Debian's testing has no VERSION_ID
+	return fields["ID"], fields["VERSION_ID"]
+}
+
+// System names the system of an os-release(5) as cluster.yaml would, e.g. "debian-12".
+func System(osRelease string) string {
+	id, version := Release(osRelease)
+	return strings.TrimSuffix(id+"-"+version, "-")
 }
 
 // IsKnown reports whether homelab knows a system, of which [System] is the name.

@@ -17,11 +17,12 @@ import (
 // CheckSources returns an error, before anything changes, if a host has no template to clone
 // machines from and cannot make one.
 func (ts *Templates) CheckSources(ctx context.Context) error {
+	hosts := ts.Hosts()
+	if len(hosts) > 0 && ts.Spec.Image.Template == "" {
+		return ts.Proxmox.Storages.CheckImport()
+	}
 	var errs []error
-	for _, host := range ts.Hosts() {
-		if ts.Spec.Image.Template == "" {
-			return ts.Proxmox.Storages.CheckImport()
-		}
+	for _, host := range hosts {
 		_, err := ts.existing(ctx, host)
 		errs = append(errs, err)
 	}
