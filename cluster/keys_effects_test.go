@@ -159,13 +159,13 @@ func (e effects) ofMachine(ctx context.Context, c inside, n spec.Node) {
 	e.say("node/"+n.Name, c.members.Marks(n), nil)
 	e.say("mig/"+n.Name, offer.Layouts(n), nil)
 	if n.Role == spec.Agent {
-		agent, err := c.members.Agent(n)
+		agent, err := c.members.Agent(n, "")
 		e.say("k3s/"+n.Name, []any{agent.Version, agent.Registries}, err)
 		config, err := agent.YAML()
 		e.say("k3s/"+n.Name, config, err)
 		return
 	}
-	server, err := c.members.Server(n, n.Name != c.spec.Servers()[0].Name)
+	server, err := c.members.Server(n, "", n.Name != c.spec.Servers()[0].Name)
 	e.say("k3s/"+n.Name, []any{server.Version, server.Registries, server.Manifests, server.S3}, err)
 	config, err := server.YAML()
 	e.say("k3s/"+n.Name, config, err)

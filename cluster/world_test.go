@@ -49,6 +49,7 @@ type world struct {
 	// dial is the way to the machines, nil for the network's own.
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	gitDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	early   map[string]bool        // nodes that joined before homelab gave IDs
 	keys    func(*cluster.Backend) // other keys to log in with; nil: the kept one
 	edge    *guest.Machine         // an external machine
 	// evicting is called before each eviction, if kubeTap is tapDrain.
@@ -157,6 +158,7 @@ func (w *world) up(t testing.TB, spec *spec.Spec) *converge.Report {
 	report, err := up.Run(t.Context(), w.listen(t))
 	require.NoError(t, err)
 	check()
+	w.placesNodes(t, spec)
 	return report
 }
 

@@ -60,6 +60,7 @@ type Node struct {
 	Labels      map[string]string // node-label: set when the node registers, and again whenever K3s starts
 	Taints      []string          // node-taint, as key=value:Effect: set when the node registers, never changed afterwards
 	KubeletArgs []string          // kubelet-arg, as name=value
+	ProviderID  string            // of kubelet, beside all other kubelet-arg: set when the node registers, never changed afterwards; empty: k3s://NAME
 
 	Registries []Registry // image registries, mirrors and logins in registries.yaml
 
@@ -161,6 +162,7 @@ func (s Server) keys() (map[string]any, error) {
 		}
 	}
 	maps.Copy(k, s.Extra)
+	s.addProviderID(k)
 	return k, errors.Join(errs...)
 }
 
@@ -171,6 +173,7 @@ func (a Agent) keys() (map[string]any, error) {
 	errs := append(a.Node.check(), checkVersion(a.Version), checkURL(a.URL))
 	errs = append(errs, checkKeys(RoleAgent, a.Extra, k)...)
 	maps.Copy(k, a.Extra)
+	a.addProviderID(k)
 	return k, errors.Join(errs...)
 }
 
@@ -201,6 +204,7 @@ var (
 var selfLabels = []string{
 	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch",
 	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type",
+	"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
 }
 
 func (n Node) check() []error {

@@ -34,11 +34,19 @@ func all(list string, pattern *regexp.Regexp) bool {
 
 // kubeletArgs are the arguments of kubelet in keys of K3s: a list, or one text.
 func kubeletArgs(extra map[string]any) []any {
-	if one, isText := extra["kubelet-arg"].(string); isText {
-		return []any{one}
+	switch v := extra["kubelet-arg"].(type) {
+	case string:
+		return []any{v}
+	case []string: // of a field, not of a file
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = v[i]
+		}
+		return out
+	case []any:
+		return v
 	}
-	list, _ := extra["kubelet-arg"].([]any)
-	return list
+	return nil
 }
 
 // MaxPods returns the number of pods that keys of K3s allow a node; 0 if they do not say it.
@@ -60,7 +68,7 @@ func CheckKubeletArgs(extra map[string]any) []ArgFault {
 		switch name {
 		case "provider-id":
 			out = append(out, ArgFault{What: "kubelet-arg provider-id would be the same on all nodes, and no node's can be changed later",
-				Do: "remove it: the cloud controller that you install sets it, with server: {disable-cloud-controller: true} and kubelet-arg: [cloud-provider=external]"})
+				Do: "remove it: each VM's node gets proxmox://REGION/VMID when it joins, with proxmox.region as REGION"})
 		case "root-dir":
 			out = append(out, ArgFault{What: "kubelet-arg root-dir moves a folder that storage drivers look for in /var/lib/kubelet",
 				Do: "remove it, and give new nodes a disk that is mounted there: disks: {kubelet: {size: 200GiB, mount: /var/lib/kubelet}}"})

@@ -120,6 +120,9 @@ func (m Marks) Diff(n Node) converge.Diff {
 		}
 	}
 	if len(taken) > 0 {
+		if more := len(taken) - 2; more > 0 {
+			taken = append(taken[:2], fmt.Sprintf("%d more", more))
+		}
 		d = append(d, converge.Field{Want: strings.Join(taken, ", "), Effect: converge.Update, Note: "exists already; owned from now on"})
 	}
 	return d

@@ -30,7 +30,8 @@ type Node struct {
 	InternalIP netip.Addr
 	Labels     map[string]string
 	Taints     []Taint
-	Cordoned   bool // takes no new pods
+	Cordoned   bool   // takes no new pods
+	ProviderID string // spec.providerID, which never changes: e.g. k3s://cp1
 	Created    time.Time
 	Runtime    string    // e.g. "containerd://2.1.4-k3s1"
 	Reported   time.Time // when its kubelet last reported: at its start, on a change, and every five minutes
@@ -124,6 +125,7 @@ func nodeOf(n *corev1.Node) Node {
 		Labels: n.Labels, Cordoned: n.Spec.Unschedulable, Created: n.CreationTimestamp.Time,
 		Runtime:     n.Status.NodeInfo.ContainerRuntimeVersion,
 		BootID:      n.Status.NodeInfo.BootID,
+		ProviderID:  n.Spec.ProviderID,
 		Allocatable: n.Status.Allocatable, Capacity: n.Status.Capacity,
 		OwnedLabels: listOf(n.Annotations[ownedLabels]), OwnedTaints: listOf(n.Annotations[ownedTaints]),
 		resourceVersion: n.ResourceVersion,

@@ -27,6 +27,11 @@ func (r proxmoxSection) proxmox() {
 	said := raw.Endpoint != ""
 	r.root = raw.User == "root@pam"
 	raw.Endpoint = r.endpoint(&raw.Endpoint)
+	if raw.Region == "" {
+		raw.Region = r.spec.Name
+	} else if !spec.IsLabelValue(raw.Region) {
+		r.Wrong(&raw.Region, fmt.Sprintf("region %q cannot be the value of a label", raw.Region), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")
+	}
 	raw.CAFile = r.Existing(&raw.CAFile, raw.CAFile, false)
 	raw.Fingerprint = r.fingerprint(&raw.Fingerprint)
 	r.tokenID()
@@ -71,7 +76,7 @@ func (r proxmoxSection) labNeedsNone() {
 		}
 	}
 	p := &r.spec.Proxmox
-	*p = spec.Proxmox{Endpoint: p.Endpoint, Host: p.Host, Hosts: p.Hosts}
+	*p = spec.Proxmox{Endpoint: p.Endpoint, Region: p.Region, Host: p.Host, Hosts: p.Hosts}
 }
 
 const tokenID = `^[^\s@!=:/]+@[A-Za-z][A-Za-z0-9._-]*![A-Za-z][A-Za-z0-9._-]*$`

@@ -128,6 +128,7 @@ func harms() map[string]func(*doctor.Evidence) {
 		"node-not-ready":   func(e *doctor.Evidence) { e.Nodes[1].Ready, e.Nodes[1].Reason = false, "KubeletNotReady: PLEG" },
 		"node-foreign":     func(e *doctor.Evidence) { e.Nodes = append(e.Nodes, kube.Node{Name: "old1", Ready: true}) },
 		"node-cordoned":    func(e *doctor.Evidence) { e.Nodes[1].Cordoned = true },
+		"provider-id":      func(e *doctor.Evidence) { e.Nodes[1].ProviderID = "k3s://" + e.Nodes[1].Name },
 		"gpus-not-offered": func(e *doctor.Evidence) { e.Nodes[1].Allocatable = nil },
 		"unread":           func(e *doctor.Evidence) { e.Unread["Pod"] = lost },
 		"pod-unschedulable": func(e *doctor.Evidence) {

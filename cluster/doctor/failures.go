@@ -38,6 +38,7 @@ func Failures() []Failure {
 		{"node-not-ready", "the node's conditions", "K3s is down, the network is away, the disk is full"},
 		{"node-foreign", "a node that the file does not name", "a machine of another file, or one that was removed from this one"},
 		{"node-cordoned", "the node's spec", "it was drained and not released"},
+		{"provider-id", "a node's spec.providerID and its VM", "it joined before homelab gave nodes IDs of their VMs, or a restore brought the Node of an earlier VM"},
 		{"gpus-not-offered", "the node's allocatable nvidia.com/gpu, or instances", "driver, toolkit or device plugin is not in place, a taint that nothing tolerates"},
 		{"unread", "a list of the API", "the API is overloaded"},
 		{"pod-unschedulable", "the pod's condition PodScheduled", "no node has enough left, or none fits"},

@@ -18,6 +18,15 @@ func IsVariable(s string) bool { return variable.MatchString(s) }
 // IsLabelValue reports whether s can be the value of a label or a taint.
 func IsLabelValue(s string) bool { return len(s) <= 63 && labelValue.MatchString(s) }
 
+// Labels that say where a node is; schedulers and storage drivers look at them.
+const (
+	ZoneLabel   = "topology.kubernetes.io/zone"
+	RegionLabel = "topology.kubernetes.io/region"
+)
+
+// IsTopologyLabel reports whether a label is one of those that say where a node is.
+func IsTopologyLabel(key string) bool { return key == ZoneLabel || key == RegionLabel }
+
 // IsLabelKey reports whether s can be the key of a label or a taint: a name, or domain/name.
 func IsLabelKey(s string) bool {
 	domain, name, ok := strings.Cut(s, "/")

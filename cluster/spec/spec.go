@@ -57,6 +57,7 @@ type Proxmox struct {
 	CAFile      string    `yaml:"ca" absent:"system's" doc:"PEM of the authority of the host's certificate, e.g. a copy of ‘/etc/pve/pve-root-ca.pem’."`
 	Fingerprint string    `yaml:"fingerprint" absent:"not compared" doc:"SHA-256 of the host's certificate, as ‘pvenode cert info’ shows it. Replaces an authority."`
 	Insecure    bool      `yaml:"insecure" doc:"Do not check the certificate. Anyone in between can then read the token."`
+	Region      string    `yaml:"region" absent:"‘name’" doc:"REGION of the nodes' [IDs in Kubernetes](nodes.md#ids-and-topology), ‘proxmox://REGION/VMID’. It cannot change while the cluster exists."`
 	Host        string    `yaml:"host" absent:"the first of ‘hosts’, else ‘pve’ (‘pve1’ in the lab)" doc:"Host of nodes that name none: its name in the web interface. ‘auto’: [one with enough room](gpus.md#several-hosts)."`
 	Hosts       []Host    `yaml:"hosts,named" absent:"those that nodes name" doc:"Hosts by name. If set, it must contain every node's host."` // and every host with a node, sorted by name
 }

@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -120,10 +121,15 @@ func newNode(n guest.Node) *corev1.Node {
 		labels["node-role.kubernetes.io/etcd"] = "true"
 	}
 	maps.Copy(labels, n.Labels)
+	for beta, label := range topologyLabels() {
+		if v := labels[label]; v != "" {
+			labels[beta] = v
+		}
+	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: map[string]string{
 			"k3s.io/internal-ip": n.InternalIPs(), "k3s.io/hostname": n.Name}},
-		Spec: corev1.NodeSpec{ProviderID: "k3s://" + n.Name},
+		Spec: corev1.NodeSpec{ProviderID: cmp.Or(n.ProviderID, "k3s://"+n.Name)}, // InstanceMetadata, pkg/cloudprovider/instances.go
 	}
 	for _, t := range n.Taints {
 		if taint, ok := parseTaint(t); ok {
@@ -132,6 +138,28 @@ func newNode(n guest.Node) *corev1.Node {
 	}
 	node.Status = nodeStatus(n, node.Status, nil)
 	return node
+}
+
+// topologyLabels are those that the cloud node controller, which runs within K3s, copies when a node
+// registers, by their older names. From then on it sets each to what the older one says
+// (labelReconcileInfo and getNodeModifiersFromCloudProvider, k8s.io/cloud-provider/controllers/node).
+func topologyLabels() map[string]string {
+	return map[string]string{
+		corev1.LabelFailureDomainBetaZone: corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	}
+}
+
+// reconcileTopology is what the cloud node controller does with a node that changed.
+func (c *machines) reconcileTopology(e *entry) *entry {
+	for beta, label := range topologyLabels() {
+		n := entryAs[corev1.Node](e)
+		if v, there := n.Labels[beta]; there && n.Labels[label] != v {
+			n = n.DeepCopy()
+			n.Labels[label] = v
+			e = c.putTyped(mustKind("nodes"), n)
+		}
+	}
+	return e
 }
 
 func parseTaint(s string) (corev1.Taint, bool) {
@@ -205,6 +233,7 @@ func (c *machines) nodes() {
 		}
 	}
 	for _, e := range c.all("nodes") {
+		e = c.reconcileTopology(e)
 		n := entryAs[corev1.Node](e)
 		k := c.kubelets[n.Name]
 		if k == nil {

@@ -14,10 +14,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -33,8 +31,8 @@ func apiURL(s *spec.Spec) string {
 // so that a node has them when it registers. A node that gets them later is Ready without
 // them for a while, and pods land there that must not. After that, nodeStep keeps them as in
 // the file.
-func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) {
-	node := k3s.Node{Name: n.Name, Labels: nodeLabels(s, n), Extra: extra}
+func k3sNode(s *spec.Spec, n spec.Node, id string, extra map[string]any) (k3s.Node, error) {
+	node := k3s.Node{Name: n.Name, ProviderID: id, Labels: nodeLabels(s, n), Extra: extra}
 	for _, t := range n.Taints {
 		node.Taints = append(node.Taints, t.String())
 	}
@@ -58,15 +56,15 @@ func k3sNode(s *spec.Spec, n spec.Node, extra map[string]any) (k3s.Node, error) 
 }
 
 // k3sServer is the wanted state of a server. The first server creates the cluster unless it
-// joins an existing one; the others always join.
-func k3sServer(s *spec.Spec, n spec.Node, joins bool) (k3s.Server, error) {
+// joins an existing one; the others always join. id is that of [Kubernetes.ProviderID].
+func k3sServer(s *spec.Spec, n spec.Node, id string, joins bool) (k3s.Server, error) {
 	extra := map[string]any{}
 	for _, more := range []map[string]any{s.K3s.AgentConfig, s.K3s.ServerConfig} {
 		for k, v := range more {
 			extra[k] = v
 		}
 	}
-	node, err := k3sNode(s, n, extra)
+	node, err := k3sNode(s, n, id, extra)
 	if err != nil {
 		return k3s.Server{}, err
 	}
@@ -117,13 +115,13 @@ func bucket(s *spec.Spec) (*k3s.S3, error) {
 	return &k3s.S3{Endpoint: b.Endpoint, Region: b.Region, Bucket: b.Bucket, Folder: b.Folder, Insecure: b.Insecure, AccessKey: access, SecretKey: key}, nil
 }
 
-// Server is the wanted state of a server, without the token to join with.
-func (ms *Members) Server(n spec.Node, joins bool) (k3s.Server, error) {
-	return k3sServer(ms.Spec, n, joins)
+// Server is the wanted state of a server, without the token to join with. id is that of [Kubernetes.ProviderID].
+func (ms *Members) Server(n spec.Node, id string, joins bool) (k3s.Server, error) {
+	return k3sServer(ms.Spec, n, id, joins)
 }
 
-// Agent is the wanted state of an agent.
-func (ms *Members) Agent(n spec.Node) (k3s.Agent, error) { return k3sAgent(ms.Spec, n) }
+// Agent is the wanted state of an agent. id is that of [Kubernetes.ProviderID].
+func (ms *Members) Agent(n spec.Node, id string) (k3s.Agent, error) { return k3sAgent(ms.Spec, n, id) }
 
 // CutShortRestore says that a restore of this server was cut short: what it would start from is
 // neither the old state nor the new one.
@@ -131,8 +129,8 @@ func CutShortRestore(name string, have k3s.State) error {
 	return fmt.Errorf("the restore of %s from %s was cut short, and K3s is stopped there: run cluster:restore again, with the same snapshot or another one", name, have.Restoring)
 }
 
-func k3sAgent(s *spec.Spec, n spec.Node) (k3s.Agent, error) {
-	node, err := k3sNode(s, n, s.K3s.AgentConfig)
+func k3sAgent(s *spec.Spec, n spec.Node, id string) (k3s.Agent, error) {
+	node, err := k3sNode(s, n, id, s.K3s.AgentConfig)
 	return k3s.Agent{Node: node, Version: s.K3s.Version, URL: apiURL(s)}, err
 }
 
@@ -147,7 +145,7 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 	}
 	if n.Role == spec.Agent {
 		step.Diff = func(have k3s.State) converge.Diff {
-			agent, err := k3sAgent(ms.Spec, n)
+			agent, err := k3sAgent(ms.Spec, n, have.ProviderID())
 			if err != nil {
 				return converge.Missing(err.Error())
 			}
@@ -157,7 +155,7 @@ func (ms *Members) K3sStep(n spec.Node) *converge.Resource[k3s.State] {
 		return step
 	}
 	step.Diff = func(have k3s.State) converge.Diff {
-		srv, err := k3sServer(ms.Spec, n, ms.joins(n, have))
+		srv, err := k3sServer(ms.Spec, n, have.ProviderID(), ms.joins(n, have))
 		if err != nil {
 			return converge.Missing(err.Error())
 		}
@@ -192,6 +190,9 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 	if have.Restoring != "" {
 		return have, converge.Permanent(CutShortRestore(n.Name, have))
 	}
+	if err := ks.checkRegion(n.Name, have.ProviderID()); err != nil {
+		return have, converge.Permanent(err)
+	}
 	for _, o := range have.ForeignFiles {
 		converge.Progressf(ctx, "K3s also reads %s, which is not from this file; homelab leaves it unchanged", o)
 	}
@@ -201,7 +202,7 @@ func (ks *Kubernetes) observeK3s(ctx context.Context, n spec.Node) (k3s.State, e
 		}
 	}
 	if n.Role == spec.Server {
-		if want, err := k3sServer(ks.Spec, n, false); err == nil {
+		if want, err := k3sServer(ks.Spec, n, have.ProviderID(), false); err == nil {
 			if err := checkRanges(n, want, have); err != nil {
 				return have, converge.Permanent(err)
 			}
@@ -227,7 +228,7 @@ func checkRanges(n spec.Node, want k3s.Server, have k3s.State) error {
 // CheckRanges returns an error if a server runs with other networks of pods and services than those of the
 // file: one that is recreated with these could not join again. A server that does not answer has no error.
 func (ks *Kubernetes) CheckRanges(ctx context.Context, n spec.Node) error {
-	want, err := k3sServer(ks.Spec, n, false)
+	want, err := k3sServer(ks.Spec, n, "", false)
 	if err != nil || n.Role != spec.Server {
 		return err
 	}
@@ -261,7 +262,11 @@ func (ms *Members) convergeServer(ctx context.Context, n spec.Node, have k3s.Sta
 	case err != nil:
 		return err
 	}
-	srv, err := k3sServer(ms.Spec, n, joins)
+	id, err := ms.ProviderID(ctx, n, have)
+	if err != nil {
+		return err
+	}
+	srv, err := k3sServer(ms.Spec, n, id, joins)
 	if err != nil {
 		return err
 	}
@@ -321,7 +326,11 @@ func (ms *Members) clusterOfOthers(ctx context.Context, n spec.Node) (token secr
 }
 
 func (ms *Members) convergeAgent(ctx context.Context, n spec.Node, have k3s.State) error {
-	agent, err := k3sAgent(ms.Spec, n)
+	id, err := ms.ProviderID(ctx, n, have)
+	if err != nil {
+		return err
+	}
+	agent, err := k3sAgent(ms.Spec, n, id)
 	if err != nil {
 		return err
 	}
@@ -376,25 +385,4 @@ func (ms *Members) ensureK3s(ctx context.Context, n spec.Node, have k3s.State) e
 		return nil
 	}
 	return artifacts.Install(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch)
-}
-
-// nodeLabels are the labels from the file, and those that other components look for.
-func nodeLabels(s *spec.Spec, n spec.Node) map[string]string {
-	out := map[string]string{}
-	for k, v := range n.Labels {
-		out[k] = v
-	}
-	if n.Pool != "" {
-		out[names.PoolLabel] = n.Pool
-	}
-	if n.HasGPUs() {
-		out[nvidia.LabelPresent] = "true"
-		if s.NVIDIA.Stack != spec.StackNone { // the same with the operator: K3s restarts for another label
-			out[sharingLabel] = sharingName(s, n)
-		}
-		if s.NVIDIA.Stack == spec.StackOperator && out[sharingLabel] != asCluster {
-			out[nvidia.LabelConfig] = n.GPUs.Sharing.Name()
-		}
-	}
-	return out
 }

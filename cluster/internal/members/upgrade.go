@@ -173,13 +173,18 @@ func (ms *Members) findSavedSnapshot(ctx context.Context) (name, server string) 
 // CheckVersions checks, before anything changes, that Kubernetes supports the step from the
 // version of every node to that of the file. If again names nodes whose machines are made again,
 // it checks those alone: they come in the file's version, and an agent must not be newer than a
-// server.
+// server. The other nodes must be of the file's region.
 func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 	nodes, err := ms.apiNodes(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // nobody answers: each step checks its own node
 	}
 	nodes = slices.DeleteFunc(nodes, func(n kube.Node) bool { _, ours := ms.Spec.Node(n.Name); return !ours })
+	for _, n := range nodes {
+		if err := ms.checkRegion(n.Name, n.ProviderID); err != nil && !slices.Contains(again, n.Name) {
+			return converge.Permanent(err)
+		}
+	}
 	why := map[string][]string{}
 	if len(again) == 0 {
 		for _, n := range nodes {

@@ -97,7 +97,7 @@ func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(conte
 func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct{}] {
 	return oneTimeStep("restore/"+n.Name, "stopped", from.Name, converge.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
-		srv, err := r.Members.Server(n, false)
+		srv, err := r.server(ctx, n, false)
 		if err != nil {
 			return err
 		}
@@ -129,11 +129,24 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 	})
 }
 
+// server is the wanted state of a server, which stays the node that it is.
+func (r *Rescue) server(ctx context.Context, n spec.Node, joins bool) (k3s.Server, error) {
+	have, err := r.observe(ctx, n)
+	if err != nil {
+		return k3s.Server{}, err
+	}
+	id, err := r.Members.ProviderID(ctx, n, have)
+	if err != nil {
+		return k3s.Server{}, err
+	}
+	return r.Members.Server(n, id, joins)
+}
+
 // joinStep lets a server join the restored one.
 func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 	return oneTimeStep("join/"+n.Name, "stopped", "a member again", converge.Create, func(ctx context.Context) error {
 		root := r.Nodes.Root(n.Name)
-		srv, err := r.Members.Server(n, true)
+		srv, err := r.server(ctx, n, true)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -110,6 +111,14 @@ func nodeObject(n guest.Node) (*corev1.Node, error) {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, builtinLabels(n))
+	// As K3s' cloud controller does when a node registers, which this control plane does not run.
+	for beta, label := range map[string]string{
+		corev1.LabelFailureDomainBetaZone: corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	} {
+		if v := labels[label]; v != "" {
+			labels[beta] = v
+		}
+	}
 	taints, err := parseTaints(n.Taints)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", n.Name, err)
@@ -124,7 +133,7 @@ func nodeObject(n guest.Node) (*corev1.Node, error) {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: annotations},
-		Spec:       corev1.NodeSpec{ProviderID: "k3s://" + n.Name, Taints: taints},
+		Spec:       corev1.NodeSpec{ProviderID: cmp.Or(n.ProviderID, "k3s://"+n.Name), Taints: taints},
 		Status:     nodeStatus(n),
 	}, nil
 }

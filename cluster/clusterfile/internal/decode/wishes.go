@@ -70,7 +70,7 @@ var wishes = []wish{
 	{in: "node", keys: "cpushares rng rng0 watchdog smbios smbios1 audio spice migratedowntime", why: "homelab does not set it",
 		instead: "remove it; it may be set by hand (qm set VMID), and " + byHand},
 	{in: "node", contains: "provider-id", keys: nodeConfig, why: "K3s' settings are the same on all nodes, so none can name one node's provider-id",
-		instead: "leave it to the cloud controller that you install, which sets it: k3s: {server: {disable-cloud-controller: true}, agent: {kubelet-arg: [cloud-provider=external]}}"},
+		instead: "remove it: each VM's node gets proxmox://REGION/VMID when it joins, with proxmox.region as REGION"},
 	{in: "node", keys: nodeConfig, why: "K3s' settings are the same on all nodes",
 		instead: "write k3s: {agent: …} for every node, or {server: …} for servers; labels:, taints: and address: are a node's own"},
 	{in: "node", keys: "vga bios efi efidisk uefi ovmf secureboot", why: "homelab chooses the firmware and the console", instead: "remove it; image: {secureBoot: true} switches Secure Boot on for all"},

@@ -280,6 +280,11 @@ func (n *node) describe(ips []netip.Addr) plane.Node {
 	if len(ips) > 1 {
 		node.SecondIP = ips[1]
 	}
+	for _, arg := range n.cfg["kubelet-arg"] {
+		if id, ok := strings.CutPrefix(arg, "provider-id="); ok {
+			node.ProviderID = id
+		}
+	}
 	node.ExternalIP, _ = netip.ParseAddr(n.cfg.get("node-external-ip"))
 	for _, l := range n.cfg.commas("node-label") {
 		key, value, _ := strings.Cut(l, "=")

@@ -71,6 +71,7 @@ type Node struct {
 	Version    string            // of K3s
 	Labels     map[string]string // of node-label
 	Taints     []string          // of node-taint, "key=value:Effect"
+	ProviderID string            // of kubelet's provider-id; empty: K3s gives the Node its own
 	CPUs       int
 	Memory     int64  // bytes
 	BootID     string // changes whenever the machine boots

@@ -1,0 +1,38 @@
+package members
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/k3s"
+)
+
+// ProviderID is the ID under which Kubernetes knows a node for good: that of the configuration with
+// which its K3s was first started, and that of its VM if it has not been started yet. Empty: K3s' own,
+// k3s://NAME, as on external machines and in nodes that joined before homelab gave others.
+func (ks *Kubernetes) ProviderID(ctx context.Context, n spec.Node, have k3s.State) (string, error) {
+	if n.External || have.Config != nil {
+		return have.ProviderID(), nil
+	}
+	vm, err := ks.Nodes.Proxmox.VMs.Get(ctx, names.Tag(ks.Spec), n.Name)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("which VM is %s: %w", n.Name, err)
+	case vm == nil:
+		return "", fmt.Errorf("%s is not a VM of this cluster any longer, so it cannot join", n.Name)
+	}
+	return spec.ProviderID(ks.Spec.Proxmox.Region, vm.VMID), nil
+}
+
+// checkRegion returns an error if a node has an ID of another region than the file's: Kubernetes refuses
+// another ID, and storage drivers take one region for one Proxmox cluster.
+func (ks *Kubernetes) checkRegion(node, id string) error {
+	region, ours := spec.RegionOf(id)
+	if !ours || region == ks.Spec.Proxmox.Region {
+		return nil
+	}
+	return fmt.Errorf("%s is %s in Kubernetes, which refuses another ID, and the file's region is %s: write proxmox.region: %s, or recreate the cluster (cluster:down, cluster:up)",
+		node, id, ks.Spec.Proxmox.Region, region)
+}

@@ -1,0 +1,148 @@
+package cluster_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+// placesNodes expects that Kubernetes knows each VM's node by its VM, and on which host it is. Every up in a
+// world ends with it.
+func (w *world) placesNodes(t testing.TB, s *spec.Spec) {
+	t.Helper()
+	for _, n := range s.Nodes {
+		var node corev1.Node
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(w.node(n.Name), &node))
+		if n.External {
+			assert.Equal(t, "k3s://"+n.Name, node.Spec.ProviderID, n.Name)
+			continue
+		}
+		vm, want := w.vm(t, n.Name), "k3s://"+n.Name
+		if !w.early[n.Name] {
+			want = spec.ProviderID(s.Proxmox.Region, vm.ID)
+		}
+		assert.Equal(t, want, node.Spec.ProviderID, n.Name)
+		assert.Equal(t, []string{s.Proxmox.Region, vm.Node, s.Proxmox.Region, vm.Node}, []string{
+			node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone],
+			node.Labels[corev1.LabelFailureDomainBetaRegion], node.Labels[corev1.LabelFailureDomainBetaZone],
+		}, n.Name)
+	}
+}
+
+// joinedEarly makes every VM look to K3s' step as one whose K3s was configured before homelab gave IDs, from
+// its first boot on, until done is called.
+func (w *world) joinedEarly(s *spec.Spec) (done func()) {
+	w.early = map[string]bool{}
+	for _, n := range s.Nodes {
+		w.early[n.Name] = true
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		const config = "/etc/rancher/k3s/config.yaml"
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			for name, m := range w.guests() {
+				if _, err := m.Disk().ReadFile(config); err != nil && w.early[name] {
+					_ = m.Disk().WriteFile(config, []byte("node-name: "+name+"\n"), 0o600)
+				}
+			}
+		}
+	}()
+	return func() { close(stop); <-stopped }
+}
+
+// Nodes that joined before homelab gave IDs keep those of K3s: nothing differs, and nothing restarts. The doctor
+// names them, and a node that is replaced gets its machine's.
+func TestNodesThatJoinedEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		want := parse(t, example(t, "eight-a100"))
+		done := w.joinedEarly(want)
+		w.up(t, want)
+		done()
+		time.Sleep(5 * time.Minute)
+		before := w.now()
+		assert.Empty(t, w.plan(t, want))
+		report := w.up(t, want)
+		assert.Equal(t, len(report.Steps), report.Count(converge.Unchanged))
+		assert.Equal(t, changes{}, before.changes())
+		found := w.examine(t, want)
+		require.Len(t, found, 1)
+		assert.Contains(t, found[0], "provider-id of nodes cp1, cp2, cp3, wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4: ")
+
+		old := w.vm(t, "wk-gpu1").ID
+		for _, name := range []string{"wk-gpu1", "cp2"} {
+			require.NoError(t, w.verb(t, want, func(c *cluster.Cluster) (*converge.Graph, error) {
+				return c.NodeReplace(t.Context(), name, false)
+			}))
+			delete(w.early, name)
+			w.up(t, want)
+		}
+		assert.NotZero(t, old)
+		assert.Contains(t, w.examine(t, want)[0], "provider-id of nodes cp1, cp3, wk-gpu2, wk-gpu3, wk-gpu4: ")
+	})
+}
+
+// A cluster keeps its region: another one is refused before anything changes, by plan, up and replace.
+func TestAnotherRegion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		text := lab(example(t, "one-gpu"))
+		w.up(t, parse(t, text))
+		other := parse(t, replace(t, text, "endpoint: lab", "endpoint: lab\n  region: elsewhere"))
+		before := w.now()
+		c := w.cluster(t, other)
+		defer c.Close()
+		const cure = "write proxmox.region: one-gpu"
+		plan, err := c.Up().Plan(t.Context())
+		require.NoError(t, err)
+		assert.ErrorContains(t, plan.Err(), cure)
+		_, err = c.Up().Run(t.Context(), w.listen(t))
+		assert.ErrorContains(t, err, cure)
+		assert.ErrorContains(t, w.verb(t, other, func(c *cluster.Cluster) (*converge.Graph, error) {
+			return c.NodeReplace(t.Context(), "gpu1", false)
+		}), cure)
+		assert.Equal(t, changes{}, before.changes())
+	})
+}
+
+// K3s' cloud controller sets the zone to that of the older label, so up sets both for a machine that came from
+// elsewhere, and nothing restarts for it.
+func TestTheZoneFollowsTheMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		want := parse(t, lab(example(t, "one-gpu")))
+		w.up(t, want)
+		label := func(key string) {
+			require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte("{apiVersion: v1, kind: Node, metadata: {name: server1, labels: {"+key+": moon}}}")))
+			time.Sleep(time.Minute)
+		}
+		label(spec.ZoneLabel)
+		assert.Equal(t, "pve1", w.nodes(t)["server1"].Labels[spec.ZoneLabel], "K3s takes it back")
+		label(corev1.LabelFailureDomainBetaZone)
+		assert.Equal(t, "moon", w.nodes(t)["server1"].Labels[spec.ZoneLabel], "K3s follows")
+		before := w.now()
+		w.up(t, want)
+		assert.Empty(t, before.changes().Guests)
+		time.Sleep(time.Minute)
+		w.placesNodes(t, want)
+	})
+}
