@@ -179,6 +179,8 @@ func TestRestoreOntoNewMachines(t *testing.T) {
 		w := newWorld(t, pvesim.EightA100())
 		defer w.close()
 		want := parse(t, safeServers)
+		const first = 301 // of the new VM, and no earlier one's
+		again := parse(t, safeServers+"nodes: {cp1: {vmid: 301}}\n")
 		w.up(t, want)
 		w.kubectlApply(t, "before")
 		v, _ := w.backup(t, want)
@@ -188,10 +190,10 @@ func TestRestoreOntoNewMachines(t *testing.T) {
 		_, err = g.Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 		c.Close()
-		w.up(t, want)
+		w.up(t, again)
 		assert.Empty(t, w.configMaps(t))
 
-		_, err = w.restore(t.Context(), t, want, v)
+		_, err = w.restore(t.Context(), t, again, v)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"default/before"}, w.configMaps(t))
 		assert.Equal(t, []string{"cp1", "cp2", "cp3"}, w.guests()["cp1"].EtcdMembers())
@@ -199,8 +201,14 @@ func TestRestoreOntoNewMachines(t *testing.T) {
 		for name, n := range w.nodes(t) { // with the kubeconfig that the restore has written
 			assert.True(t, n.Ready, name)
 		}
-		w.up(t, want) // it owns the labels of nodes that have registered again
-		assert.Empty(t, w.plan(t, want))
+		earlier, _ := w.node("cp1")["spec"].(map[string]any)
+		w.knownAs = map[string]string{"cp1": earlier["providerID"].(string)}
+		assert.NotEqual(t, spec.ProviderID("safe", first), w.knownAs["cp1"])
+		w.up(t, again) // it owns the labels of nodes that have registered again
+		assert.Empty(t, w.plan(t, again))
+		found := w.examine(t, again)
+		require.Len(t, found, 1, "the first server's Node is that of the snapshot")
+		assert.Contains(t, found[0], "provider-id of node cp1: it is "+w.knownAs["cp1"]+", and its machine is proxmox://safe/301")
 	})
 }
 

@@ -49,7 +49,7 @@ type world struct {
 	// dial is the way to the machines, nil for the network's own.
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	gitDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	early   map[string]bool        // nodes that joined before homelab gave IDs
+	knownAs map[string]string      // of nodes in Kubernetes that have not those of their VMs
 	keys    func(*cluster.Backend) // other keys to log in with; nil: the kept one
 	edge    *guest.Machine         // an external machine
 	// evicting is called before each eviction, if kubeTap is tapDrain.
