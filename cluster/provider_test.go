@@ -132,7 +132,7 @@ func TestTheZoneFollowsTheMachine(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		label(spec.ZoneLabel)
-		assert.Equal(t, "pve1", w.nodes(t)["server1"].Labels[spec.ZoneLabel], "K3s takes it back")
+		assert.Equal(t, "pve1", w.nodes(t)["server1"].Labels[spec.ZoneLabel], "K3s restores it")
 		label(corev1.LabelFailureDomainBetaZone)
 		assert.Equal(t, "moon", w.nodes(t)["server1"].Labels[spec.ZoneLabel], "K3s follows")
 		before := w.now()

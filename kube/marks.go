@@ -120,10 +120,11 @@ func (m Marks) Diff(n Node) converge.Diff {
 		}
 	}
 	if len(taken) > 0 {
-		if more := len(taken) - 2; more > 0 {
-			taken = append(taken[:2], fmt.Sprintf("%d more", more))
+		f := converge.Field{Want: strings.Join(taken, ", "), Effect: converge.Update, Note: "exists already; owned from now on"}
+		if len(taken) > 2 {
+			f.Want, f.Note = fmt.Sprintf("%d labels and taints", len(taken)), "exist already; owned from now on"
 		}
-		d = append(d, converge.Field{Want: strings.Join(taken, ", "), Effect: converge.Update, Note: "exists already; owned from now on"})
+		d = append(d, f)
 	}
 	return d
 }
