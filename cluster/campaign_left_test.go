@@ -43,6 +43,9 @@ func (w *world) left(t testing.TB) []string {
 	return out
 }
 
+// providerID is the ID of a VM's node, whose VMID is the next free one. [world.placesNodes] compares it with the VM.
+var providerID = regexp.MustCompile(`(proxmox://[^/"]+/)[0-9]+`)
+
 // notIn are the lines of a that are not in b. Both are sorted.
 func notIn(a, b []string) (out []string) {
 	for _, line := range a {
@@ -75,7 +78,7 @@ func lastingFolders() []string {
 
 // unlike are files that no two machines have in common; that they are there counts.
 func unlike() []string {
-	return []string{"/etc/ssh/ssh_host_", "/etc/machine-id", "/etc/rancher/node/password", "/etc/rancher/k3s/k3s.yaml"}
+	return []string{"/etc/ssh/ssh_host_", "/etc/machine-id", "/etc/rancher/node/password", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/k3s/homelab.applied"} // the last is a digest of a provider ID, too
 }
 
 // joinToken is what an agent has joined with, which was made for it and is worth nothing by now.
@@ -95,6 +98,7 @@ func files(machine string, g *guest.Machine, secrets map[string]string) []string
 			data = bytes.ReplaceAll(data, []byte(word), []byte(stands))
 		}
 		data = uuid.ReplaceAll(data, []byte("<uuid>"))
+		data = providerID.ReplaceAll(data, []byte("$1<vmid>"))
 		data = joinToken.ReplaceAll(data, []byte("<a join token>"))
 		what := fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 		switch {
@@ -196,6 +200,7 @@ func lasts(t testing.TB, resource string, object map[string]any, pods map[string
 	js, err = json.Marshal(o)
 	require.NoError(t, err)
 	line := uuid.ReplaceAllString(fmt.Sprintf("object %s %v/%v %s", resource, meta["namespace"], meta["name"], js), "<uuid>")
+	line = providerID.ReplaceAllString(line, "$1<vmid>")
 	for _, p := range madeUpAnew() {
 		line = p.ReplaceAllString(line, "<$1>")
 	}
