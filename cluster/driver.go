@@ -111,7 +111,7 @@ func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverState,
 // (nvidia.driver.upgrade). Servers, machines that homelab did not make, and machines with data
 // get them in place.
 func (c *machines) replaces(n spec.Node) bool {
-	data := func(d spec.Disk) bool { return d.Role == spec.RoleData }
+	data := func(d spec.Disk) bool { return d.Role == spec.RoleData && d.Volume == "" }
 	return c.spec.NVIDIA.DriverUpgrade == spec.DriverReplace && n.Role == spec.Agent && !n.External && !n.Adopt && !slices.ContainsFunc(n.Disks, data)
 }
 

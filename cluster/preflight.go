@@ -44,7 +44,7 @@ func (c *holdings) requirements(hosts ...string) preflight.Requirements {
 	}
 	w := preflight.Requirements{
 		Owner: names.Tag(s), Grants: hostprep.Grants(s, c.Proxmox.Version()), ReadGrants: hostprep.ReadGrants(s), Role: hostprep.RolePrefix(s),
-		Place: c.checkCards, Devices: c.checkDevices, Clones: c.templates.Clones, Dial: c.nodes.DialTo,
+		Place: c.checkCards, Devices: c.checkDevices, Volumes: c.volumesChecked(), Clones: c.templates.Clones, Dial: c.nodes.DialTo,
 		Ticket:   s.Proxmox.User == "root@pam", // without a reference, the user is asked for its password
 		Mappings: func(_, description string) bool { return description == names.MappingNote(s) },
 	}

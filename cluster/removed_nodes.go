@@ -151,7 +151,7 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 	if vm.Protected {
 		cost.Reason = strings.TrimPrefix(why+"; its protection is lifted", "; ")
 	}
-	for _, d := range vm.ExtraDisks() {
+	for _, d := range vm.DoomedDisks() {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: diskWords(d), ID: d.Volume})
 	}
 	for _, volume := range vm.Unused {

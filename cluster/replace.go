@@ -116,7 +116,7 @@ func (c *machines) checkNameFree(ctx context.Context, n spec.Node) error {
 // data or does not name, and volumes that were detached and kept.
 func dataOf(n spec.Node, vm *proxmox.VM) []string {
 	var out []string
-	for _, have := range vm.ExtraDisks() {
+	for _, have := range vm.DoomedDisks() {
 		named := slices.IndexFunc(n.Disks, func(d spec.Disk) bool { return d.Name == have.Serial })
 		if named < 0 || n.Disks[named].Role == spec.RoleData {
 			out = append(out, diskWords(have))

@@ -178,7 +178,9 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		to.NUMANodes = append(to.NUMANodes, proxmox.NUMANode(in))
 	}
 	for i, d := range n.Disks {
-		to.Disks = append(to.Disks, disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions))
+		further := disk(fmt.Sprintf("scsi%d", i+1), d.Name, d.DiskOptions)
+		further.Volume = d.Volume
+		to.Disks = append(to.Disks, further)
 	}
 	for i := range n.GPUs.Count {
 		to.GPUs = append(to.GPUs, proxmox.HostPCI{Mapping: c.mappingOf(n, i), PCIe: n.GPUs.PCIe.IsOn(), ROMBar: n.GPUs.ROMBar.IsOn()})

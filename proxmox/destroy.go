@@ -24,6 +24,9 @@ func (c *VMClient) destroy(ctx context.Context, vm *VM) error {
 	defer c.destroys.Release(1)
 	c.vmids.reserve(vm.VMID)
 	converge.Progressf(ctx, "destroying %s", vm)
+	if err := detachSurvivors(ctx, c, vm); err != nil {
+		return err
+	}
 	exit := ""
 	if err := c.retry(ctx, vm, "destroy", func() (err error) {
 		_, exit, err = c.pve.DoExit(ctx, http.MethodDelete, api.VMPath(vm.Host, vm.VMID), api.Params{"purge": 1})

@@ -20,7 +20,7 @@ type Holders struct {
 	// another reason. They may use anything.
 	Unreadable []UnreadableVM
 
-	files, mappings map[string][]Summary // the VMs that use it
+	files, volumes, mappings map[string][]Summary // the VMs that use it
 }
 
 // UnreadableVM is a VM whose configuration could not be read.
@@ -48,7 +48,7 @@ func (c *VMClient) Holders(ctx context.Context, owner string) (*Holders, error) 
 			ours[vm.VMID] = true
 		}
 	}
-	h := &Holders{files: map[string][]Summary{}, mappings: map[string][]Summary{}}
+	h := &Holders{files: map[string][]Summary{}, volumes: map[string][]Summary{}, mappings: map[string][]Summary{}}
 	var answer []live.Resource
 	for _, r := range all {
 		if r.HostErr != nil {
@@ -83,8 +83,9 @@ func (h *Holders) enter(vm *VM) {
 	note := func(key, line string) {
 		switch {
 		case namesVolume(key):
-			name := Volume{ID: wire.ParseLenient(line).GetFirst("file", "")}.Name()
-			h.files[name] = append(h.files[name], vm.Summary())
+			v := Volume{ID: wire.ParseLenient(line).GetFirst("file", "")}
+			h.files[v.Name()] = append(h.files[v.Name()], vm.Summary())
+			h.volumes[v.ID] = append(h.volumes[v.ID], vm.Summary())
 		case strings.HasPrefix(key, "hostpci"):
 			id := wire.ParseLenient(line).Get("mapping")
 			h.mappings[id] = append(h.mappings[id], vm.Summary())
@@ -106,11 +107,20 @@ func (h *Holders) File(name string) (by Summary, held bool) { return h.fileBut(n
 
 // fileBut is File without the VM that has the given VMID.
 func (h *Holders) fileBut(name string, vmid int) (by Summary, held bool) {
-	i := slices.IndexFunc(h.files[name], func(s Summary) bool { return s.VMID != vmid })
+	return anyBut(h.files[name], vmid)
+}
+
+// volume returns a VM with another VMID that has the volume of that id.
+func (h *Holders) volume(id string, vmid int) (by Summary, held bool) {
+	return anyBut(h.volumes[id], vmid)
+}
+
+func anyBut(all []Summary, vmid int) (by Summary, found bool) {
+	i := slices.IndexFunc(all, func(s Summary) bool { return s.VMID != vmid })
 	if i < 0 {
 		return Summary{}, false
 	}
-	return h.files[name][i], true
+	return all[i], true
 }
 
 // Mapping returns a VM that has a mapping as a device.

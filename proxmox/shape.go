@@ -25,6 +25,10 @@ func (c *VMClient) Shape(ctx context.Context, spec VMSpec, vm *VM) error {
 	if err != nil {
 		return err
 	}
+	problems, err := c.client.Storages.VolumeProblems(ctx, spec, vm, "")
+	if err = errors.Join(append(problems, err)...); err != nil {
+		return err
+	}
 	diff := spec.Diff(vm)
 	restart, off := vm.Running && diff.Effect() == converge.Restart, false
 	if restart && slices.ContainsFunc(spec.changes(vm), func(ch change) bool { return ch.needsStop() }) {

@@ -38,6 +38,9 @@ func (c *TemplateClient) clone(ctx context.Context, spec VMSpec) (*VM, error) {
 		return nil, err
 	}
 	defer release()
+	for _, d := range spec.Disks {
+		c.vmids.reserve(volumeOwner(d.Volume)) // of which Proxmox would delete the volume with the VM
+	}
 	tried := false // Proxmox is asked about each VMID after one was taken
 	for range vmidTries {
 		vmid := spec.VMID

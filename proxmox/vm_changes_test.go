@@ -363,7 +363,7 @@ func TestExtraDisks(t *testing.T) {
 		vm := &VM{config: x.config}
 		vm.read()
 		var slots []string
-		for _, d := range vm.ExtraDisks() {
+		for _, d := range vm.extraDisks() {
 			slots = append(slots, d.Slot)
 		}
 		assert.Equal(t, x.want, strings.Join(slots, " "), what)

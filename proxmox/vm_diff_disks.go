@@ -24,7 +24,12 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 		path := "disk/" + want.Slot
 		have, found := vm.Disk(want.Slot)
 		if !found {
-			d.set(theDisk, path, "", fmt.Sprintf("%s on %s", want.Size, want.Storage), want.Slot, want.line(nil))
+			text := fmt.Sprintf("%s on %s", want.Size, want.Storage)
+			d.set(theDisk, path, "", cmp.Or(want.Volume, text), want.Slot, want.line(nil))
+			continue
+		}
+		if i > 0 && want.Slot != bootSlot && (want.Volume != "" || vm.outlives(have)) && want.Volume != have.Volume { // which is not to be grown either
+			d.replace(theDiskVolume, path+"/volume", have.Volume, cmp.Or(want.Volume, "a disk of its own"))
 			continue
 		}
 		all := want.filledFrom(have)
@@ -53,9 +58,13 @@ func (s VMSpec) diffDisks(d *differ, vm *VM) {
 	for _, have := range vm.Disks {
 		// A disk without a serial is not ours.
 		if have.Serial != "" && !wanted[have.Slot] && !vm.Unfinished && !s.Adopted {
+			note := "its volume is kept as an unused disk of the VM"
+			if vm.outlives(have) {
+				note = have.Volume + " stays as it is"
+			}
 			d.add(change{
 				thing: theDiskGone, Key: have.Slot,
-				Field: converge.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: "its volume is kept as an unused disk of the VM"},
+				Field: converge.Field{Path: "disk/" + have.Slot, Have: have.Serial + ", " + have.Size.String(), Want: "detached", Note: note},
 			})
 		}
 	}

@@ -136,10 +136,10 @@ func (v *VM) Disk(slot string) (Disk, bool) {
 	return Disk{}, false
 }
 
-// ExtraDisks returns all disks except the one that the VM boots from. It includes disks without a
+// extraDisks returns all disks except the one that the VM boots from. It includes disks without a
 // serial, which are not ours. If the VM may boot from several disks, the first that exists counts
 // as the boot disk.
-func (v *VM) ExtraDisks() []Disk {
+func (v *VM) extraDisks() []Disk {
 	order := strings.Split(wire.ParseLenient(v.config["boot"]).Get("order"), ";")
 	order = append(order, v.config["bootdisk"], "scsi0", "virtio0", "sata0", "ide0")
 	for _, slot := range order {
@@ -148,6 +148,11 @@ func (v *VM) ExtraDisks() []Disk {
 		}
 	}
 	return v.Disks
+}
+
+// DoomedDisks returns the extra disks that go with the VM when it is destroyed.
+func (v *VM) DoomedDisks() []Disk {
+	return slices.DeleteFunc(slices.Clone(v.extraDisks()), v.outlives)
 }
 
 // Volumes returns the ids of the disks that the configuration names, in slots or unused, current

@@ -52,6 +52,7 @@ const (
 	theDiskSerial  = "disk: serial"
 	theDiskGone    = "disk: not wanted any more"
 	theDiskShrunk  = "disk: smaller"
+	theDiskVolume  = "disk: another volume"
 	theDevice      = "passed-through device"
 	theUSB         = "USB device"
 	theSeedDrive   = "seed: taken out"
@@ -111,6 +112,7 @@ func rules() []rule {
 		{theFirmware, "bios", converge.Replace, "a disk that boots by one does not boot by the other"},
 		{theSecureBoot, "efidisk0", converge.Replace, "the keys are in the firmware's variables, which are made with the VM"},
 		{theDiskShrunk, "scsiN", converge.Replace, "Proxmox does not shrink disks"},
+		{theDiskVolume, "scsiN", converge.Replace, "a disk's name stands for one volume: a disk of another name takes the other one while the VM runs"},
 		{theHost, "", converge.Replace, "a VM with passed-through devices cannot be moved while it lives"},
 		{theVMID, "", converge.Replace, "Proxmox does not renumber VMs"},
 		{theKind, "template", converge.Replace, "a template cannot become a VM again"},

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,7 +80,7 @@ type Disk struct {
 	Cache         string // none, directsync, writethrough, writeback or unsafe; in a spec, empty: any value is accepted
 	NoBackup      *bool  // left out of Proxmox's backups; in a spec, nil: either is accepted
 	NoReplication *bool  // left out of Proxmox's replication; in a spec, nil: either is accepted
-	Volume        string // in a VM: the volume's id
+	Volume        string // in a VM: the volume's id; in a spec: that of an existing volume to attach, instead of a new disk
 }
 
 // seedSlot is the slot of the NoCloud ISO; cloud images search every drive.
@@ -155,7 +156,9 @@ func (s VMSpec) String() string {
 	if len(s.Disks) > 0 && s.Disks[0].Size > 0 {
 		sizes := make([]string, len(s.Disks))
 		for i, d := range s.Disks {
-			sizes[i] = d.Size.String()
+			if sizes[i] = d.Size.String(); d.Volume != "" {
+				sizes[i] = d.Volume
+			}
 		}
 		parts = append(parts, "disk "+strings.Join(sizes, " + "))
 	}
@@ -250,7 +253,7 @@ func model(p wire.Properties) (name, mac string) {
 func (d Disk) line(old wire.Properties) string {
 	p := old
 	if len(p) == 0 {
-		p = wire.Properties{{Key: "", Value: d.Storage + ":" + wire.FormatGiB(d.Size)}}
+		p = wire.Properties{{Key: "", Value: cmp.Or(d.Volume, d.Storage+":"+wire.FormatGiB(d.Size))}}
 	}
 	discard := ""
 	if d.Discard {

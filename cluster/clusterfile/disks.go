@@ -42,6 +42,9 @@ func (r disksSection) disks(n *spec.Node) {
 			continue
 		}
 		r.disk(d)
+		if d.Volume != "" {
+			r.volume(n, d)
+		}
 		further = append(further, *d)
 	}
 	if len(further) > 14 {
@@ -56,11 +59,28 @@ func (r disksSection) osDisk(d *spec.Disk) {
 		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", d.Size,
 			distro.ByName(r.spec.Image.Distribution).Title), "write 20GiB or more")
 	}
-	for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
+	r.unset("the node boots from the disk os", &d.Mount, &d.FS, &d.Role, &d.Volume)
+}
+
+// unset refuses what cannot be set.
+func (r disksSection) unset(why string, fields ...any) {
+	for _, at := range fields {
 		if r.IsSet(at) {
-			r.Wrong(at, "the node boots from the disk os: this cannot be set", "remove it")
+			r.Wrong(at, why+": this cannot be set", "remove it")
 		}
 	}
+}
+
+// volume completes and checks an existing volume, which one node has.
+func (r disksSection) volume(n *spec.Node, d *spec.Disk) {
+	r.unset(fmt.Sprintf("disk %s is an existing volume", d.Name), &d.Size, &d.Storage, &d.FS, &d.Role)
+	if what, cure := d.VolumeProblem(n.Host); what != "" {
+		r.Wrong(&d.Volume, what, cure)
+	} else if other, twice := r.volumes[d.Volume]; twice {
+		r.Wrong(&d.Volume, fmt.Sprintf("volume %s is given to %s and to %s", d.Volume, other, n.Name), "give it to one node")
+	}
+	r.volumes[d.Volume] = n.Name
+	d.Storage, d.Size, d.FS, d.Role = d.VolumeStorage(), 0, "", spec.RoleData
 }
 
 func (r disksSection) disk(d *spec.Disk) {
@@ -68,6 +88,7 @@ func (r disksSection) disk(d *spec.Disk) {
 	switch {
 	case !decode.Matches(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`, name) || len(name) > maxSerial:
 		r.Wrong(d, fmt.Sprintf("%q cannot be a disk's name, which is also its serial", name), "write at most 20 letters, digits, hyphens and underscores")
+	case d.Volume != "": // it has a size
 	case !r.IsSet(&d.Size):
 		r.Wrong(&d.Size, fmt.Sprintf("disk %s has no size", name), "write size: 500GiB")
 	case d.Size <= 0:

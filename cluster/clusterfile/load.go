@@ -111,7 +111,7 @@ func resolve(c *decode.Checker, root *yamlnode.Node, file, dir string, checks []
 	if c.Unclear {
 		return nil, c.Err() // what else is wrong depends on which is meant
 	}
-	r := &resolver{Checker: c, spec: raw, entries: raw.Nodes, parts: parts()}
+	r := &resolver{Checker: c, spec: raw, entries: raw.Nodes, parts: parts(), volumes: map[string]string{}}
 	raw.Nodes = nil
 	r.resolve(root)
 	r.validate()
@@ -164,6 +164,8 @@ type resolver struct {
 	nodes   []plannedNode // like spec.Nodes, in the same order
 	entries []spec.Node   // those of the file under nodes
 	parts   []part
+
+	volumes map[string]string // existing ones, and the nodes that get them
 
 	declared []spec.Host // those of the file, with their places
 	disabled []string    // k3s.disable of the file, with its places

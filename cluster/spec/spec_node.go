@@ -121,6 +121,7 @@ type Disk struct {
 	Role        string `yaml:"role" default:"data" enum:"scratch,data" absent:"‘scratch’ for a disk of that name, else ‘data’" doc:"Whether its contents may be lost."`
 	FS          string `yaml:"fs" default:"ext4" enum:"ext4,xfs" doc:"‘ext4’ or ‘xfs’; created only on an empty disk."` // empty if Mount is
 	Mount       string `yaml:"mount" absent:"not mounted" doc:"Where the guest mounts it."`
+	Volume      string `yaml:"volume" json:",omitempty" absent:"a new disk" doc:"[Existing volume](nodes.md#existing-volumes) of a storage, ‘tank:vm-900-disk-0’, instead of ‘size’. It is never formatted, grown or deleted."`
 }
 
 // Card is a further network card of a node. The default route is the first card's.

@@ -6,6 +6,7 @@
 #
 # usage: disks.sh look|make [SERIAL FILESYSTEM PATH]...
 #        disks.sh free SERIAL...
+# FILESYSTEM - is an existing disk: it is mounted as it is, and never formatted or grown.
 # look prints a line for each disk: SERIAL absent, or
 # SERIAL present TYPE SOURCE-OF-PATH kept|lost grown|small, with - for what is not there.
 set -eu
@@ -85,7 +86,7 @@ look() {
 	size=grown
 	if [ -n "$source" ] && [ "$dev" = "$(readlink -f "$source")" ]; then
 		source=here
-		size=$(grown "$dev" "$type" "$3")
+		if [ "$2" != - ]; then size=$(grown "$dev" "$type" "$3"); fi
 	fi
 	echo "$1 present ${type:--} ${source:--} $(kept "$1" "$(uuid "$dev")" "$3") $size"
 }
@@ -93,6 +94,10 @@ look() {
 make() {
 	dev=$(device "$1")
 	type=$(blkid -p -o value -s TYPE "$dev" || true)
+	if [ -z "$type" ] && [ "$2" = - ]; then
+		echo "disk $1 is an existing volume and has no file system of its own (lsblk -f $dev shows what it has): it is not formatted; remove mount from it in the file, and mount in the guest what is on it" >&2
+		exit 1
+	fi
 	if [ -z "$type" ]; then
 		# blkid is also silent about what it does not know: zeros alone are blank.
 		if ! head -c 1048576 "$dev" | tr -d '\0' | head -c 1 | wc -c | grep -q '^ *0$'; then
@@ -107,7 +112,7 @@ make() {
 	id=$(uuid "$dev")
 	if [ "$(kept "$1" "$id" "$3")" = lost ]; then keep "$1" "$id" "$3" "$type"; fi
 	if [ -z "$(findmnt -n -o SOURCE "$3" || true)" ]; then mount "$3"; fi
-	if [ "$(grown "$dev" "$type" "$3")" = small ]; then
+	if [ "$2" != - ] && [ "$(grown "$dev" "$type" "$3")" = small ]; then
 		case $type in
 		xfs) xfs_growfs "$3" ;;
 		*) resize2fs "$dev" ;;

@@ -99,6 +99,13 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 			holds[s.TemplateStorage(host)]["template"] = true
 		}
 	}
+	for _, n := range s.Nodes {
+		for _, d := range n.Disks {
+			if d.Volume != "" && holds[d.Storage] != nil {
+				holds[d.Storage]["volume"] = true
+			}
+		}
+	}
 	for _, storage := range slices.Sorted(maps.Keys(holds)) {
 		h := holds[storage]
 		on := func(why string, privileges ...string) {
@@ -106,6 +113,9 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 		}
 		if h["images"] {
 			on("create disks of machines and templates, and grow them", "Datastore.AllocateSpace")
+		}
+		if h["volume"] {
+			on("see existing disks that the file names, and attach them", "Datastore.Audit")
 		}
 		if h["template"] {
 			on("see which machines' disks are linked clones of a template's; without it Proxmox omits them from the list", "Datastore.Audit")

@@ -78,7 +78,7 @@ func fitNode(s *spec.Spec, n spec.Node) jupyterhub.Node {
 		disk = 0
 	}
 	for _, d := range n.Disks {
-		if d.Mount == "/var/lib/kubelet" {
+		if d.Mount == "/var/lib/kubelet" && d.Volume == "" {
 			disk = d.Size
 		}
 	}

@@ -66,6 +66,8 @@ func checks() []check {
 		{id: "PX14", title: "storages take the content they are used for", brief: true, host: checkContents,
 			fact: func(h *hostObservation) error { return h.storages.err },
 			when: "the content type ‘iso’, ‘import’ or ‘images’ is missing; no disk can be created on the storage"},
+		{id: "volume", title: "existing volumes are there and free", brief: true, requested: func(w *Requirements) bool { return w.Volumes != nil }, host: checkVolumes,
+			when: "‘volume’ names one that is not on the host, or a disk of another VM, running or not"},
 		{id: "clone", title: "machines can be cloned from their template", requested: cloned, host: checkClones,
 			when: "‘image.template’ is missing or unusable; a machine's storage cannot have clones of it ([templates.md](templates.md#linked-or-whole))"},
 		{id: "network", title: "bridges exist and carry the VLANs", host: checkNetworks,

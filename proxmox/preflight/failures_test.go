@@ -134,6 +134,11 @@ func hostFailures() []failure {
 		{name: "clock-ahead", model: func(m *pvesim.Model) { m.Hosts[0].ClockOffset = 7 * time.Minute }, found: []string{"warning clock pve1"}},
 		{name: "pool-missing", model: func(m *pvesim.Model) { m.Pools = []pvesim.Pool{{ID: "others"}} }, want: func(w *preflight.Requirements) { w.VMs[0].Pool = "k8s" }, found: []string{"error pool k8s"}},
 		{name: "pool-that-is-there", model: func(m *pvesim.Model) { m.Pools = []pvesim.Pool{{ID: "k8s"}} }, want: func(w *preflight.Requirements) { w.VMs[0].Pool = "k8s" }},
+		{name: "volume-of-another-vm", want: func(w *preflight.Requirements) {
+			w.Volumes = func(context.Context, string) error {
+				return errors.Join(errors.New("volume vmdata:vm-900-models of gpu1 is a disk of VM 900 (old) on pve1\n  detach it there"))
+			}
+		}, found: []string{"error volume pve1"}},
 		{name: "storage-missing", want: func(w *preflight.Requirements) { w.Hosts[0].Storages[2].Storage = "fast" }, found: []string{"error storage fast"}},
 		{name: "storage-inactive", model: storage(1, func(s *pvesim.Storage) { s.Inactive = true }), found: []string{"error storage vmdata"}},
 		{name: "storage-disabled", model: storage(1, func(s *pvesim.Storage) { s.Disabled = true }), found: []string{"error storage vmdata"}},

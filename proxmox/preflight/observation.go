@@ -56,6 +56,7 @@ type hostObservation struct {
 	cards    fact[[]pci.GPU]
 	mappings fact[[]pci.MappingState]
 	placed   fact[[]error] // why VMs cannot have their cards
+	existing fact[[]error] // why VMs cannot have existing volumes
 	devices  fact[[]error] // why VMs cannot have their other devices
 	clones   fact[map[string]proxmox.Cloning]
 	probe    fact[*probe]
@@ -172,6 +173,9 @@ func (w *Requirements) inherits(path string) bool {
 // observe requests the state of one host.
 func (h *hostObservation) observe(ctx context.Context, g *requests, c *proxmox.Client, w *Requirements, host Host, o Options) {
 	fetch(g, &h.storages, func() ([]proxmox.Storage, error) { return c.Storages.List(ctx, host.Name) })
+	if w.Volumes != nil {
+		fetch(g, &h.existing, func() ([]error, error) { return ask(ctx, w.Volumes, host.Name) })
+	}
 	if o.Brief {
 		return
 	}

@@ -29,6 +29,10 @@ type Requirements struct {
 	// nil: they are not checked.
 	Devices func(ctx context.Context, host string) error
 
+	// Volumes says why the VMs of a host cannot have the existing volumes that they ask for; nil: none
+	// asks for one.
+	Volumes func(ctx context.Context, host string) error
+
 	// Clones says how the missing VMs of a host get their disks from a template, by name; nil: they
 	// are not cloned.
 	Clones func(ctx context.Context, host string) (map[string]proxmox.Cloning, error)

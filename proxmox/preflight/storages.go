@@ -143,3 +143,8 @@ func contentCure(st proxmox.Storage, content string, lacks []string) string {
 	all := filter(st.Content, func(c string) bool { return c != "" && c != "none" })
 	return fmt.Sprintf("run on the host: `pvesm set %s --content %s`", printable.Word(st.Name), printable.Word(strings.Join(append(all, lacks...), ",")))
 }
+
+// checkVolumes says what the caller says about the existing volumes of a host's VMs.
+func checkVolumes(_ *Requirements, _ *observation, h Host, seen *hostObservation) []Finding {
+	return problems(h, seen.existing)
+}

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -44,7 +45,7 @@ func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskState]
 					return converge.Permanent(fmt.Errorf("%s is mounted on %s of %s, where disk %s should be: unmount it there, or write another mount in the file", seen.at, d.Mount, n.Name, d.Name))
 				}
 				if seen.present {
-					args = append(args, d.Name, d.FS, d.Mount)
+					args = append(args, scriptArgs(d)...)
 				}
 			}
 			return ns.disksRun(ctx, n, "make", args, nil)
@@ -54,6 +55,9 @@ func (ns *Nodes) DisksStep(n spec.Node) *converge.Resource[map[string]diskState]
 			"while a disk is missing, K3s does not start there after a reboot, so that pods do not write to the system disk",
 	}
 }
+
+// scriptArgs are disks.sh's arguments for a disk. Without a file system it formats and grows nothing.
+func scriptArgs(d spec.Disk) []string { return []string{d.Name, cmp.Or(d.FS, "-"), d.Mount} }
 
 // diskTime is how long a hot-plugged disk may take to appear.
 const diskTime = BootTime / 10
@@ -72,7 +76,7 @@ func (ns *Nodes) disksRun(ctx context.Context, n spec.Node, verb string, args []
 func (ns *Nodes) observeDisks(ctx context.Context, n spec.Node) (map[string]diskState, error) {
 	var args []string
 	for _, d := range MountedDisks(n) {
-		args = append(args, d.Name, d.FS, d.Mount)
+		args = append(args, scriptArgs(d)...)
 	}
 	var out bytes.Buffer
 	if err := ns.disksRun(ctx, n, "look", args, &out); err != nil {
@@ -111,7 +115,7 @@ func diffDisks(n spec.Node, all map[string]diskState) converge.Diff {
 			out = append(out, converge.Field{Path: d.Name, Have: "not visible in the guest", Want: "a disk with this serial", Effect: converge.Create})
 			continue
 		case have.fs == "":
-			add("filesystem", "blank", d.FS)
+			add("filesystem", "blank", cmp.Or(d.FS, "one that can be mounted"))
 		}
 		if have.at != "here" {
 			add("mount", have.at, d.Mount)
