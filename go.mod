@@ -15,6 +15,7 @@ require (
 	github.com/luthermonson/go-proxmox v0.8.2
 	github.com/magefile/mage v1.17.2
 	github.com/mattn/go-runewidth v0.0.16
+	github.com/miekg/dns v1.1.72
 	github.com/opencontainers/image-spec v1.1.1
 	github.com/owenrumney/go-sarif/v3 v3.2.3
 	github.com/rancher/fleet/pkg/apis v0.16.0
@@ -53,6 +54,8 @@ require (
 	github.com/mattn/go-colorable v0.1.15 // indirect
 	github.com/mattn/go-isatty v0.0.23 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
+	golang.org/x/mod v0.41.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 )
 
 require (

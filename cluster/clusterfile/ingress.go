@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/certs"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
@@ -55,13 +55,7 @@ func (r ingressSection) checkHostnames() {
 			r.Warn(a, fmt.Sprintf("people log in to %s without TLS, for the whole network to read", *a), "write tls: self-signed, or a better source")
 		}
 	}
-	if p.TLS != nil && p.TLS.Source == spec.TLSACME {
-		for _, a := range at {
-			if private := []string{".local", ".lan", ".internal", ".home.arpa", ".test", ".example", ".invalid", ".localhost"}; slices.ContainsFunc(private, func(s string) bool { return strings.HasSuffix(*a, s) }) {
-				r.Wrong(a, fmt.Sprintf("no public authority signs certificates for %s, which is not in a public domain", *a), "write a name of a domain of yours, or tls: self-signed")
-			}
-		}
-	}
+	certs.CheckNames(r.Checker, &p, at)
 	if p.TLS == nil && r.IsSet(&r.spec.Platform.TLS) && len(at) == 0 {
 		r.Warn(&r.spec.Platform.TLS, "nothing has a hostname, so nothing needs a certificate", "remove tls")
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/certs"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
@@ -104,7 +105,7 @@ func (r partsSection) platform() {
 	storageSection(r).storage()
 	loadbalancerSection(r).loadBalancer()
 	ingressSection(r).ingress()
-	tlsSection(r).tls()
+	certs.Complete(r.Checker, &r.spec.Platform)
 	r.rancher()
 	fleetSection(r).fleet()
 	r.monitoring()

@@ -17,6 +17,7 @@ type Platform struct {
 	Storage    Storage       `yaml:"storage" absent:"K3s' ‘local-path’" doc:"Storage classes."`
 	LB         *LoadBalancer `yaml:"loadBalancer" absent:"K3s' ‘servicelb’" doc:"What assigns addresses to Services."`
 	Ingress    Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
+	DNS        *DNS          `yaml:"dns" absent:"off" doc:"Zones with the cluster's names, and who serves them: for certificates by ACME and for records."`
 	TLS        *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
 	Rancher    *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
 	Fleet      *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
@@ -167,13 +168,14 @@ const (
 
 // TLS says who signs the platform's certificates.
 type TLS struct {
-	Source string    `yaml:"source" short:"text" enum:"self-signed,acme,ca,secret" absent:"follows from the other keys, else ‘self-signed’" doc:"‘self-signed’: an authority created in the cluster. ‘acme’: Let's Encrypt and the like. ‘ca’: your own authority. ‘secret’: an existing certificate."`
-	Issuer string    `yaml:"issuer" absent:"‘homelab’" doc:"Name of the ClusterIssuer."`
-	Email  string    `yaml:"email" absent:"required for ‘acme’" doc:"Address for notices about expiring certificates."`
-	Server string    `yaml:"server" absent:"Let's Encrypt" doc:"For ‘acme’: URL of the directory."`
-	CACert string    `yaml:"ca" absent:"required for ‘ca’" doc:"PEM file of the authority's certificate. For ‘secret’: that of the signer."`
-	CAKey  SecretRef `yaml:"key" absent:"required for ‘ca’" doc:"Reference to the authority's private key."`
-	Secret string    `yaml:"secret" absent:"required for ‘secret’" doc:"‘namespace/name’ of a Secret of type ‘kubernetes.io/tls’, which homelab copies where it is needed."`
+	Source    string    `yaml:"source" short:"text" enum:"self-signed,acme,ca,secret" absent:"follows from the other keys, else ‘self-signed’" doc:"‘self-signed’: an authority created in the cluster. ‘acme’: Let's Encrypt and the like. ‘ca’: your own authority. ‘secret’: an existing certificate."`
+	Issuer    string    `yaml:"issuer" absent:"‘homelab’" doc:"Name of the ClusterIssuer."`
+	Email     string    `yaml:"email" absent:"required for ‘acme’" doc:"Address for notices about expiring certificates."`
+	Server    string    `yaml:"server" absent:"Let's Encrypt" doc:"For ‘acme’: URL of the directory."`
+	Challenge string    `yaml:"challenge" enum:"http,dns" absent:"‘dns’ with the section ‘dns’, else ‘http’" doc:"For ‘acme’: how names are proven. ‘http’: port 80 can be reached from the internet. ‘dns’: a record in a zone of ‘dns’; the only way for wildcards and clusters that cannot be reached."`
+	CACert    string    `yaml:"ca" absent:"required for ‘ca’" doc:"PEM file of the authority's certificate. For ‘secret’: that of the signer."`
+	CAKey     SecretRef `yaml:"key" absent:"required for ‘ca’" doc:"Reference to the authority's private key."`
+	Secret    string    `yaml:"secret" absent:"required for ‘secret’" doc:"‘namespace/name’ of a Secret of type ‘kubernetes.io/tls’, which homelab copies where it is needed."`
 }
 
 // Rancher is the management UI; it brings its own Fleet.

@@ -31,6 +31,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		certificates,
 		addon.Issuer{CertManager: certificates},
 		addon.Ingress{Ingress: p.Ingress, Pages: p.Rancher != nil || len(hosts(p)) > 0},
+		addon.ExternalDNS{DNS: p.DNS, Cluster: s.Name},
 		addon.Rancher{Rancher: p.Rancher},
 		addon.FleetCRD{Fleet: standalone},
 		standalone,
@@ -66,7 +67,7 @@ func HasGPUOperator(s *spec.Spec) bool { return gpuOperator(s).Info().On }
 func siteOf(s *spec.Spec, withSecrets bool) *addon.Site {
 	p := &s.Platform
 	site := &addon.Site{
-		Nodes: s.Nodes, Charts: p.Charts, DefaultClass: p.Storage.Default, Balancer: p.LB, Ingress: p.Ingress, TLS: p.TLS,
+		Nodes: s.Nodes, Charts: p.Charts, DefaultClass: p.Storage.Default, Balancer: p.LB, Ingress: p.Ingress, TLS: p.TLS, DNS: p.DNS,
 		Hosts: hosts(p), GPUMetrics: p.Monitoring != nil && p.Monitoring.GPUs.IsOn(), Offered: offer.All(s), Unread: !withSecrets,
 	}
 	if p.Hub != nil {

@@ -1,6 +1,8 @@
 package addon
 
 import (
+	"strings"
+
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -48,6 +50,9 @@ func (c CertManager) Make(s *Site) (Recipe, error) {
 			"apiVersion": "controller.config.cert-manager.io/v1alpha1", "kind": "ControllerConfiguration",
 			"enableGatewayAPI": true,
 		}
+	}
+	if s.DNS != nil && len(s.DNS.Resolvers) > 0 {
+		v["dns01RecursiveNameservers"], v["dns01RecursiveNameserversOnly"] = strings.Join(s.DNS.Resolvers, ","), true
 	}
 	s.tolerate(v, nil, []string{"webhook"}, []string{"cainjector"}, []string{"startupapicheck"})
 	r := s.release(c.Info(), v)

@@ -43,7 +43,11 @@ func (i Issuer) Make(s *Site) (Recipe, error) {
 		if _, err := mail.ParseAddress(i.Email); err != nil {
 			return Recipe{}, fmt.Errorf("issuer: email %q: the CA needs an address for notices before a certificate expires", i.Email)
 		}
-		p.After = []runtime.Object{i.acme(s)}
+		solver, secrets, err := i.solver(s)
+		if err != nil {
+			return Recipe{}, err
+		}
+		p.After, p.Secrets = []runtime.Object{i.acme(solver)}, secrets
 	case spec.TLSCA:
 		cert, err := File("tls.ca.cert", i.CACert)
 		key, keyErr := s.Secret("tls.ca.key", i.CAKey)
@@ -108,17 +112,24 @@ func (i Issuer) selfSignedObjects() []runtime.Object {
 	}
 }
 
-func (i Issuer) acme(s *Site) *unstructured.Unstructured {
-	solver := values{"ingress": values{"ingressClassName": s.Ingress.Class}}
-	if s.gateway() != nil {
-		solver = values{"gatewayHTTPRoute": values{"parentRefs": []any{values{
-			"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": GatewayName, "namespace": GatewayNamespace}}}}
-	}
+func (i Issuer) acme(solver values) *unstructured.Unstructured {
 	return clusterIssuer(i.Issuer, values{"acme": values{
 		"email": i.Email, "server": i.Server,
 		"privateKeySecretRef": values{"name": i.Issuer + "-acme"},
-		"solvers":             []any{values{"http01": solver}},
+		"solvers":             []any{solver},
 	}})
+}
+
+// solver says how the authority is shown that a name is ours, and has the credentials for that.
+func (i Issuer) solver(s *Site) (values, []chart.Secret, error) {
+	switch {
+	case i.Challenge == spec.ChallengeDNS:
+		return zone{s.DNS}.solver(s, i.Issuer+"-dns")
+	case s.gateway() != nil:
+		return values{"http01": values{"gatewayHTTPRoute": values{"parentRefs": []any{values{
+			"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": GatewayName, "namespace": GatewayNamespace}}}}}, nil, nil
+	}
+	return values{"http01": values{"ingress": values{"ingressClassName": s.Ingress.Class}}}, nil, nil
 }
 
 // checkCA says why a certificate and key cannot sign.

@@ -178,6 +178,13 @@ func writtenSamples(t *testing.T) []sample {
 	signed := &spec.TLS{Source: spec.TLSACME, Issuer: "homelab", Email: "admin@example.org", Server: "https://acme-v02.api.letsencrypt.org/directory"}
 	elsewhere := *signed
 	elsewhere.Server = "https://ca.example.org/acme"
+	proven := *signed
+	proven.Challenge = spec.ChallengeDNS
+	zones := []string{"home.example.org", "lab.example.org"}
+	cloudflare := &spec.DNS{Zones: zones, Records: spec.On, Cloudflare: &spec.Cloudflare{Token: key1}, Resolvers: []string{"1.1.1.1:53", "9.9.9.9:53"}}
+	route53 := &spec.DNS{Zones: zones, Records: spec.On, Route53: &spec.Route53{AccessKey: "AKID", SecretKey: key1, Region: "us-east-1", HostedZone: "Z0123"}}
+	rfc2136 := &spec.DNS{Zones: zones, Records: spec.On, RFC2136: &spec.RFC2136{Server: "10.0.0.2:53", Key: "homelab", Secret: told(t, "c2VjcmV0LW9mLXRoZS1rZXk="), Algorithm: "hmac-sha256"}}
+	webhook := &spec.DNS{Zones: zones, Webhook: &spec.ACMEWebhook{Group: "acme.example.org", Solver: "hetzner", Config: map[string]any{"zoneName": "home.example.org"}}}
 	private := spec.TLS{Source: spec.TLSCA, Issuer: "homelab", CACert: written(t, string(cert)), CAKey: told(t, key.Reveal())}
 	// Its CA is not that of any key here, so that the golden file stays the same.
 	rancherCA := &spec.TLS{Source: spec.TLSCA, Issuer: "homelab", CACert: written(t, "PEM")}
@@ -203,10 +210,17 @@ func writtenSamples(t *testing.T) []sample {
 		{"cephfs", must(t, addon.CephFS{CephFS: &spec.CephFS{Class: "cephfs", ClusterID: "b9127830-b0cc-4e34-aa47-9d1a2e9949a8",
 			Monitors: []string{"10.0.0.41:6789", "10.0.0.42:6789"}, FSName: "cephfs", Pool: "cephfs_data", User: "k3s", Key: key1}}, rich(addon.Site{}))},
 		{"cert-manager", must(t, addon.CertManager{TLS: &own}, addon.Site{})},
-		{"cert-manager-rich", must(t, addon.CertManager{TLS: &own}, rich(addon.Site{Ingress: gateway}))},
+		{"cert-manager-rich", must(t, addon.CertManager{TLS: &own}, rich(addon.Site{Ingress: gateway, DNS: cloudflare}))},
 		{"issuer-self-signed", must(t, issuer(own), addon.Site{})},
 		{"issuer-acme", must(t, issuer(*signed), addon.Site{Ingress: traefik})},
 		{"issuer-acme-gateway", must(t, issuer(elsewhere), addon.Site{Ingress: gateway})},
+		{"issuer-dns-cloudflare", must(t, issuer(proven), addon.Site{Ingress: traefik, DNS: cloudflare})},
+		{"issuer-dns-route53", must(t, issuer(proven), addon.Site{Ingress: traefik, DNS: route53})},
+		{"issuer-dns-rfc2136", must(t, issuer(proven), addon.Site{Ingress: gateway, DNS: rfc2136})},
+		{"issuer-dns-webhook", must(t, issuer(proven), addon.Site{Ingress: traefik, DNS: webhook})},
+		{"external-dns", must(t, addon.ExternalDNS{DNS: cloudflare, Cluster: "t"}, addon.Site{Ingress: traefik})},
+		{"external-dns-route53", must(t, addon.ExternalDNS{DNS: route53, Cluster: "t"}, addon.Site{Ingress: traefik})},
+		{"external-dns-rfc2136", must(t, addon.ExternalDNS{DNS: rfc2136, Cluster: "t"}, rich(addon.Site{Ingress: gateway}))},
 		{"issuer-ca", must(t, issuer(private), addon.Site{})},
 		{"ingress", must(t, addon.Ingress{Ingress: traefik, Pages: true}, addon.Site{Ingress: traefik})},
 		{"ingress-gateway", must(t, addon.Ingress{Ingress: gateway, Pages: true}, rich(addon.Site{Ingress: gateway, Balancer: lb, TLS: signed,

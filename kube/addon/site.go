@@ -20,6 +20,7 @@ type Site struct {
 	Balancer     *spec.LoadBalancer
 	Ingress      spec.Ingress
 	TLS          *spec.TLS // nil: plain HTTP
+	DNS          *spec.DNS // nil: the file has no zones
 	Hosts        []string  // names of the parts with web pages
 	HubNamespace string    // empty: there is no hub
 	GPUMetrics   bool      // Prometheus reads them

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/zone"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
@@ -28,8 +29,8 @@ func (s *Steps) AddCheck(up *converge.Graph) *converge.Ref {
 }
 
 // chartsStep checks, before anything changes, whether every chart is available, supports this
-// version of Kubernetes, and accepts our values. Errors in a chart or its values exist from the
-// start, so the check can find them this early.
+// version of Kubernetes, and accepts our values, and whether the credentials of dns are taken. Errors
+// in these exist from the start, so the check can find them this early.
 func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 	return &converge.Resource[struct{}]{
 		ID: "charts",
@@ -39,7 +40,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 				return struct{}{}, converge.Permanent(err)
 			}
 			g, ctx := errgroup.WithContext(ctx)
-			errs := make([]error, len(pieces))
+			errs := make([]error, len(pieces)+1)
 			source, can := s.chartSource(), helm.Capabilities{Kubernetes: s.Spec.K3s.Version, APIs: apis(pieces)}
 			for i, p := range pieces {
 				if p.Release == nil {
@@ -51,6 +52,9 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 					}
 					return nil
 				})
+			}
+			if d := s.Spec.Platform.DNS; d != nil {
+				g.Go(func() error { errs[len(pieces)] = zone.Checker{Dial: s.DialOut}.Check(ctx, d); return nil })
 			}
 			_ = g.Wait() // errs has all errors
 			err = errors.Join(errs...)

@@ -1,4 +1,6 @@
-package clusterfile
+// Package certs completes and checks tls and dns: who signs certificates, and who serves the zones
+// with their names.
+package certs
 
 import (
 	"cmp"
@@ -12,23 +14,27 @@ import (
 	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
-// tlsSection completes and checks tls.
-type tlsSection struct{ *resolver }
+type section struct{ *decode.Checker }
 
 const (
 	defaultIssuer = "homelab"
 	letsEncrypt   = "https://acme-v02.api.letsencrypt.org/directory"
 )
 
-func (r tlsSection) tls() {
-	raw := r.spec.Platform.TLS
-	if raw == nil {
-		if r.spec.Platform.Rancher != nil { // Rancher's agents connect only over TLS
-			r.spec.Platform.TLS = &spec.TLS{Source: spec.TLSSelfSigned, Issuer: defaultIssuer}
-		}
-		return
+// Complete completes and checks a platform's tls and dns.
+func Complete(c *decode.Checker, p *spec.Platform) {
+	r := section{c}
+	if p.TLS == nil && p.Rancher != nil { // Rancher's agents connect only over TLS
+		p.TLS = &spec.TLS{Source: spec.TLSSelfSigned, Issuer: defaultIssuer}
+	} else if p.TLS != nil {
+		r.tls(p.TLS, p.DNS)
 	}
-	t := raw
+	if p.DNS != nil {
+		r.dns(p.DNS, p.TLS)
+	}
+}
+
+func (r section) tls(t *spec.TLS, dns *spec.DNS) {
 	t.Source = cmp.Or(t.Source, tlsSource(t))
 	t.CACert = r.Existing(&t.CACert, t.CACert, false)
 	r.IsURL(&t.Server, "https")
@@ -40,10 +46,23 @@ func (r tlsSection) tls() {
 	case spec.TLSSecret:
 		t.Issuer = ""
 	case spec.TLSACME:
+		r.challenge(t, dns)
 		t.Server = cmp.Or(t.Server, letsEncrypt)
 		fallthrough
 	default:
 		t.Issuer = cmp.Or(t.Issuer, defaultIssuer)
+	}
+}
+
+func (r section) challenge(t *spec.TLS, dns *spec.DNS) {
+	if t.Challenge == spec.ChallengeDNS && dns == nil {
+		r.Wrong(&t.Challenge, "nothing says who serves the zones of the names", "write dns: {zones: […]} with cloudflare, route53, rfc2136 or webhook")
+	}
+	if t.Challenge == "" {
+		t.Challenge = spec.ChallengeHTTP
+		if dns != nil {
+			t.Challenge = spec.ChallengeDNS
+		}
 	}
 }
 
@@ -52,7 +71,7 @@ func tlsSource(t *spec.TLS) string {
 	switch {
 	case t.Secret != "":
 		return spec.TLSSecret
-	case t.Email+t.Server != "":
+	case t.Email+t.Server+t.Challenge != "":
 		return spec.TLSACME
 	case t.CACert != "" || !t.CAKey.IsZero():
 		return spec.TLSCA
@@ -62,7 +81,7 @@ func tlsSource(t *spec.TLS) string {
 }
 
 // tlsKeys checks that a source has the keys that it needs, and no others.
-func (r tlsSection) tlsKeys(raw *spec.TLS) {
+func (r section) tlsKeys(raw *spec.TLS) {
 	switch raw.Source {
 	case spec.TLSACME:
 		if raw.Email == "" {
@@ -89,7 +108,7 @@ func (r tlsSection) tlsKeys(raw *spec.TLS) {
 		name  string
 		means []string
 	}{
-		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.CACert, "ca", []string{spec.TLSCA, spec.TLSSecret}},
+		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.Challenge, "challenge", []string{spec.TLSACME}}, {&raw.CACert, "ca", []string{spec.TLSCA, spec.TLSSecret}},
 		{&raw.CAKey, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
 	} {
 		if r.IsSet(k.at) && !slices.Contains(k.means, raw.Source) {
@@ -99,7 +118,7 @@ func (r tlsSection) tlsKeys(raw *spec.TLS) {
 }
 
 // holdsCertificate checks that an existing file contains a certificate, and no key.
-func (r tlsSection) holdsCertificate(at *string) {
+func (r section) holdsCertificate(at *string) {
 	if _, err := os.Stat(r.Path(*at)); *at == "" || err != nil {
 		return // said elsewhere
 	}

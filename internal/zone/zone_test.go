@@ -1,0 +1,200 @@
+package zone_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/zone"
+)
+
+func ref(t *testing.T, text string) spec.SecretRef {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	out, err := spec.ParseSecretRef("file:" + file)
+	require.NoError(t, err)
+	return out
+}
+
+const token = "a-token-of-forty-characters-or-so"
+
+// cloudflare answers like Cloudflare's API: to one token, which sees one zone.
+func cloudflare(t *testing.T, records int) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		say := func(status int, text string) { w.WriteHeader(status); fmt.Fprint(w, text) }
+		switch {
+		case r.Header.Get("Authorization") != "Bearer "+token:
+			say(http.StatusForbidden, `{"success":false,"errors":[{"code":9109,"message":"Invalid access token"}],"result":null}`)
+		case r.URL.Path == "/zones" && r.URL.Query().Get("name") == "home.example":
+			say(http.StatusOK, `{"success":true,"errors":[],"result":[{"id":"0123","name":"home.example"}]}`)
+		case r.URL.Path == "/zones":
+			say(http.StatusOK, `{"success":true,"errors":[],"result":[]}`)
+		case r.URL.Path == "/zones/0123/dns_records" && records == http.StatusOK:
+			say(records, `{"success":true,"errors":[],"result":[]}`)
+		case records == http.StatusBadGateway:
+			say(records, "<html>")
+		default:
+			say(http.StatusForbidden, `{"success":false,"errors":[{"code":10000,"message":"Authentication error"}],"result":null}`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestCloudflare(t *testing.T) {
+	for name, c := range map[string]struct {
+		token, zone string
+		records     int
+		want        string // of the error; empty: none
+	}{
+		"the zone":                      {token, "home.example", http.StatusOK, ""},
+		"a name in the zone":            {token, "lab.home.example", http.StatusOK, ""},
+		"another zone":                  {token, "work.example", http.StatusOK, "sees no such zone"},
+		"a wrong token":                 {"wrong", "home.example", http.StatusOK, "Invalid access token (9109)"},
+		"a token that reads no records": {token, "home.example", http.StatusForbidden, "Authentication error (10000)"},
+		"a service that is down":        {token, "home.example", http.StatusBadGateway, "try again later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &spec.DNS{Zones: []string{c.zone}, Cloudflare: &spec.Cloudflare{Token: ref(t, c.token)}}
+			err := zone.Checker{Cloudflare: cloudflare(t, c.records)}.Check(t.Context(), d)
+			if c.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			assert.ErrorContains(t, err, "zone "+c.zone)
+			assert.NotContains(t, err.Error(), c.token+" ")
+		})
+	}
+}
+
+// TestAllZones: every zone is asked, and every mistake is told.
+func TestAllZones(t *testing.T) {
+	d := &spec.DNS{Zones: []string{"a.example", "home.example", "b.example"}, Cloudflare: &spec.Cloudflare{Token: ref(t, token)}}
+	err := zone.Checker{Cloudflare: cloudflare(t, http.StatusOK)}.Check(t.Context(), d)
+	require.Error(t, err)
+	assert.Equal(t, 2, strings.Count(err.Error(), "sees no such zone"), err)
+}
+
+const (
+	secret = "c2VjcmV0LW9mLXRoZS1rZXktb2YtMzItYnl0ZXMhISE=" // of the keys of the name server
+	other  = "b3RoZXItc2VjcmV0LW9mLXRoZS1rZXktb2YtMzItYnl0"
+)
+
+// named runs BIND on the loopback interface with a zone that the key "homelab" may change and transfer,
+// "updates" only change, and "nothing" neither.
+func named(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("named")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no named: apt-get install bind9")
+		}
+		t.Skip("there is no named")
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := free.Addr().(*net.TCPAddr)
+	require.NoError(t, free.Close())
+	dir := t.TempDir()
+	var keys strings.Builder
+	for _, name := range []string{"homelab", "updates", "nothing"} {
+		fmt.Fprintf(&keys, "key %q { algorithm hmac-sha256; secret %q; };\n", name, secret)
+	}
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	write("zone", "$TTL 60\n@ SOA ns.home.example. root.home.example. 1 60 60 60 60\n@ NS ns\nns A 127.0.0.1\n")
+	write("named.conf", keys.String()+fmt.Sprintf(`
+options {
+	directory %q; pid-file none; session-keyfile none; managed-keys-directory %q; lock-file none;
+	listen-on port %d { 127.0.0.1; }; listen-on-v6 { none; }; recursion no; dnssec-validation no; notify no;
+};
+controls { };
+zone "home.example" {
+	type primary; file "zone";
+	allow-update { key homelab; key updates; }; allow-transfer { key homelab; };
+};
+`, dir, dir, addr.Port))
+	cmd := exec.CommandContext(t.Context(), program, "-g", "-n", "1", "-c", filepath.Join(dir, "named.conf"))
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	log := &strings.Builder{}
+	cmd.Stderr = log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Wait() })
+	require.Eventually(t, func() bool {
+		m := new(dns.Msg).SetQuestion("home.example.", dns.TypeSOA)
+		answer, err := dns.Exchange(m, addr.String())
+		return err == nil && answer.Rcode == dns.RcodeSuccess
+	}, 20*time.Second, 50*time.Millisecond, "named does not answer")
+	return addr.String()
+}
+
+// TestNameServer compares what we say with what BIND answers.
+func TestNameServer(t *testing.T) {
+	at := named(t)
+	for name, c := range map[string]struct {
+		zone, key, secret, algorithm string
+		records                      bool
+		want                         string
+	}{
+		"all is right":                      {"home.example", "homelab", secret, "hmac-sha256", true, ""},
+		"a key that may only change":        {"home.example", "updates", secret, "hmac-sha256", false, ""},
+		"a key that may not transfer":       {"home.example", "updates", secret, "hmac-sha256", true, "does not let the key updates transfer this zone"},
+		"a key that may do nothing":         {"home.example", "nothing", secret, "hmac-sha256", false, "does not let the key nothing change this zone"},
+		"a key of another server":     {"home.example", "stranger", secret, "hmac-sha256", false, "does not know the key stranger"},
+		"the key with another algorithm":    {"home.example", "homelab", secret, "hmac-sha512", false, "does not know the key homelab with hmac-sha512"},
+		"another secret":                    {"home.example", "homelab", other, "hmac-sha256", false, "another secret for the key homelab"},
+		"a zone of another server":    {"work.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
+		"a name within a zone": {"lab.home.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &spec.DNS{Zones: []string{c.zone}, RFC2136: &spec.RFC2136{Server: at, Key: c.key, Secret: ref(t, c.secret), Algorithm: c.algorithm}}
+			if c.records {
+				d.Records = spec.On
+			}
+			err := zone.Checker{}.Check(t.Context(), d)
+			if c.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			assert.NotContains(t, err.Error(), c.secret)
+		})
+	}
+	answer, err := dns.Exchange(new(dns.Msg).SetQuestion("home.example.", dns.TypeSOA), at)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, answer.Answer[0].(*dns.SOA).Serial, "a question changed the zone")
+}
+
+// TestUnreachable: a service that cannot be reached is an error with its cause, and each way goes through Dial.
+func TestUnreachable(t *testing.T) {
+	cause := errors.New("no way out")
+	c := zone.Checker{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, cause }}
+	key := base64.StdEncoding.EncodeToString([]byte("key"))
+	for _, d := range []*spec.DNS{
+		{Zones: []string{"home.example"}, Cloudflare: &spec.Cloudflare{Token: ref(t, token)}},
+		{Zones: []string{"home.example"}, RFC2136: &spec.RFC2136{Server: "192.0.2.1:53", Key: "k", Secret: ref(t, key), Algorithm: "hmac-sha256"}},
+	} {
+		require.ErrorIs(t, c.Check(t.Context(), d), cause)
+	}
+	assert.NoError(t, c.Check(t.Context(), &spec.DNS{Zones: []string{"home.example"}, Webhook: &spec.ACMEWebhook{}}))
+}
