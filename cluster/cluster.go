@@ -56,9 +56,11 @@ type Backend struct {
 	Dir string
 	// Charts finds charts; the file's own settings are merged into it.
 	Charts helm.Source
-	// DialOut reaches what the file names outside of the cluster: the repository of fleet.repo, and
-	// who serves the zones of dns. nil dials directly.
-	DialOut func(ctx context.Context, network, addr string) (net.Conn, error)
+	// GitDial reaches the Git repository of fleet.repo; nil dials directly.
+	GitDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// CheckDNS says before anything changes why the credentials of the file's zones are not taken;
+	// nil asks nobody.
+	CheckDNS func(context.Context, *spec.DNS) error
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 }
@@ -127,7 +129,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	})
 	c.parts = parts.New(parts.Config{
 		Spec: want, Make: sync.OnceValues(func() ([]addon.Recipe, error) { return platform.Pieces(want, true) }),
-		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, DialOut: b.DialOut,
+		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial, CheckDNS: b.CheckDNS,
 	})
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
 	c.hosts.DeferWrites() // a plan writes nothing

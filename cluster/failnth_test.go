@@ -43,7 +43,7 @@ func failing(t *testing.T, text string) (inside, *kubesim.Cluster, *kubetest.Fai
 	require.NoError(t, err)
 	c, err := New(fileOf(t, text+"charts: {folder: "+charts+", offline: true, via: {jupyterhub: fleet}}\n"), Backend{Dir: t.TempDir(),
 		Dial:    func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },
-		DialOut: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") }})
+		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") }})
 	require.NoError(t, err)
 	client, sim, way := kubetest.Kubernetes(t)
 	in := insideOf(c)

@@ -256,7 +256,7 @@ func (g *gauge) of(t *testing.T, s *spec.Spec, login ssh.Signer) (cpu time.Durat
 func onHosts(t *testing.T, s *spec.Spec, login ssh.Signer, model *pvesim.Model, do func(*testing.T, Backend)) {
 	synctest.Test(t, func(t *testing.T) {
 		nowhere := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route to host") }
-		b := Backend{Dir: t.TempDir(), Signers: []ssh.Signer{login}, Dial: nowhere, DialOut: nowhere, Charts: helm.Source{Dial: nowhere, Cache: t.TempDir()}}
+		b := Backend{Dir: t.TempDir(), Signers: []ssh.Signer{login}, Dial: nowhere, GitDial: nowhere, Charts: helm.Source{Dial: nowhere, Cache: t.TempDir()}}
 		if s.HasProxmox() {
 			if model == nil {
 				_, fits := labmodel.ModelFor(labneeds.NeedsOf(s))

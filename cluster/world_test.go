@@ -113,7 +113,7 @@ func (w *world) clusterOver(t testing.TB, spec *spec.Spec, way http.RoundTripper
 		wrap = w.tap
 	}
 	b := cluster.Backend{
-		Proxmox: pve, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, DialOut: w.gitDial,
+		Proxmox: pve, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, GitDial: w.gitDial,
 	}
 	if w.dial != nil {
 		b.Dial = w.dial

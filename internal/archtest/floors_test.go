@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "write the floor plan of docs/architectu
 // rooms are the packages by what they are for, from the street to the cellar.
 func rooms() []floor {
 	return []floor{
-		{"Commands", []string{"magefiles/targets", "cmd/homelab", "cmd/mage", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/results"}},
+		{"Commands", []string{"magefiles/targets", "cmd/homelab", "cmd/mage", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/results", "internal/zone"}},
 		{"The whole", []string{"cluster", "internal/hostprep", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
-			"cluster/internal/run", "cluster/internal/kubetest", "cluster/internal/volumes", "cluster/internal/workload", "cluster/internal/verification", "internal/draft", "cluster/clusterfile", "cluster/clusterfile/internal/decode", "cluster/clusterfile/internal/auth", "internal/placement", "internal/platform", "internal/names", "internal/labneeds", "cluster/backup"}},
+			"cluster/internal/run", "cluster/internal/kubetest", "cluster/internal/volumes", "cluster/internal/workload", "cluster/internal/verification", "internal/draft", "cluster/clusterfile", "cluster/clusterfile/internal/decode", "cluster/clusterfile/internal/auth", "cluster/clusterfile/internal/certs", "internal/placement", "internal/platform", "internal/names", "internal/labneeds", "cluster/backup"}},
 		{"Parts of a platform", []string{"kube/addon", "fleet", "fleet/lint", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "sim/cmd/coverage", "sim/cmd/peers", "internal/labctl", "internal/labmodel"}},
 		{"Played Proxmox VE", []string{

@@ -25,6 +25,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/labneeds"
 	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/internal/platform"
+	"github.com/cps-gpu/homelab/internal/zone"
 	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -137,6 +138,9 @@ func (s *Session) bind(ctx context.Context) (err error) {
 	} else {
 		err = s.openSite(ctx, &backend)
 		s.outside = !s.opt.Offline
+		if s.outside {
+			backend.CheckDNS = zone.Check
+		}
 	}
 	if err != nil {
 		return err

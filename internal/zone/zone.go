@@ -3,8 +3,8 @@
 package zone
 
 import (
-	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,18 +20,19 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// Checker asks services. The zero value asks the real ones.
-type Checker struct {
-	Dial       func(ctx context.Context, network, addr string) (net.Conn, error) // nil dials directly
-	Cloudflare string                                                            // address of its API; empty: the public one
-}
-
 // limit is how long one question may take.
 const limit = 20 * time.Second
 
 // Check asks about every zone, and returns all mistakes. Route 53 and webhooks are not asked: for
 // them it returns nil.
-func (c Checker) Check(ctx context.Context, d *spec.DNS) error {
+func Check(ctx context.Context, d *spec.DNS) error {
+	return checker{"https://api.cloudflare.com/client/v4"}.check(ctx, d)
+}
+
+// checker has the address of Cloudflare's API.
+type checker struct{ cloudflareAPI string }
+
+func (c checker) check(ctx context.Context, d *spec.DNS) error {
 	var check func(ctx context.Context, zone string) error
 	switch {
 	case d.Cloudflare != nil:
@@ -45,7 +46,10 @@ func (c Checker) Check(ctx context.Context, d *spec.DNS) error {
 		if err != nil {
 			return fmt.Errorf("dns.rfc2136.secret: %w", err)
 		}
-		s := server{d.RFC2136, key.Reveal(), d.Records.IsOn(), c.dial}
+		if _, err := base64.StdEncoding.DecodeString(key.Reveal()); err != nil {
+			return errors.New("dns.rfc2136.secret: the key is not in base64: copy it as the server's configuration has it")
+		}
+		s := server{d.RFC2136, key.Reveal(), d.Records.IsOn()}
 		check = s.check
 	default:
 		return nil
@@ -61,7 +65,7 @@ func (c Checker) Check(ctx context.Context, d *spec.DNS) error {
 
 // cloudflare checks that a token sees a zone, or the zone that it is part of, and reads its records. Whether
 // it may change them no request tells without changing one.
-func (c Checker) cloudflare(ctx context.Context, zone, token string) error {
+func (c checker) cloudflare(ctx context.Context, zone, token string) error {
 	for name := zone; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
 		var zones []struct{ ID string }
 		if err := c.ask(ctx, "/zones?name="+url.QueryEscape(name), token, &zones); err != nil {
@@ -78,24 +82,19 @@ func (c Checker) cloudflare(ctx context.Context, zone, token string) error {
 const maxAnswer = 1 << 20
 
 // dial connects to a name server.
-func (c Checker) dial(ctx context.Context, addr string) (*dns.Conn, error) {
-	dial := c.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: limit}).DialContext
-	}
-	conn, err := dial(ctx, "tcp", addr)
+func dial(ctx context.Context, addr string) (*dns.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	return &dns.Conn{Conn: conn}, conn.SetDeadline(time.Now().Add(limit))
 }
 
-func (c Checker) ask(ctx context.Context, path, token string, result any) error {
-	base := cmp.Or(c.Cloudflare, "https://api.cloudflare.com/client/v4")
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: c.Dial, TLSHandshakeTimeout: limit}
+func (c checker) ask(ctx context.Context, path, token string, result any) error {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: limit}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: limit}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cloudflareAPI+path, nil)
 	if err != nil {
 		return err
 	}
@@ -136,7 +135,6 @@ type server struct {
 	*spec.RFC2136
 	secret   string
 	transfer bool // external-dns reads its records by a transfer of the zone
-	dial     func(ctx context.Context, addr string) (*dns.Conn, error)
 }
 
 // check sends an update of nothing, which a server answers as it would a real one up to the point where
@@ -146,7 +144,7 @@ func (s server) check(ctx context.Context, zone string) error {
 	m := new(dns.Msg)
 	m.SetUpdate(dns.Fqdn(zone))
 	m.SetTsig(key, dns.Fqdn(s.Algorithm), 300, time.Now().Unix())
-	conn, err := s.dial(ctx, s.Server)
+	conn, err := dial(ctx, s.Server)
 	if err != nil {
 		return err
 	}
@@ -193,7 +191,7 @@ func (s server) reads(ctx context.Context, zone, key string, secrets map[string]
 	m := new(dns.Msg)
 	m.SetAxfr(dns.Fqdn(zone))
 	m.SetTsig(key, dns.Fqdn(s.Algorithm), 300, time.Now().Unix())
-	conn, err := s.dial(ctx, s.Server)
+	conn, err := dial(ctx, s.Server)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,6 @@
-package zone_test
+package zone
 
 import (
-	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/zone"
 )
 
 func ref(t *testing.T, text string) spec.SecretRef {
@@ -73,7 +70,7 @@ func TestCloudflare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &spec.DNS{Zones: []string{c.zone}, Cloudflare: &spec.Cloudflare{Token: ref(t, c.token)}}
-			err := zone.Checker{Cloudflare: cloudflare(t, c.records)}.Check(t.Context(), d)
+			err := checker{cloudflare(t, c.records)}.check(t.Context(), d)
 			if c.want == "" {
 				assert.NoError(t, err)
 				return
@@ -88,7 +85,7 @@ func TestCloudflare(t *testing.T) {
 // TestAllZones: every zone is asked, and every mistake is told.
 func TestAllZones(t *testing.T) {
 	d := &spec.DNS{Zones: []string{"a.example", "home.example", "b.example"}, Cloudflare: &spec.Cloudflare{Token: ref(t, token)}}
-	err := zone.Checker{Cloudflare: cloudflare(t, http.StatusOK)}.Check(t.Context(), d)
+	err := checker{cloudflare(t, http.StatusOK)}.check(t.Context(), d)
 	require.Error(t, err)
 	assert.Equal(t, 2, strings.Count(err.Error(), "sees no such zone"), err)
 }
@@ -156,22 +153,23 @@ func TestNameServer(t *testing.T) {
 		records                      bool
 		want                         string
 	}{
-		"all is right":                      {"home.example", "homelab", secret, "hmac-sha256", true, ""},
-		"a key that may only change":        {"home.example", "updates", secret, "hmac-sha256", false, ""},
-		"a key that may not transfer":       {"home.example", "updates", secret, "hmac-sha256", true, "does not let the key updates transfer this zone"},
-		"a key that may do nothing":         {"home.example", "nothing", secret, "hmac-sha256", false, "does not let the key nothing change this zone"},
-		"a key of another server":     {"home.example", "stranger", secret, "hmac-sha256", false, "does not know the key stranger"},
-		"the key with another algorithm":    {"home.example", "homelab", secret, "hmac-sha512", false, "does not know the key homelab with hmac-sha512"},
-		"another secret":                    {"home.example", "homelab", other, "hmac-sha256", false, "another secret for the key homelab"},
-		"a zone of another server":    {"work.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
-		"a name within a zone": {"lab.home.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
+		"all is right":                   {"home.example", "homelab", secret, "hmac-sha256", true, ""},
+		"a key that may only change":     {"home.example", "updates", secret, "hmac-sha256", false, ""},
+		"a key that may not transfer":    {"home.example", "updates", secret, "hmac-sha256", true, "does not let the key updates transfer this zone"},
+		"a key that may do nothing":      {"home.example", "nothing", secret, "hmac-sha256", false, "does not let the key nothing change this zone"},
+		"a key of another server":        {"home.example", "stranger", secret, "hmac-sha256", false, "does not know the key stranger"},
+		"the key with another algorithm": {"home.example", "homelab", secret, "hmac-sha512", false, "does not know the key homelab with hmac-sha512"},
+		"another secret":                 {"home.example", "homelab", other, "hmac-sha256", false, "another secret for the key homelab"},
+		"a secret that is no base64":     {"home.example", "homelab", "not base64!", "hmac-sha256", false, "not in base64"},
+		"a zone of another server":       {"work.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
+		"a name within a zone":           {"lab.home.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &spec.DNS{Zones: []string{c.zone}, RFC2136: &spec.RFC2136{Server: at, Key: c.key, Secret: ref(t, c.secret), Algorithm: c.algorithm}}
 			if c.records {
 				d.Records = spec.On
 			}
-			err := zone.Checker{}.Check(t.Context(), d)
+			err := Check(t.Context(), d)
 			if c.want == "" {
 				assert.NoError(t, err)
 				return
@@ -185,16 +183,17 @@ func TestNameServer(t *testing.T) {
 	assert.EqualValues(t, 1, answer.Answer[0].(*dns.SOA).Serial, "a question changed the zone")
 }
 
-// TestUnreachable: a service that cannot be reached is an error with its cause, and each way goes through Dial.
+// TestUnreachable: a service that cannot be reached is an error with its cause.
 func TestUnreachable(t *testing.T) {
-	cause := errors.New("no way out")
-	c := zone.Checker{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, cause }}
-	key := base64.StdEncoding.EncodeToString([]byte("key"))
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	at := closed.Addr().String()
 	for _, d := range []*spec.DNS{
 		{Zones: []string{"home.example"}, Cloudflare: &spec.Cloudflare{Token: ref(t, token)}},
-		{Zones: []string{"home.example"}, RFC2136: &spec.RFC2136{Server: "192.0.2.1:53", Key: "k", Secret: ref(t, key), Algorithm: "hmac-sha256"}},
+		{Zones: []string{"home.example"}, RFC2136: &spec.RFC2136{Server: at, Key: "k", Secret: ref(t, secret), Algorithm: "hmac-sha256"}},
 	} {
-		require.ErrorIs(t, c.Check(t.Context(), d), cause)
+		require.ErrorIs(t, checker{"http://" + at}.check(t.Context(), d), syscall.ECONNREFUSED)
 	}
-	assert.NoError(t, c.Check(t.Context(), &spec.DNS{Zones: []string{"home.example"}, Webhook: &spec.ACMEWebhook{}}))
+	assert.NoError(t, Check(t.Context(), &spec.DNS{Zones: []string{"home.example"}, Webhook: &spec.ACMEWebhook{}}))
 }

@@ -1,7 +1,6 @@
 package addon
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -111,9 +110,6 @@ func (z zone) credentials(s *Site) (map[string]secret.Value, error) {
 		token, err = s.Secret("dns.route53.secretKey", z.Route53.SecretKey)
 	case z.RFC2136 != nil:
 		token, err = s.Secret("dns.rfc2136.secret", z.RFC2136.Secret)
-		if _, bad := base64.StdEncoding.DecodeString(token.Reveal()); err == nil && bad != nil && !s.Unread {
-			err = errors.New("dns.rfc2136.secret: the key is not in base64: copy it as the server's configuration has it")
-		}
 	default:
 		return nil, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/zone"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
@@ -53,8 +52,8 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 					return nil
 				})
 			}
-			if d := s.Spec.Platform.DNS; d != nil {
-				g.Go(func() error { errs[len(pieces)] = zone.Checker{Dial: s.DialOut}.Check(ctx, d); return nil })
+			if d := s.Spec.Platform.DNS; d != nil && s.CheckDNS != nil {
+				g.Go(func() error { errs[len(pieces)] = s.CheckDNS(ctx, d); return nil })
 			}
 			_ = g.Wait() // errs has all errors
 			err = errors.Join(errs...)

@@ -45,7 +45,7 @@ func failing(t *testing.T) (*Steps, *kube.Client, *kubesim.Cluster, *kubetest.Fa
 		Spec: want, Make: func() ([]addon.Recipe, error) { return platform.Pieces(want, true) },
 		Kube:    func(context.Context) (*kube.Client, error) { return client, nil },
 		Work:    func(ctx context.Context) (*workload.Work, error) { return workload.Read(ctx, client) },
-		DialOut: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") },
+		GitDial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way to Git") },
 	}), client, sim, way
 }
 

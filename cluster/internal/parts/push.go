@@ -105,7 +105,7 @@ func (s *Steps) FleetRemote() (fleet.Remote, error) {
 	if f == nil || f.Repo == "" {
 		return fleet.Remote{}, errors.New("the file names no Git repository: write fleet: {repo: URL}")
 	}
-	r := fleet.Remote{URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: s.DialOut}
+	r := fleet.Remote{URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: s.GitDial}
 	login, err := platform.GitLogin(f)
 	if err != nil {
 		return r, err

@@ -19,9 +19,10 @@ type Config struct {
 	Charts helm.Source                    // the file's own settings are merged into it
 	Kube   func(context.Context) (*kube.Client, error)
 	// Work is the running work, for the cost of a step; nil if there is no cluster yet.
-	Work func(context.Context) (*workload.Work, error)
-	// DialOut reaches fleet.repo, and who serves the zones of dns; nil dials directly.
-	DialOut func(ctx context.Context, network, addr string) (net.Conn, error)
+	Work    func(context.Context) (*workload.Work, error)
+	GitDial func(ctx context.Context, network, addr string) (net.Conn, error) // reaches fleet.repo; nil dials directly
+	// CheckDNS says why the credentials of the file's zones are not taken; nil asks nobody.
+	CheckDNS func(context.Context, *spec.DNS) error
 }
 
 // Steps makes the steps. It is safe for concurrent use.
