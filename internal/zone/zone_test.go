@@ -160,7 +160,7 @@ func TestNameServer(t *testing.T) {
 		"a key of another server":        {"home.example", "stranger", secret, "hmac-sha256", false, "does not know the key stranger"},
 		"the key with another algorithm": {"home.example", "homelab", secret, "hmac-sha512", false, "does not know the key homelab with hmac-sha512"},
 		"another secret":                 {"home.example", "homelab", other, "hmac-sha256", false, "another secret for the key homelab"},
-		"a secret that is no base64":     {"home.example", "homelab", "not base64!", "hmac-sha256", false, "not in base64"},
+		"a secret in other letters":      {"home.example", "homelab", "not base64!", "hmac-sha256", false, "not in base64"},
 		"a zone of another server":       {"work.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
 		"a name within a zone":           {"lab.home.example", "homelab", secret, "hmac-sha256", false, "does not serve this zone"},
 	} {

@@ -1,0 +1,102 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+const zonePlatform = `
+tls: {source: acme, email: ops@lab.example, server: "https://ca.lab.example/directory"}
+dns: {zones: [lab.example], records: true, cloudflare: env:CLOUDFLARE_TOKEN}
+monitoring: {hostname: grafana.lab.example}
+`
+
+// solvers are those of the cluster's issuer, and token what they read.
+func solvers(t *testing.T, api *kube.Client) (dns, token string) {
+	t.Helper()
+	issuer := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cert-manager.io/v1", "kind": "ClusterIssuer"}}
+	issuer.SetName("homelab")
+	require.NoError(t, api.Get(t.Context(), issuer))
+	all, _, err := unstructured.NestedSlice(issuer.Object, "spec", "acme", "solvers")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	dns, _, _ = unstructured.NestedString(all[0].(map[string]any), "dns01", "cloudflare", "apiTokenSecretRef", "name")
+	s := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cert-manager", Name: "homelab-dns"}}
+	if err := api.Get(t.Context(), &s); !errors.Is(err, kube.ErrNotFound) {
+		require.NoError(t, err)
+	}
+	return dns, string(s.Data["token"])
+}
+
+// TestZones: a cluster proves its names by records of its zone, and keeps records there; another token
+// is stored again; a file without the zone goes back to port 80, and removes what kept the records.
+func TestZones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		t.Setenv("CLOUDFLARE_TOKEN", "the-first-token")
+		text := withPlatform(t, "one-gpu", zonePlatform)
+		w.up(t, parse(t, text))
+		api := w.api(t)
+		dns, token := solvers(t, api)
+		assert.Equal(t, "homelab-dns", dns)
+		assert.Equal(t, "the-first-token", token)
+		records := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "external-dns", Name: "external-dns-credentials"}}
+		require.NoError(t, api.Get(t.Context(), &records))
+		assert.Equal(t, "the-first-token", string(records.Data["token"]))
+		assert.Empty(t, w.plan(t, parse(t, text)))
+
+		t.Setenv("CLOUDFLARE_TOKEN", "the-second-token")
+		w.up(t, parse(t, text))
+		_, token = solvers(t, api)
+		assert.Equal(t, "the-second-token", token)
+		assert.Empty(t, w.plan(t, parse(t, text)))
+
+		without := strings.Replace(text, "dns: {zones: [lab.example], records: true, cloudflare: env:CLOUDFLARE_TOKEN}\n", "", 1)
+		w.up(t, parse(t, without))
+		dns, token = solvers(t, api)
+		assert.Empty(t, dns)
+		assert.Empty(t, token, "the token is still in the cluster")
+		assert.ErrorIs(t, api.Get(t.Context(), &records), kube.ErrNotFound)
+		assert.Empty(t, w.plan(t, parse(t, without)))
+		assert.NotContains(t, w.output.String(), "-token")
+	})
+}
+
+// TestZoneThatIsNotOurs: credentials that are refused stop a run before anything is made.
+func TestZoneThatIsNotOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		t.Setenv("CLOUDFLARE_TOKEN", "the-first-token")
+		refused := errors.New("the token sees no such zone")
+		signer, err := ssh.LoadSigner(w.dir + "/id_ed25519")
+		require.NoError(t, err)
+		w.keys = func(b *cluster.Backend) {
+			b.Signers = []ssh.Signer{signer}
+			b.CheckDNS = func(_ context.Context, d *spec.DNS) error {
+				assert.Equal(t, []string{"lab.example"}, d.Zones)
+				return refused
+			}
+		}
+		before := len(w.sim.VMs())
+		_, err = w.cluster(t, parse(t, withPlatform(t, "one-gpu", zonePlatform))).Up().Run(t.Context(), w.listen(t))
+		require.ErrorIs(t, err, refused)
+		assert.Len(t, w.sim.VMs(), before)
+	})
+}
