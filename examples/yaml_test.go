@@ -45,6 +45,7 @@ var beside = map[string]string{
 	"mig.md":           "storage:",
 	"lab-vms.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nhub:",
 	"nodes.md":         "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 2, addresses: [10.0.0.21-10.0.0.22]}}\nstorage:\nhub:",
+	"platform.md":      "hub:",
 	"queues.md": `pools:
   cp: {role: server, count: 1, addresses: [10.0.0.11]}
   whole: {count: 4, addresses: [10.0.0.21-10.0.0.24], gpus: 2}
@@ -64,7 +65,8 @@ var yours = strings.NewReplacer(
 
 // notFiles are blocks that are no part of a cluster file, by their first line.
 var notFiles = map[string]string{
-	"apiVersion: v1": "an object of Kubernetes",
+	"apiVersion: cert-manager.io/v1":             "an object of cert-manager",
+	"apiVersion: v1":                             "an object of Kubernetes",
 	"lab: {guests: qemu, image: /srv/debian-13}": "a folder of the reader's",
 }
 
