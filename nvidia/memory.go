@@ -11,6 +11,8 @@ import (
 // memories are sizes of memory in GiB, by the model as NVIDIA's data sheets have it; of several
 // sizes of one model the largest. Models whose name in the table has the size are not here.
 var memories = map[string]int{
+	"P40": 24, "H100 PCIe": 80, "H100 NVL": 94, "H200": 141, "H200 NVL": 141, "B200": 180,
+	"RTX PRO 6000 Blackwell Workstation Edition": 96, "RTX PRO 6000 Blackwell Max-Q Workstation Edition": 96, "RTX PRO 6000 Blackwell Server Edition": 96,
 	"T4": 16, "T4G": 16, "A10": 24, "A16": 16, "A30": 24, "A40": 48, "L4": 24, "L40": 48, "L40S": 48,
 	"RTX A2000": 12, "RTX A4000": 16, "RTX A4500": 20, "RTX A5000": 24, "RTX A5500": 24, "RTX A6000": 48,
 	"RTX 2000 Ada Generation": 16, "RTX 4000 Ada Generation": 20, "RTX 4500 Ada Generation": 24, "RTX 5000 Ada Generation": 32, "RTX 6000 Ada Generation": 48,
@@ -25,6 +27,7 @@ var memories = map[string]int{
 
 var (
 	gigabytes = regexp.MustCompile(`\b([0-9]{1,3}) ?GB\b`)
+	inlineECC = regexp.MustCompile(`^(T4G?|A10|A16|A40|L4|L40S?)$`)
 	variant   = regexp.MustCompile(` \(.*\)$| Lite Hash Rate$| Rev\. .*$`)
 )
 
@@ -36,6 +39,19 @@ func (g GPU) Memory() unit.Size {
 		return unit.Size(n) * unit.GiB
 	}
 	return unit.Size(memories[g.shortName()]) * unit.GiB
+}
+
+// reserved is what CUDA does not show of a card's memory: of an RTX 4090 with 24 GiB it shows 23.65, of an H100 79.2.
+const reserved = 2 * unit.GiB / 5
+
+// Usable is how much of [GPU.Memory] a program of CUDA can have, about; 0 if it is not known here.
+// Data center cards with GDDR memory keep a sixteenth of it for error correction, which is on by default.
+func (g GPU) Usable() unit.Size {
+	m := g.Memory()
+	if inlineECC.MatchString(g.shortName()) {
+		m -= m / 16
+	}
+	return max(0, m-reserved)
 }
 
 // shortName is a card's name without NVIDIA's and its variant.

@@ -18,10 +18,22 @@ func TestMemory(t *testing.T) {
 		assert.True(t, used[name], "no card is called %s", name)
 	}
 	for model, want := range map[string]unit.Size{
-		"RTX 4060": 8, "RTX 4060 Ti": 16, "RTX 3090": 24, "RTX 5090": 32, "A100 PCIe 80GB": 80, "L40S": 48, "T4": 16, "P40": 0,
+		"RTX 4060": 8, "RTX 4060 Ti": 16, "RTX 3090": 24, "RTX 5090": 32, "A100 PCIe 80GB": 80, "L40S": 48, "T4": 16, "P40": 24, "H200": 141, "K80": 0,
 	} {
 		for _, g := range GPUsOfModel(model) {
 			assert.Equal(t, want*unit.GiB, g.Memory(), "%s: %s", model, g.Name)
+		}
+	}
+}
+
+// Usable memory is that of torch.cuda.mem_get_info, in GiB, by the logs of vLLM's issues 10517, 14452,
+// 16570 and 23278, and by nvidia-smi for T4 and L4.
+func TestUsable(t *testing.T) {
+	for model, want := range map[string]float64{
+		"RTX 3090": 23.58, "RTX 5090": 31.35, "A100 PCIe 40GB": 39.38, "H100 80GB HBM3": 79.2, "L4": 22.2, "T4": 14.6, "K80": 0,
+	} {
+		for _, g := range GPUsOfModel(model) {
+			assert.InEpsilon(t, want+1, float64(g.Usable())/float64(unit.GiB)+1, 0.015, "%s: %s", model, g.Name)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 // brings are the modules of others that come with packages which are to be used alone.
 var brings = map[string][]string{
 	"secret":     nil,
+	"llm":        nil,
 	"converge":   nil,
 	"remote":     nil,
 	"remote/ssh": {"golang.org/x/crypto"},
