@@ -56,7 +56,7 @@ type configFile struct {
 	LinearKeyDim   int   `json:"linear_key_head_dim"`
 	LinearValueDim int   `json:"linear_value_head_dim"`
 
-	Quantized *quantized `json:"quantization_config"`
+	Quantized *quantizationConfig `json:"quantization_config"`
 }
 
 // ReadConfig reads the config.json of a model, whose name on Hugging Face is name.
@@ -182,8 +182,8 @@ func (c configFile) experts(m *Model) {
 	m.DenseLayers = max(c.DenseFirst, len(c.DenseLayers))
 }
 
-// quantized is how the published weights are quantized.
-type quantized struct {
+// quantizationConfig is how the published weights are quantized.
+type quantizationConfig struct {
 	Method string `json:"quant_method"`
 	Algo   string `json:"quant_algo"`
 	Format string `json:"format"`
@@ -214,7 +214,7 @@ func (c configFile) weights() (string, error) {
 	switch {
 	case q.Method == "mxfp4":
 		return "mxfp4", nil
-	case q.Method == "fp8", q.Algo == "FP8", strings.HasPrefix(q.Format, "float-quantized"):
+	case q.Method == "fp8", q.Algo == "FP8", strings.HasPrefix(q.Format, "float-quantizationConfig"):
 		return "fp8", nil
 	case q.Algo == "NVFP4", strings.HasPrefix(q.Format, "nvfp4"):
 		return "nvfp4", nil
