@@ -214,7 +214,7 @@ func (c configFile) weights() (string, error) {
 	switch {
 	case q.Method == "mxfp4":
 		return "mxfp4", nil
-	case q.Method == "fp8", q.Algo == "FP8", strings.HasPrefix(q.Format, "float-quantizationConfig"):
+	case q.Method == "fp8", q.Algo == "FP8", strings.HasPrefix(q.Format, "float-quantized"):
 		return "fp8", nil
 	case q.Algo == "NVFP4", strings.HasPrefix(q.Format, "nvfp4"):
 		return "nvfp4", nil

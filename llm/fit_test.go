@@ -231,6 +231,10 @@ func TestReadConfig(t *testing.T) {
 		{`{` + base + `,"quantization_config":{"quant_method":"bitsandbytes","load_in_4bit":true}}`, func(m *llm.Model) { m.Weights = "bitsandbytes" }},
 		{`{` + base + `,"quantization_config":{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"weights":{"num_bits":4,"type":"int"}}}}}`,
 			func(m *llm.Model) { m.Weights = "gptq" }},
+		{`{` + base + `,"quantization_config":{"quant_method":"compressed-tensors","format":"float-quantized","config_groups":{"group_0":{"weights":{"num_bits":8,"type":"float"}}}}}`,
+			func(m *llm.Model) { m.Weights = "fp8" }},
+		{`{` + base + `,"quantization_config":{"quant_method":"compressed-tensors","format":"nvfp4-pack-quantized","config_groups":{"group_0":{"weights":{"num_bits":4,"type":"float"}}}}}`,
+			func(m *llm.Model) { m.Weights = "nvfp4" }},
 		{`{"model_type":"llava","torch_dtype":"bfloat16","text_config":{` + base + `,"tie_word_embeddings":true},"vision_config":{"hidden_size":10,"intermediate_size":20,"depth":2}}`,
 			func(m *llm.Model) { m.Tied, m.Other = true, 2*10*(40+40) }},
 	} {
