@@ -168,8 +168,8 @@ func (r loadbalancerSection) bgp() {
 	if lb.Kind != spec.LBMetalLB {
 		r.Wrong(lb.BGP, fmt.Sprintf("%s announces nothing by BGP", lb.Kind), "write kind: metallb, or remove bgp")
 	}
-	if b.ASN < 1 || b.ASN > maxASN {
-		r.Wrong(b, "the nodes have no autonomous system", fmt.Sprintf("write asn: and a number from 1 to %d; 64512 to 65534 are for private use", maxASN))
+	if !r.IsSet(&b.ASN) {
+		r.Wrong(b, "the nodes have no autonomous system", "write asn: and its number; 64512 to 65534 are for private use")
 	}
 	if len(b.Peers) == 0 {
 		r.Wrong(b, "there is no router to announce addresses to", "write peers: [{address: 10.0.0.1, asn: 64500}] with your router's")
@@ -177,7 +177,6 @@ func (r loadbalancerSection) bgp() {
 	seen := map[netip.Addr]any{}
 	for i := range b.Peers {
 		p := &b.Peers[i]
-		r.checkRange(&p.ASN, "asn", 1, maxASN)
 		r.checkRange(&p.Port, "port", 1, 16384)
 		if !p.Address.IsValid() {
 			r.Wrong(p, "the router has no address", "write address: and the router's")
@@ -189,7 +188,3 @@ func (r loadbalancerSection) bgp() {
 		}
 	}
 }
-
-// maxASN is the largest number of an autonomous system that a file can have; those above are for
-// private use, as 64512 to 65534 are.
-const maxASN = 1<<31 - 1

@@ -192,6 +192,8 @@ func typeSchema(t reflect.Type) object {
 		return object{"type": "boolean"}
 	case reflect.TypeFor[decode.Period](), reflect.TypeFor[time.Duration]():
 		return text(decode.PeriodSyntax.String(), "15d")
+	case reflect.TypeFor[spec.ASN]():
+		return object{"type": "integer", "minimum": 1, "maximum": 1<<32 - 1}
 	case reflect.TypeFor[spec.Cores]():
 		return object{"oneOf": []any{object{"type": "number", "minimum": 0}, text(`^[0-9]+m$`, "500m")}}
 	case reflect.TypeFor[spec.AddressPool]():

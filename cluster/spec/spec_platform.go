@@ -132,14 +132,14 @@ type LoadBalancer struct {
 
 // BGP says to which routers every node announces the load balancer's addresses.
 type BGP struct {
-	ASN   int       `yaml:"asn" required:"true" min:"1" max:"2147483647" doc:"The nodes' autonomous system, e.g. 64512."`
+	ASN   ASN       `yaml:"asn" required:"true" doc:"The nodes' autonomous system, e.g. 64512."`
 	Peers []BGPPeer `yaml:"peers" required:"true" doc:"The routers."`
 }
 
 // BGPPeer is a router.
 type BGPPeer struct {
 	Address  netip.Addr `yaml:"address" required:"true" doc:"Its address."`
-	ASN      int        `yaml:"asn" min:"1" max:"2147483647" absent:"the nodes'" doc:"Its autonomous system."`
+	ASN      ASN        `yaml:"asn" absent:"the nodes'" doc:"Its autonomous system."`
 	Port     int        `yaml:"port" default:"179" min:"1" max:"16384" doc:"Where it listens."`
 	Password SecretRef  `yaml:"password" absent:"none" doc:"Reference to the password of the session (TCP MD5)."`
 	Multihop bool       `yaml:"multihop" doc:"It is behind another router."`

@@ -110,7 +110,7 @@ func wrap(s string, at, width int) []string {
 	column := at
 	for i, word := range strings.Split(s, " ") {
 		w := runewidth.StringWidth(word)
-		if i > 0 && width > 0 && column+1+w > width && column > at {
+		if width > 0 && column+1+w > width && column > at {
 			lines = append(lines, line.String())
 			line.Reset()
 			column = at

@@ -95,7 +95,7 @@ func (m MetalLB) peers(s *Site) (peers []runtime.Object, secrets []chart.Secret,
 	}
 	for i, p := range m.BGP.Peers {
 		name := fmt.Sprintf("%s-%d", poolName, i+1)
-		peer := values{"myASN": m.BGP.ASN, "peerASN": cmp.Or(p.ASN, m.BGP.ASN), "peerAddress": p.Address.String(), "peerPort": p.Port}
+		peer := values{"myASN": int64(m.BGP.ASN), "peerASN": int64(cmp.Or(p.ASN, m.BGP.ASN)), "peerAddress": p.Address.String(), "peerPort": p.Port}
 		if p.Multihop {
 			peer["ebgpMultiHop"] = true
 		}

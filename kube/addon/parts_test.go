@@ -170,7 +170,7 @@ func writtenSamples(t *testing.T) []sample {
 	pool := pools(t, "10.0.0.120-10.0.0.139", "10.0.0.160/29")
 	lb := &spec.LoadBalancer{Kind: spec.LBMetalLB, Addresses: pool, Reserved: reserved}
 	bgp := *lb
-	bgp.BGP = &spec.BGP{ASN: 64512, Peers: []spec.BGPPeer{{Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500, Port: 179, Password: key0}, {Address: netip.MustParseAddr("10.9.0.1"), Port: 1790, Multihop: true}}}
+	bgp.BGP = &spec.BGP{ASN: 4200000001, Peers: []spec.BGPPeer{{Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500, Port: 179, Password: key0}, {Address: netip.MustParseAddr("10.9.0.1"), Port: 1790, Multihop: true}}}
 	cilium := &spec.LoadBalancer{Kind: spec.LBCilium, Addresses: pool, Reserved: reserved}
 	flat := spec.K3s{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}
 	gateway := spec.Ingress{Kind: spec.IngressGateway, Class: "traefik"}

@@ -247,6 +247,8 @@ func instead(u encoding.TextUnmarshaler) string {
 		return "write address/length, e.g. 10.0.0.0/24"
 	case *spec.Ranges:
 		return "write address/length, e.g. 10.42.0.0/16, or a list of two"
+	case *spec.ASN:
+		return "write a number from 1 to 4294967295; 64512 to 65534 and 4200000000 to 4294967294 are for private use"
 	case *spec.PCIAddress:
 		return "write it as lspci does, e.g. 01:00, 01:00.0 or 0000:01:00.0"
 	case *spec.MAC:
