@@ -70,8 +70,8 @@ func (k *KnownHosts) lookup(name string) ([]xssh.PublicKey, error) {
 
 // parse reads the file if it has changed since it was read last.
 func (k *KnownHosts) parse() error {
-	info, err := os.Stat(k.path)
-	if os.SameFile(info, k.seen) && // no file is the same as none
+	info, _ := os.Stat(k.path) // nil: there is no file, and none is the same
+	if os.SameFile(info, k.seen) &&
 		info.ModTime().Equal(k.seen.ModTime()) && info.Size() == k.seen.Size() {
 		return nil
 	}
