@@ -209,6 +209,8 @@ func TestACopyInTheMachinesPlace(t *testing.T) {
 		w.switchOn(t, 901)
 		time.Sleep(5 * time.Minute)
 		adopting := parse(t, text+"nodes: {gpu1: {adopt: true}}\n")
+		// Its node joined as the machine that it is a copy of, and cannot be given another ID; cluster:doctor says so.
+		w.knownAs = map[string]string{"gpu1": "proxmox://one-gpu/102"}
 		w.up(t, adopting)
 		assert.Empty(t, w.plan(t, adopting))
 		assert.Equal(t, "homelab-one-gpu;"+w.mark(t, "homelab-one-gpu", "gpu1"), w.vm(t, "gpu1").Config["tags"])
