@@ -81,15 +81,6 @@ func (c checker) cloudflare(ctx context.Context, zone, token string) error {
 // maxAnswer limits the size of an answer, in bytes.
 const maxAnswer = 1 << 20
 
-// dial connects to a name server.
-func dial(ctx context.Context, addr string) (*dns.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &dns.Conn{Conn: conn}, conn.SetDeadline(time.Now().Add(limit))
-}
-
 func (c checker) ask(ctx context.Context, path, token string, result any) error {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: limit}
 	defer transport.CloseIdleConnections()
@@ -137,14 +128,22 @@ type server struct {
 	transfer bool // external-dns reads its records by a transfer of the zone
 }
 
+// connect signs a question and connects to the server; secrets are what its answer is verified with.
+func (s server) connect(ctx context.Context, m *dns.Msg) (conn *dns.Conn, secrets map[string]string, err error) {
+	key := dns.Fqdn(s.Key)
+	m.SetTsig(key, dns.Fqdn(s.Algorithm), 300, time.Now().Unix())
+	nc, err := (&net.Dialer{Timeout: limit}).DialContext(ctx, "tcp", s.Server)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &dns.Conn{Conn: nc}, map[string]string{key: s.secret}, nc.SetDeadline(time.Now().Add(limit))
+}
+
 // check sends an update of nothing, which a server answers as it would a real one up to the point where
 // it looks at single names.
 func (s server) check(ctx context.Context, zone string) error {
-	key, secrets := dns.Fqdn(s.Key), map[string]string{dns.Fqdn(s.Key): s.secret}
-	m := new(dns.Msg)
-	m.SetUpdate(dns.Fqdn(zone))
-	m.SetTsig(key, dns.Fqdn(s.Algorithm), 300, time.Now().Unix())
-	conn, err := dial(ctx, s.Server)
+	m := new(dns.Msg).SetUpdate(dns.Fqdn(zone))
+	conn, secrets, err := s.connect(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -161,7 +160,7 @@ func (s server) check(ctx context.Context, zone string) error {
 		return fmt.Errorf("%s: its answer is not signed with %s: %w", s.Server, s.Key, err)
 	}
 	if s.transfer {
-		return s.reads(ctx, zone, key, secrets)
+		return s.reads(ctx, zone)
 	}
 	return nil
 }
@@ -187,11 +186,9 @@ func (s server) refusal(answer *dns.Msg) error {
 }
 
 // reads checks that the key may transfer a zone.
-func (s server) reads(ctx context.Context, zone, key string, secrets map[string]string) error {
-	m := new(dns.Msg)
-	m.SetAxfr(dns.Fqdn(zone))
-	m.SetTsig(key, dns.Fqdn(s.Algorithm), 300, time.Now().Unix())
-	conn, err := dial(ctx, s.Server)
+func (s server) reads(ctx context.Context, zone string) error {
+	m := new(dns.Msg).SetAxfr(dns.Fqdn(zone))
+	conn, secrets, err := s.connect(ctx, m)
 	if err != nil {
 		return err
 	}
