@@ -200,7 +200,7 @@ func (r k3sSection) bucketEndpoint(s *spec.S3) {
 	}
 	s.Endpoint = strings.TrimSuffix(host, "/")
 	name, port, hasPort := strings.Cut(s.Endpoint, ":")
-	if !isHost(name) || hasPort && !isPort(port) {
+	if !isHost(name) || hasPort && !decode.IsPort(port) {
 		r.Wrong(&s.Endpoint, fmt.Sprintf("%q is not an S3 service", s.Endpoint), "write its host, e.g. s3.amazonaws.com or minio.home.arpa:9000, with http:// in front if it has no TLS")
 	}
 }
@@ -210,7 +210,7 @@ func (r k3sSection) registries() {
 		raw := &r.spec.K3s.Registries[i]
 		raw.CAFile = r.Existing(&raw.CAFile, raw.CAFile, false)
 		host, port, hasPort := strings.Cut(raw.Name, ":")
-		if raw.Name != "*" && (!isHost(host) || hasPort && !isPort(port)) {
+		if raw.Name != "*" && (!isHost(host) || hasPort && !decode.IsPort(port)) {
 			r.Wrong(raw, fmt.Sprintf("%q is not a registry", raw.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
 		}
 		for i := range raw.Endpoints {

@@ -143,7 +143,7 @@ func (r proxmoxSection) endpoint(at *string) string {
 		text = "https://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || !isHost(u.Hostname()) || !isPort(cmp.Or(u.Port(), "8006")) {
+	if err != nil || !isHost(u.Hostname()) || !decode.IsPort(cmp.Or(u.Port(), "8006")) {
 		r.Wrong(at, fmt.Sprintf("%q is not the address of a Proxmox API", *at), "write https://host:8006, or lab")
 		return ""
 	}

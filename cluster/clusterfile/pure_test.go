@@ -30,6 +30,6 @@ func TestSmallValues(t *testing.T) {
 		assert.Equal(t, want, spec.LastAddr(netip.MustParsePrefix(in)).String())
 	}
 	for in, want := range map[string]bool{"1": true, "65535": true, "65536": false, "0": false, "-1": false, "x": false, "": false} {
-		assert.Equal(t, want, isPort(in), in)
+		assert.Equal(t, want, decode.IsPort(in), in)
 	}
 }

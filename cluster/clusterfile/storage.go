@@ -247,7 +247,7 @@ func (r storageSection) cephFS(c *spec.CephFS) {
 	}
 	for i, m := range c.Monitors {
 		host, port, hasPort := decode.CutLast(m, ":")
-		if !hasPort || !isHost(strings.Trim(host, "[]")) || !isPort(port) {
+		if !hasPort || !isHost(strings.Trim(host, "[]")) || !decode.IsPort(port) {
 			r.Wrong(&c.Monitors[i], fmt.Sprintf("%q is not a monitor", m), "write address:port, with 6789, or 3300 for the second protocol")
 		}
 	}

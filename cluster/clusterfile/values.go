@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
@@ -83,11 +82,6 @@ func (r *resolver) chartVersion(at any, name, version string) {
 
 func isHost(s string) bool { return isAddress(s) || decode.IsDNSName(strings.ToLower(s)) }
 
-func isPort(s string) bool {
-	n, err := strconv.Atoi(s)
-	return err == nil && n > 0 && n < 65536
-}
-
 // defaultHost is the host of nodes that name none.
 func (r *resolver) defaultHost() string {
 	raw := &r.spec.Proxmox
@@ -127,7 +121,7 @@ func (r *resolver) login(at *string, defaultUser string) string {
 		r.Wrong(at, "this contains a password", "write user@host:port; logins use keys")
 		return ""
 	}
-	if !isHost(name) || !isPort(port) || !decode.Matches(userName, user) {
+	if !isHost(name) || !decode.IsPort(port) || !decode.Matches(userName, user) {
 		r.Wrong(at, "this is not a place to log in to", "write user@host:port, e.g. root@10.0.0.5:22")
 		return ""
 	}

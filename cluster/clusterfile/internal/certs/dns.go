@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
@@ -94,7 +93,7 @@ func (r section) nameServer(s *spec.RFC2136) {
 		host, port = strings.Trim(s.Server, "[]"), "53"
 	}
 	_, bad := netip.ParseAddr(host)
-	if n, err := strconv.Atoi(port); s.Server != "" && (err != nil || n < 1 || n > 65535 || bad != nil && !decode.IsDNSName(host)) {
+	if s.Server != "" && (!decode.IsPort(port) || bad != nil && !decode.IsDNSName(host)) {
 		r.Wrong(&s.Server, fmt.Sprintf("%q cannot be a name server", s.Server), "write its address, e.g. 192.168.1.2 or 192.168.1.2:53")
 	} else if s.Server != "" {
 		s.Server = net.JoinHostPort(host, port)

@@ -3,6 +3,7 @@ package decode
 import (
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -57,4 +58,10 @@ func CutLast(s, sep string) (before, after string, found bool) {
 		return s[:i], s[i+len(sep):], true
 	}
 	return s, "", false
+}
+
+// IsPort reports whether a text is the number of a port.
+func IsPort(s string) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n > 0 && n < 65536
 }
