@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,5 +215,34 @@ func TestLeaseWithoutProxmox(t *testing.T) {
 		_, _, err = converge.AcquireLease(t.Context(), w.bare(t, spec, keys).Lease(), claim("student1"), nil)
 		require.ErrorContains(t, err, "cannot reach 10.0.0.40:22")
 		assert.InDelta(t, 10, time.Since(begin).Minutes(), 1)
+	})
+}
+
+// On a machine without systemd nothing changes, and the error says what is there instead.
+func TestExternalWithoutSystemd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41")
+		defer a.Kill()
+		defer b.Kill()
+		keys := filepath.Join(t.TempDir(), "known_hosts")
+		meet(t, keys, "10.0.0.40", a)
+		meet(t, keys, "10.0.0.41", b)
+		refused := func(change, init string) {
+			t.Helper()
+			require.Zero(t, b.Run(t.Context(), "root", change, io.Discard))
+			_, err := w.bare(t, parse(t, strangers), keys).Up().Run(t.Context(), w.listen(t))
+			require.ErrorContains(t, err, "on b systemd does not run (its init is "+init+")")
+			require.ErrorContains(t, err, "install a distribution with systemd there")
+			assert.False(t, b.Disk().Exists("/usr/local/bin/k3s"))
+			assert.False(t, b.Disk().Exists("/etc/rancher"))
+		}
+		refused("rm -r /run/systemd; echo init >/proc/1/comm", "init")
+		refused("echo >/usr/sbin/openrc-run; chmod 755 /usr/sbin/openrc-run", "init, with OpenRC")
+
+		require.Zero(t, b.Run(t.Context(), "root", "mkdir -p /run/systemd/system", io.Discard))
+		_, err := w.bare(t, parse(t, strangers), keys).Up().Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
 	})
 }

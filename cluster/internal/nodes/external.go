@@ -2,9 +2,11 @@ package nodes
 
 import (
 	"context"
+	_ "embed" // init.sh
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,9 @@ import (
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
+
+//go:embed init.sh
+var initScript string
 
 // errNoHostKey means that the host key of an external machine is not known.
 var errNoHostKey = errors.New("its host key is not known")
@@ -95,11 +100,14 @@ func (s *sharedState) sudo(n spec.Node, user string, r remote.Runner) remote.Run
 }
 
 func (ns *Nodes) checkExternal(ctx context.Context, n spec.Node) (problem string, err error) {
-	err = remote.Run(ctx, ns.Root(n.Name), "true")
+	out, err := remote.Output(ctx, ns.Root(n.Name), "sh", "-c", initScript)
 	var exit *remote.ExitError
 	var key *ssh.HostKeyError
 	var auth *ssh.AuthError
-	switch {
+	switch init := strings.TrimSpace(string(out)); {
+	case err == nil && init != "":
+		return "", converge.Permanent(fmt.Errorf("on %s systemd does not run (its init is %s), and K3s runs here as a unit of systemd: "+
+			"install a distribution with systemd there, or take the machine out of the file", n.Name, init))
 	case err == nil:
 		return "", nil
 	case converge.IsPermanent(err):

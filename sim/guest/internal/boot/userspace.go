@@ -50,6 +50,8 @@ func DeviceFiles(s *machine.System) {
 // Userspace is what systemd does first.
 func Userspace(s *machine.System) {
 	v := s.Root()
+	s.Put("/proc/1/comm", "systemd\n", 0o644)
+	_ = v.MkdirAll("/run/systemd/system", 0o755)
 	id, _ := v.ReadFile("/etc/machine-id")
 	if text := strings.TrimSpace(string(id)); text == "" || text == "uninitialized" {
 		s.Put("/etc/machine-id", machine.HexID(16)+"\n", 0o444)
