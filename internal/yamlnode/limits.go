@@ -57,7 +57,7 @@ func Parse(data []byte, opts ...parser.Option) (file *ast.File, err error) {
 	var c counter
 	for _, t := range tokens {
 		if what := c.next(t); what != "" {
-			return nil, &Error{max(1, t.Position.Line), max(1, t.Position.Column), what, c.siblings > maxSiblings}
+			return nil, &Error{t.Position.Line, max(1, t.Position.Column), what, c.siblings > maxSiblings}
 		}
 	}
 	return parser.Parse(tokens, 0, opts...)
@@ -81,17 +81,13 @@ func blanks(data []byte) (line, longest int) {
 	return line, longest
 }
 
-// tokenize stops at the first invalid token, which the parser reports.
+// tokenize stops at the first invalid token, which the parser reports: one call of Scan goes on to the end.
 func tokenize(text string) (tokens token.Tokens) {
 	var s scanner.Scanner
 	s.Init(text)
-	for {
-		some, err := s.Scan()
-		tokens.Add(some...)
-		if err != nil || len(some) == 0 {
-			return tokens
-		}
-	}
+	all, _ := s.Scan()
+	tokens.Add(all...)
+	return tokens
 }
 
 // frame is an open list or mapping.

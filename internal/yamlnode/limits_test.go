@@ -152,9 +152,60 @@ func TestWritten(t *testing.T) {
 	require.Greater(t, seen, 50)
 }
 
+// A file has as many bytes, or as many empty lines, as the limit; what has one more is refused before it is parsed.
 func TestTooLong(t *testing.T) {
-	_, err := Parse(make([]byte, maxBytes+1))
-	require.ErrorContains(t, err, "at most 4096 are read")
+	for _, x := range []struct {
+		one  string
+		most int
+		want Error
+	}{
+		{"#", maxBytes, Error{Line: 1, Column: 1, What: "4096 KiB of YAML, and at most 4096 are read"}},
+		{"\n", 4096, Error{Line: 1, Column: 1, What: "4097 empty lines, one after the other", Long: true}},
+	} {
+		_, err := Parse([]byte(strings.Repeat(x.one, x.most)))
+		require.NoError(t, err)
+		_, err = Parse([]byte(strings.Repeat(x.one, x.most+1)))
+		var tooMuch *Error
+		require.ErrorAs(t, err, &tooMuch)
+		assert.Equal(t, x.want, *tooMuch)
+	}
+}
+
+// A count is at its limit before it is above.
+func TestLimits(t *testing.T) {
+	for name, count := range map[string]func(n int) counter{
+		"names":     func(n int) counter { return counter{names: maxNames + n} },
+		"documents": func(n int) counter { return counter{documents: maxDocuments + n} },
+		"empty":     func(n int) counter { return counter{none: maxEmpty + n} },
+		"siblings":  func(n int) counter { return counter{siblings: maxSiblings + n} },
+		"paths":     func(n int) counter { return counter{paths: maxPaths + n} },
+		"depth":     func(n int) counter { return counter{open: make([]frame, maxDepth+n)} },
+		"run":       func(n int) counter { return counter{open: []frame{{run: maxDepth + n}}} },
+	} {
+		at, above := count(0), count(1)
+		assert.Empty(t, at.tooMuch(), name)
+		assert.NotEmpty(t, above.tooMuch(), name)
+	}
+}
+
+// Documents cost what each of them costs alone, and so do the entries of a list: what is closed leaves nothing behind.
+func TestCostsAdd(t *testing.T) {
+	paths := func(text string) int {
+		var c counter
+		for _, token := range tokenize(text) {
+			require.Empty(t, c.next(token), text)
+		}
+		return c.paths
+	}
+	texts := []string{"a: b\n", "a:\n  b: [c, {d: e}]\n  f:\n  - g\n  - h\n", "- a\n- b: c\n", "{a: [b, c], d: e}\n", "? a\n: b\n", "a: &x\n  b: 1\nc: *x\n", "a:\n\n  - - b\n    - c\n"}
+	inside := func(text string) string { return "- " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ") }
+	for _, a := range texts {
+		assert.Positive(t, paths(a), a)
+		for _, b := range texts {
+			assert.Equal(t, paths(a)+paths(b), paths(a+"---\n"+b), "%q and %q", a, b)
+			assert.Equal(t, paths(inside(a))+paths(inside(b)), paths(inside(a)+inside(b)), "%q and %q in a list", a, b)
+		}
+	}
 }
 
 // The first of the longest runs is named; blanks do not end one.
@@ -171,15 +222,16 @@ func TestAtTheLimits(t *testing.T) {
 		text func(n int) string
 		most int
 		says string
+		at   [2]int // line and column of the one too many
 	}{
-		"anchors":   {func(n int) string { return strings.Repeat("- &x 1\n", n) }, maxNames, "more than 1000 anchors, aliases and tags"},
-		"documents": {func(n int) string { return strings.Repeat("---\na: b\n", n) }, maxDocuments, "more than 1000 documents"},
-		"entries":   {func(n int) string { return strings.Repeat("-\n", n+1) }, maxEmpty, "more than 2000 keys and entries without a value"},
-		"keys":      {func(n int) string { return strings.Repeat("a:\n", n+1) }, maxEmpty, "more than 2000 keys and entries without a value"},
-		"lists":     {func(n int) string { return strings.Repeat("a:\n- b\n", n) }, 2500, ""},
-		"siblings":  {func(n int) string { return strings.Repeat("a: b\n", n) }, 4095, "too many keys in one mapping"},
-		"depth":     {func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }, maxDepth, "nested more than 200 deep"},
-		"a flow":    {func(n int) string { return "{a: " + strings.Repeat("b ", n) + "}" }, 100, ""},
+		"anchors":   {func(n int) string { return strings.Repeat("- &x 1\n", n) }, maxNames, "more than 1000 anchors, aliases and tags", [2]int{1001, 3}},
+		"documents": {func(n int) string { return strings.Repeat("---\na: b\n", n) }, maxDocuments, "more than 1000 documents", [2]int{2001, 1}},
+		"entries":   {func(n int) string { return strings.Repeat("-\n", n+1) }, maxEmpty, "more than 2000 keys and entries without a value", [2]int{2002, 1}},
+		"keys":      {func(n int) string { return strings.Repeat("a:\n", n+1) }, maxEmpty, "more than 2000 keys and entries without a value", [2]int{2002, 1}},
+		"lists":     {func(n int) string { return strings.Repeat("a:\n- b\n", n) }, 2500, "", [2]int{}},
+		"siblings":  {func(n int) string { return strings.Repeat("a: b\n", n) }, 4095, "too many keys in one mapping", [2]int{4096, 2}},
+		"depth":     {func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }, maxDepth, "nested more than 200 deep", [2]int{1, 201}},
+		"a flow":    {func(n int) string { return "{a: " + strings.Repeat("b ", n) + "}" }, 100, "", [2]int{}},
 	} {
 		_, err := Parse([]byte(x.text(x.most)), parser.AllowDuplicateMapKey())
 		var tooMuch *Error
@@ -188,6 +240,7 @@ func TestAtTheLimits(t *testing.T) {
 			require.ErrorContains(t, err, x.says, name)
 			require.ErrorAs(t, err, &tooMuch)
 			require.Equal(t, name == "siblings", tooMuch.Long, name)
+			require.Equal(t, x.at, [2]int{tooMuch.Line, tooMuch.Column}, name)
 		}
 	}
 }

@@ -143,6 +143,8 @@ func TestWhatIsNotThere(t *testing.T) {
 	assert.Zero(t, none.Place())
 	assert.Zero(t, none.Key("a"))
 	assert.False(t, none.Set())
+	assert.False(t, (&yamlnode.Node{Kind: yamlnode.Null}).Set())
+	assert.True(t, (&yamlnode.Node{Kind: yamlnode.List}).Set())
 	docs, _, _ := read(t, "a: {b: 1, c: 2}\nd: x", 100)
 	n := docs[0]
 	assert.Equal(t, "1", n.Get("a", "b").Str())
