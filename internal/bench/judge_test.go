@@ -86,6 +86,52 @@ func TestJudgePeers(t *testing.T) {
 		judged(t, AllReduce, `{"values":{"speed":100,"wrong":5}}`+"\n"+words, m))
 }
 
+// All that a program measured of a card is kept, with its unit and with what is better; what it did not measure is not there.
+func TestMeasures(t *testing.T) {
+	words := card(0) + `,"values":{"speed":1,"memory":2,"spread":3,"celsius":4,"watts":5,"slowed":6,"wrong":0}}` + "\n" + card(1) + `,"values":{"wrong":0,"watts":5}}`
+	lines, err := Parse(words)
+	require.NoError(t, err)
+	checks := Judge(Burn, "gpu1", lines, Machine{})
+	require.Len(t, checks, 2)
+	assert.Equal(t, []check.Measure{
+		{Name: "burn", Value: 1, Unit: "TFLOP/s"}, {Name: "burn memory", Value: 2, Unit: "GB/s"}, {Name: "burn spread", Value: 3, Unit: "%", Less: true},
+		{Name: "burn temperature", Value: 4, Unit: "°C", Less: true}, {Name: "burn power", Value: 5, Unit: "W", Less: true}, {Name: "burn slowed", Value: 6, Unit: "%", Less: true},
+	}, checks[0].Measures)
+	assert.Equal(t, []check.Measure{{Name: "burn power", Value: 5, Unit: "W", Less: true}}, checks[1].Measures)
+}
+
+// Memory that failed under load fails a card, and only what was not there before: errors that are older, and rows that failed earlier, do not.
+func TestMemoryThatFailsUnderLoad(t *testing.T) {
+	words := card(0) + `,"values":{"speed":1}}`
+	for _, x := range []struct {
+		before, after nvidia.SMIGPU
+		fails         bool
+	}{
+		{nvidia.SMIGPU{ECCErrors: 2}, nvidia.SMIGPU{ECCErrors: 2}, false},
+		{nvidia.SMIGPU{ECCErrors: 2}, nvidia.SMIGPU{ECCErrors: 3}, true},
+		{nvidia.SMIGPU{ECCErrors: 3}, nvidia.SMIGPU{ECCErrors: 2}, false},
+		{nvidia.SMIGPU{}, nvidia.SMIGPU{RowsFailing: true}, true},
+		{nvidia.SMIGPU{RowsFailing: true}, nvidia.SMIGPU{RowsFailing: true}, false},
+	} {
+		x.before.UUID, x.after.UUID = "GPU-0", "GPU-0"
+		got := judged(t, Burn, words, Machine{Before: []nvidia.SMIGPU{x.before}, After: []nvidia.SMIGPU{x.after}})
+		require.Len(t, got, 1)
+		assert.Equal(t, x.fails, strings.HasPrefix(got[0], "gpu1 GPU 0: failed"), "%+v then %+v: %s", x.before, x.after, got)
+	}
+	assert.Equal(t, []string{"gpu1 GPU 0: passed: 1 TFLOP/s"}, judged(t, Burn, words, Machine{Before: []nvidia.SMIGPU{{UUID: "GPU-0", ECCErrors: 2}}}), "without a report after it")
+}
+
+// A card passed if what it computed is right. Pairs and sums are not cards.
+func TestResults(t *testing.T) {
+	lines, err := Parse(card(0) + `,"values":{"wrong":0}}` + "\n" + card(1) + `,"values":{"wrong":2}}` + "\n" + card(2) + `,"error":"lost"}` + "\n" +
+		`{"gpu":0,"peer":1,"values":{"wrong":1}}` + "\n" + `{"values":{"speed":1}}`)
+	require.NoError(t, err)
+	result := func(i int, detail string) check.VerifyResult {
+		return check.VerifyResult{UUID: fmt.Sprintf("GPU-%d", i), Index: i, Name: "A100", Driver: "580", Memory: 40 << 30, Passed: detail == "", Detail: detail}
+	}
+	assert.Equal(t, []check.VerifyResult{result(0, ""), result(1, "2 numbers were wrong"), result(2, "lost")}, Results(lines))
+}
+
 // More lanes, a later generation and a nearer link never lower a floor, and what is unknown does not raise it.
 func TestFloors(t *testing.T) {
 	at := func(link nvidia.Link, generation, width int) float64 {
@@ -100,6 +146,10 @@ func TestFloors(t *testing.T) {
 		}
 	}
 	assert.InDelta(t, 1, at("", 0, 0), 0)
+	assert.InDelta(t, 1, at(nvidia.LinkPIX, 4, 0), 0, "without a width")
+	assert.InDelta(t, 1, at(nvidia.LinkPIX, 0, 16), 0, "without a generation")
+	assert.InDelta(t, 0.25/5, at(nvidia.LinkSys, 1, 1), 1e-9, "the slowest link that there is")
+	assert.InDelta(t, at(nvidia.LinkPIX, 3, 8), peerFloor(nvidia.LinkPIX, nvidia.PCIeLink{Generation: 5, Width: 8}, nvidia.PCIeLink{Generation: 3, Width: 16}).GBps, 0, "the slower of two links")
 	assert.InDelta(t, 120, at("NV12", 0, 0), 0)
 	assert.Less(t, networkFloor(0).GBps, networkFloor(10000).GBps)
 	assert.InDelta(t, 0.375, networkFloor(10000).GBps, 1e-9)
@@ -112,6 +162,9 @@ func TestParseRefuses(t *testing.T) {
 		"Traceback (most recent call last)": `"Traceback (most recent call last)" is not a result`,
 		`{"error":"nvidia-smi sees 1"}`:     "nvidia-smi sees 1",
 		`{"gpu":-1}`:                        "is not a result",
+		`{"gpu":256}`:                       "is not a result",
+		`{"gpu":0,"memory":-1}`:             "is not a result",
+		`{"uuid":"GPU-0"}`:                  "is not a result",
 		`{"gpu":0,"values":{"speed":NaN}}`:  "is not a result",
 		`{"gpu":0,"values":{"speed":-2}}`:   "is not a result",
 		`{"peer":1}`:                        "is not a result",
@@ -119,7 +172,10 @@ func TestParseRefuses(t *testing.T) {
 		_, err := Parse(words)
 		require.ErrorContains(t, err, want, words)
 	}
-	lines, err := Parse(card(0) + "}\nKilled")
+	lines, err := Parse(`{"gpu":255,"peer":0,"values":{"speed":0}}`)
+	require.NoError(t, err)
+	assert.Len(t, lines, 1)
+	lines, err = Parse(card(0) + "}\nKilled")
 	require.Error(t, err)
 	assert.Len(t, lines, 1, "what was said before is kept")
 }

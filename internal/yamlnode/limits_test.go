@@ -198,7 +198,9 @@ func TestCostsAdd(t *testing.T) {
 		return c.paths
 	}
 	texts := []string{"a: b\n", "a:\n  b: [c, {d: e}]\n  f:\n  - g\n  - h\n", "- a\n- b: c\n", "{a: [b, c], d: e}\n", "? a\n: b\n", "a: &x\n  b: 1\nc: *x\n", "a:\n\n  - - b\n    - c\n"}
-	inside := func(text string) string { return "- " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ") }
+	inside := func(text string) string {
+		return "- " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ")
+	}
 	for _, a := range texts {
 		assert.Positive(t, paths(a), a)
 		for _, b := range texts {
