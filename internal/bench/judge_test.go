@@ -36,6 +36,7 @@ func judged(t *testing.T, k Kind, words string, m Machine) []string {
 func TestJudgeBurn(t *testing.T) {
 	before := []nvidia.SMIGPU{{UUID: "GPU-0", ECCErrors: 1}, {UUID: "GPU-1"}}
 	for values, want := range map[string]string{
+		`"speed":170,"spread":25,"wrong":0,"celsius":1,"slowed":0`:   "gpu1 GPU 1: passed: 170 TFLOP/s, 1 °C",
 		`"speed":200,"spread":2,"wrong":0,"celsius":70,"slowed":0`:   "gpu1 GPU 1: passed: 200 TFLOP/s, 70 °C",
 		`"speed":160,"spread":2,"wrong":0,"celsius":70,"slowed":0`:   "gpu1 GPU 1: warning: 160 TFLOP/s, and the fastest of its model 200: look at power limit, heat and clocks",
 		`"speed":200,"spread":31,"wrong":0,"celsius":70,"slowed":0`:  "gpu1 GPU 1: warning: the slowest second is 31 % below the fastest: somebody else computes too, or its clocks change",
@@ -76,12 +77,16 @@ func TestJudgePeers(t *testing.T) {
 		"gpu1 GPU 2: passed: 20 GB/s with GPU 1 (PIX, PCIe generation 4, x16)",
 	}, judged(t, Peers, words+pair(0, 1, 100, 0)+pair(0, 2, 9, 0)+pair(1, 2, 20, 0), m))
 	assert.Equal(t, []string{
+		"gpu1 GPU 0: passed: 120 GB/s with GPU 1 (12 NVLinks)", "gpu1 GPU 1: passed: 120 GB/s with GPU 0 (12 NVLinks)",
+	}, judged(t, Peers, words+pair(0, 1, 120, 0), m), "as fast as the floor; nothing of a card that no line pairs")
+	assert.Equal(t, []string{
 		"gpu1 GPU 0: passed: 9 GB/s with GPU 2 (SYS, PCIe generation 4, x16)",
 		"gpu1 GPU 1: failed: copying with GPU 2: 1 numbers were wrong: data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers",
 		"gpu1 GPU 2: failed: copying with GPU 1: 1 numbers were wrong: data is damaged on the way; look at the host's IOMMU and ACS settings, and at risers",
 	}, judged(t, Peers, words+pair(0, 1, 300, 0)+pair(0, 2, 9, 0)+pair(1, 2, 20, 1), m))
 	assert.Equal(t, []string{"gpu1: warning: 1.2 GB/s (slowest pair: SYS, PCIe generation 4, x16), below 2.52: look at the links that peer-to-peer names"},
 		judged(t, AllReduce, `{"values":{"speed":1.2,"wrong":0}}`+"\n"+words, m))
+	assert.Equal(t, []string{"gpu1: passed: 0.05 GB/s (speed of the network unknown)"}, judged(t, AcrossNodes, `{"values":{"speed":0.05}}`+"\n"+words, m))
 	assert.Equal(t, []string{"gpu1: failed: 5 numbers were wrong in the sum: data is damaged on the way between the GPUs"},
 		judged(t, AllReduce, `{"values":{"speed":100,"wrong":5}}`+"\n"+words, m))
 }
@@ -141,6 +146,7 @@ func TestFloors(t *testing.T) {
 	for _, link := range []nvidia.Link{"", nvidia.LinkPIX, nvidia.LinkPHB, nvidia.LinkSys} {
 		for generation := 1; generation < 8; generation++ {
 			assert.GreaterOrEqual(t, at(link, generation+1, 16), at(link, generation, 16))
+			assert.Equal(t, generation < 6, at(link, generation+1, 16) > at(link, generation, 16), "6 is the last that is known")
 			assert.Greater(t, at(link, generation, 16), at(link, generation, 8))
 			assert.GreaterOrEqual(t, at(nvidia.LinkPIX, generation, 16), at(link, generation, 16))
 		}
@@ -153,6 +159,7 @@ func TestFloors(t *testing.T) {
 	assert.InDelta(t, 120, at("NV12", 0, 0), 0)
 	assert.Less(t, networkFloor(0).GBps, networkFloor(10000).GBps)
 	assert.InDelta(t, 0.375, networkFloor(10000).GBps, 1e-9)
+	assert.InDelta(t, networkFloor(1).GBps*1000, networkFloor(1000).GBps, 1e-9)
 	assert.Equal(t, networkFloor(0), networkFloor(-1), "what Linux says of a card that does not know")
 }
 
@@ -219,6 +226,11 @@ func TestJob(t *testing.T) {
 	}
 	names := map[string]bool{}
 	for _, k := range []Kind{Burn, PyTorch, TensorFlow, Peers, AllReduce, AcrossNodes} {
+		for _, m := range Job("gpu1", 2, k, o)[map[bool]int{true: 2, false: 1}[k == AcrossNodes]].(*batchv1.Job).Spec.Template.Spec.Containers[0].VolumeMounts {
+			assert.Equal(t, m.Name == "programs", m.ReadOnly, m.Name)
+		}
+		assert.Equal(t, k == Peers || k == AllReduce, k.MinGPUs() > 1, "%s is about links in a node", k)
+		assert.Equal(t, k == Burn, k.MaxTime(time.Hour)-k.MaxTime(time.Minute) == 59*time.Minute, "%s lasts as long as asked", k)
 		names[Name("gpu1", k, "r1")] = true
 		assert.Contains(t, configMap("x").Data, k.program())
 	}

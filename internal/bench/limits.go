@@ -25,10 +25,10 @@ const (
 	unknownNet    = 0.05 // GB/s: half of what a network of 1 Gbit/s does
 )
 
-// laneSpeed is what a PCIe lane carries in one direction, in GB/s, by generation (PCI-SIG).
+// laneSpeed is what a PCIe lane carries in one direction, in GB/s, by generation from 1 (PCI-SIG).
 func laneSpeed(generation int) float64 {
-	lanes := [...]float64{0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563}
-	return lanes[min(max(generation, 0), len(lanes)-1)]
+	lanes := [...]float64{0.25, 0.5, 0.985, 1.969, 3.938, 7.563}
+	return lanes[min(generation, len(lanes))-1]
 }
 
 // peerFloor is what copying between two GPUs of a node must reach, by the link between them and by
@@ -38,7 +38,7 @@ func peerFloor(link nvidia.Link, a, b nvidia.PCIeLink) speedFloor {
 		return speedFloor{perNVLink * float64(n), fmt.Sprintf("%d NVLinks", n)}
 	}
 	generation, width := min(top(a), top(b)), min(a.Width, b.Width)
-	if generation == 0 || width == 0 {
+	if generation <= 0 || width <= 0 {
 		return speedFloor{unknownLink, strings.TrimPrefix(string(link)+", unknown PCIe link", ", ")}
 	}
 	why := fmt.Sprintf("PCIe generation %d, x%d", generation, width)

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster"
@@ -29,26 +30,7 @@ func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 		f.Warn = warnDays
 	}
 	all := s.Cluster.Certs(ctx)
-	old, silent := 0, 0
-	t := console.Table{Header: []string{"NODE", "ROLE", "FIRST TO END", "ENDS", "DAYS LEFT", "CERTIFICATES", ""}}
-	for _, n := range all {
-		first, count := firstExpiringLeaf(n)
-		switch {
-		case n.Err != nil:
-			silent++
-			t.Add(n.Node, n.Role, "-", "-", "-", "-", "UNKNOWN: "+n.Err.Error())
-		case count == 0:
-			t.Add(n.Node, n.Role, "-", "-", "-", "0", "K3s has not joined here")
-		default:
-			left := int(time.Until(first.Until).Hours() / 24)
-			remark := ""
-			if left < f.Warn {
-				old++
-				remark = remarkOf(left)
-			}
-			t.Add(n.Node, n.Role, first.File, first.Until.Format(time.DateOnly), fmt.Sprint(left), fmt.Sprint(count), remark)
-		}
-	}
+	t, old, silent := certTable(all, time.Now(), f.Warn)
 	if s.JSON {
 		if err := console.Objects(s.Console, all); err != nil {
 			return err
@@ -63,6 +45,31 @@ func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 		return fmt.Errorf("%s did not answer", printable.Count(silent, "node"))
 	}
 	return nil
+}
+
+// certTable has each node's certificate that ends first. old counts the nodes where that is in less than
+// warn days, silent those whose certificates could not be read.
+func certTable(all []cluster.Certificates, now time.Time, warn int) (t console.Table, old, silent int) {
+	t.Header = []string{"NODE", "ROLE", "FIRST TO END", "ENDS", "DAYS LEFT", "CERTIFICATES", ""}
+	for _, n := range all {
+		first, count := firstExpiringLeaf(n)
+		switch {
+		case n.Err != nil:
+			silent++
+			t.Add(n.Node, n.Role, "-", "-", "-", "-", "UNKNOWN: "+n.Err.Error())
+		case count == 0:
+			t.Add(n.Node, n.Role, "-", "-", "-", "0", "K3s has not joined here")
+		default:
+			left := int(math.Floor(first.Until.Sub(now).Hours() / 24)) // -1 from the moment in which it ends
+			remark := ""
+			if left < warn {
+				old++
+				remark = remarkOf(left)
+			}
+			t.Add(n.Node, n.Role, first.File, first.Until.Format(time.DateOnly), fmt.Sprint(left), fmt.Sprint(count), remark)
+		}
+	}
+	return t, old, silent
 }
 
 func remarkOf(left int) string {
