@@ -52,8 +52,13 @@ func Lint(ctx context.Context, f LintFlags) error {
 			return err
 		}
 	}
+	return report(c, r, least)
+}
+
+// report prints what is at least so severe, and returns an error if something must be fixed.
+func report(c *console.Console, r *lint.Report, least lint.Severity) (err error) {
 	shown := r.AtLeast(least)
-	if f.JSON {
+	if c.JSON {
 		err = shown.JSON(c.Data)
 	} else if err = shown.Text(c.Data); err == nil {
 		c.Printf("%s", r.Summary())
@@ -91,9 +96,6 @@ func commas(s string) (out []string) {
 
 // lintClusters reads the file that -clusters names, or treats the value as names.
 func lintClusters(s string) (out []lint.Cluster, err error) {
-	if s == "" {
-		return nil, nil
-	}
 	data, err := os.ReadFile(s)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(s, "./\\") {
 		for _, name := range commas(s) {
@@ -110,15 +112,20 @@ func lintClusters(s string) (out []lint.Cluster, err error) {
 	return out, nil
 }
 
+// prefixFrom is the path of dir from the current folder, if dir is below it, else nothing.
+func prefixFrom(dir string) string {
+	prefix := filepath.ToSlash(filepath.Clean(dir)) + "/"
+	if prefix == "./" || filepath.IsAbs(dir) || strings.HasPrefix(prefix, "../") {
+		return ""
+	}
+	return prefix
+}
+
 // writeSARIF writes the report with paths from the current folder, if dir is in it, because
 // code hosts expect paths from the repository's root.
 func writeSARIF(file, dir string, r *lint.Report) error {
-	prefix := filepath.ToSlash(filepath.Clean(dir)) + "/"
-	if prefix == "./" || filepath.IsAbs(dir) || strings.HasPrefix(prefix, "../") {
-		prefix = ""
-	}
 	var out bytes.Buffer
-	if err := r.SARIF(&out, prefix); err != nil {
+	if err := r.SARIF(&out, prefixFrom(dir)); err != nil {
 		return err
 	}
 	if err := keep.WriteFile(file, out.Bytes(), 0o644); err != nil {

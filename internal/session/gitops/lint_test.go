@@ -1,15 +1,20 @@
 package gitops
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/fleet/lint"
+	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
 )
 
@@ -46,6 +51,43 @@ func TestLintExitCodes(t *testing.T) {
 	require.Equal(t, 1, code(LintFlags{Dir: dir, JSON: true, Level: "error"}))
 }
 
+// The findings go to standard output, as JSON if asked, and the exit code is about all of them, also those that are not shown.
+func TestLintReport(t *testing.T) {
+	r := &lint.Report{Bundles: 1, Files: 2, Findings: []lint.Finding{
+		{Rule: "a-rule", Severity: lint.Failure, File: "a.yaml", Line: 1, Message: "is wrong"}, {Rule: "b-rule", Severity: lint.Info, File: "b.yaml", Line: 1, Message: "is odd"}}}
+	for _, asJSON := range []bool{false, true} {
+		var data, talk bytes.Buffer
+		c := console.New(asJSON)
+		c.Data, c.Talk = &data, &talk
+		var e *session.Error
+		require.ErrorAs(t, report(c, r, lint.Warning), &e)
+		require.Equal(t, 1, e.Code)
+		require.EqualError(t, e, "fleet:lint: 1 of these must be fixed")
+		require.Equal(t, asJSON, json.Valid(data.Bytes()), data.String())
+		require.Equal(t, !asJSON, strings.Contains(talk.String(), r.Summary()))
+		require.Contains(t, data.String(), "a-rule")
+		require.NotContains(t, data.String(), "b-rule")
+		c.Data = broken{}
+		require.ErrorIs(t, report(c, r, lint.Warning), io.ErrClosedPipe, "what could not be shown")
+		c.Data = &data
+		require.NoError(t, report(c, &lint.Report{Findings: r.Findings[1:]}, lint.Warning))
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, Lint(ended, LintFlags{Dir: t.TempDir()}), context.Canceled)
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// A code host gets paths from the repository's root, where one works; a folder elsewhere is a root of its own.
+func TestPrefix(t *testing.T) {
+	for dir, want := range map[string]string{".": "", "./": "", "apps": "apps/", "./apps/web/": "apps/web/", "apps/..": "", "..": "", "../other": "", "..apps": "..apps/", "/srv/apps": ""} {
+		require.Equal(t, want, prefixFrom(dir), dir)
+	}
+}
+
 func TestLintOptions(t *testing.T) {
 	charts := t.TempDir()
 	o, least, err := LintFlags{Charts: charts, Clusters: "local, other", Paths: "a,, b"}.options()
@@ -55,6 +97,10 @@ func TestLintOptions(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, o.Paths)
 	require.Equal(t, charts, o.Charts.Folder)
 	require.True(t, o.Charts.Offline)
+	o, _, err = LintFlags{Charts: charts, Online: true}.options()
+	require.NoError(t, err)
+	require.False(t, o.Charts.Offline)
+	require.Empty(t, o.Clusters)
 }
 
 // What a link leads to outside the folder is not read, and the link is named.

@@ -20,21 +20,28 @@ const askAgain = 10
 
 // Status shows how far Fleet has deployed the repository's last commit, and what blocks it. With a time limit it waits until everything is deployed, or the time is over.
 func Status(s *session.Session, ctx context.Context, f StatusFlags) error {
-	commit, looks, last := commitInGit(ctx, s), 0, ""
-	state, err := waitState(ctx, s.Console, f.Timeout > 0, func(ctx context.Context) (*fleet.State, error) {
-		if looks++; looks%askAgain == 0 && last != commit { // others push there too
-			commit = commitInGit(ctx, s)
-		}
-		state, err := s.Cluster.FleetState(ctx, commit)
-		if err == nil {
-			last = state.Commit
-		}
-		return state, err
-	})
+	commit := func(ctx context.Context) string { return commitInGit(ctx, s) }
+	state, err := waitState(ctx, s.Console, f.Timeout > 0, follow(commit(ctx), commit, s.Cluster.FleetState))
 	if err != nil {
 		return err
 	}
 	return show(s.Console, state)
+}
+
+// follow returns Fleet's state of the commit that the repository has: first a given one, and while Fleet is not
+// there yet, every askAgain looks what it has then, because others push there too.
+func follow(commit string, inGit func(context.Context) string, stateOf func(context.Context, string) (*fleet.State, error)) func(context.Context) (*fleet.State, error) {
+	looks, last := 0, ""
+	return func(ctx context.Context) (*fleet.State, error) {
+		if looks++; looks%askAgain == 0 && last != commit {
+			commit = inGit(ctx)
+		}
+		state, err := stateOf(ctx, commit)
+		if err == nil {
+			last = state.Commit
+		}
+		return state, err
+	}
 }
 
 // waitState is Fleet's state; if it waits, the last state before the time is over. It retries

@@ -3,7 +3,9 @@ package gitops
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +76,40 @@ func TestFleetIsWaitedFor(t *testing.T) {
 	}
 }
 
+// While Fleet is behind, the repository is asked again now and then, and Fleet's state is that of its newest commit; once it is
+// there, the repository is left alone.
+func TestPushesOfOthersAreFollowed(t *testing.T) {
+	newest, asked, has := "a", 0, ""
+	look := follow("a", func(context.Context) string { asked++; return newest }, func(_ context.Context, commit string) (*fleet.State, error) {
+		if has == "" {
+			return &fleet.State{}, nil
+		}
+		return &fleet.State{Commit: commit}, nil
+	})
+	looks := func(n int) string {
+		commit := ""
+		for range n {
+			state, err := look(t.Context())
+			require.NoError(t, err)
+			commit = state.Commit
+		}
+		return commit
+	}
+	looks(askAgain - 1)
+	require.Zero(t, asked)
+	looks(2 * askAgain)
+	require.Equal(t, 2, asked, "Fleet is behind")
+	newest = "b"
+	looks(askAgain)
+	has = "all"
+	require.Equal(t, "b", looks(1))
+	before := asked
+	require.Equal(t, "b", looks(10*askAgain))
+	require.Equal(t, before, asked, "Fleet is there")
+	_, err := follow("lost", nil, func(context.Context, string) (*fleet.State, error) { return nil, errors.New("away") })(t.Context())
+	require.EqualError(t, err, "away")
+}
+
 // Whether everything is deployed is the exit code, and each bundle a line or an object.
 func TestStateIsShown(t *testing.T) {
 	ready := &fleet.State{Name: "home", There: true, Commit: "0123456789abcdef", Bundles: []fleet.BundleState{{Name: "hub", Cluster: "local", State: fleet.StateReady}}}
@@ -83,10 +119,14 @@ func TestStateIsShown(t *testing.T) {
 		c.Data, c.Talk = &data, &talk
 		require.NoError(t, show(c, ready))
 		assert.Contains(t, data.String(), "hub")
+		assert.Equal(t, asJSON, json.Valid(data.Bytes()))
 		assert.Contains(t, talk.String(), "Everything is deployed, of commit 0123456789ab.")
 		var e *session.Error
 		require.ErrorAs(t, show(c, &fleet.State{Name: "home"}), &e)
 		assert.Equal(t, 2, e.Code)
 		assert.ErrorContains(t, e, "not everything is deployed: ")
+		if c.Data = (broken{}); asJSON {
+			require.ErrorIs(t, show(c, ready), io.ErrClosedPipe)
+		}
 	}
 }
