@@ -230,7 +230,7 @@ func TestJob(t *testing.T) {
 			assert.Equal(t, m.Name == "programs", m.ReadOnly, m.Name)
 		}
 		assert.Equal(t, k == Peers || k == AllReduce, k.MinGPUs() > 1, "%s is about links in a node", k)
-		assert.Equal(t, k == Burn, k.MaxTime(time.Hour)-k.MaxTime(time.Minute) == 59*time.Minute, "%s lasts as long as asked", k)
+		assert.Equal(t, k == Burn, k.MaxTime(time.Hour)-k.MaxTime(time.Minute) == 59*time.Minute, "%s lasts for the given time", k)
 		names[Name("gpu1", k, "r1")] = true
 		assert.Contains(t, configMap("x").Data, k.program())
 	}
