@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -65,6 +66,9 @@ func TestZones(t *testing.T) {
 		w.up(t, parse(t, text))
 		_, token = solvers(t, api)
 		assert.Equal(t, "the-second-token", token)
+		reader := appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Namespace: "external-dns", Name: "external-dns"}}
+		require.NoError(t, api.Get(t.Context(), &reader))
+		assert.Contains(t, reader.Spec.Template.Annotations, "kubectl.kubernetes.io/restartedAt", "its environment has the first token")
 		assert.Empty(t, w.plan(t, parse(t, text)))
 
 		without := strings.Replace(text, "dns: {zones: [lab.example], records: true, cloudflare: env:CLOUDFLARE_TOKEN}\n", "", 1)

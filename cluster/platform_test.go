@@ -93,24 +93,29 @@ func TestPartTakenOut(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
 		text := withPlatform(t, "one-gpu", smallPlatform)
-		more := "monitoring: {size: 10GiB}\n"
+		more := "monitoring: {size: 10GiB}\nlogs: {size: 10GiB}\n"
 		w.up(t, parse(t, text+more))
 		with := w.stands(t)
 		assert.Contains(t, with, "configmaps kube-system/homelab-part-monitoring")
+		more = strings.Replace(more, "logs: {size: 10GiB}", "logs: {size: 20GiB}", 1)
+		assert.Equal(t, []string{"chart/logs"}, changedSteps(w.up(t, parse(t, text+more))), "a volume grows")
 
 		spec := parse(t, text)
 		assert.Equal(t, []string{
 			"leftovers: part/dcgm-exporter: release monitoring/dcgm-exporter → (none) [no longer in the file]; " +
+				"part/log-collector: release logs/log-collector → (none) [no longer in the file]; " +
+				"part/logs: release logs/logs → (none) [no longer in the file; its volumes and CRDs stay]; " +
 				"part/monitoring: release monitoring/monitoring → (none) [no longer in the file; its volumes and CRDs stay]",
 		}, w.plan(t, spec))
 		report := w.up(t, spec)
 		assert.Equal(t, []string{"leftovers"}, changedSteps(report))
 		assert.Empty(t, w.plan(t, spec))
 		now := w.stands(t)
-		for _, gone := range []string{"configmaps kube-system/homelab-part-monitoring", "deployments.apps monitoring/monitoring-grafana"} {
+		for _, gone := range []string{"configmaps kube-system/homelab-part-monitoring", "deployments.apps monitoring/monitoring-grafana",
+			"deployments.apps logs/victoria-logs", "daemonsets.apps logs/log-collector"} {
 			assert.NotContains(t, now, gone)
 		}
-		for _, stays := range []string{"namespaces /monitoring", "secrets monitoring/grafana-admin", "deployments.apps jupyterhub/hub"} {
+		for _, stays := range []string{"namespaces /monitoring", "persistentvolumeclaims logs/victoria-logs", "secrets monitoring/grafana-admin", "deployments.apps jupyterhub/hub"} {
 			assert.Contains(t, now, stays)
 		}
 	})

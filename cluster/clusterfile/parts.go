@@ -47,17 +47,28 @@ func (r partsSection) monitoring() {
 		return
 	}
 	m.GPUs = m.GPUs.Or(len(r.spec.GPUNodes()) > 0)
-	if m.Retention < 2*time.Hour { // which is one block of Prometheus
-		r.Wrong(&m.Retention, fmt.Sprintf("metrics would be kept for %s", decode.Period(m.Retention)), "write 1d or more")
-	}
-	if m.Size < spec.GiB {
-		r.Wrong(&m.Size, fmt.Sprintf("%s is too little for metrics", m.Size), "write 10GiB or more")
-	}
+	r.kept("metrics", &m.Retention, 2*time.Hour, &m.Size) // one block of Prometheus
 	if m.Hostname != "" {
 		r.hostname(&m.Hostname, "grafana")
 	}
 	if m.GPUs.IsOn() && len(r.spec.GPUNodes()) == 0 {
 		r.Warn(&m.GPUs, "no node has GPUs, so there are no metrics of them", "remove gpus")
+	}
+}
+
+func (r partsSection) logs() {
+	if l := r.spec.Platform.Logs; l != nil {
+		r.kept("logs", &l.Retention, 24*time.Hour, &l.Size) // a day is VictoriaLogs' unit
+	}
+}
+
+// kept checks for how long, and on how much, a part keeps what it gathers.
+func (r partsSection) kept(what string, retention *time.Duration, least time.Duration, size *spec.Size) {
+	if *retention < least {
+		r.Wrong(retention, fmt.Sprintf("%s would be kept for %s", what, decode.Period(*retention)), "write 1d or more")
+	}
+	if *size < spec.GiB {
+		r.Wrong(size, fmt.Sprintf("%s is too little for %s", *size, what), "write 10GiB or more")
 	}
 }
 
@@ -109,6 +120,7 @@ func (r partsSection) platform() {
 	r.rancher()
 	fleetSection(r).fleet()
 	r.monitoring()
+	r.logs()
 	r.backup()
 	hubSection(r).hub()
 	queuesSection(r).queues()

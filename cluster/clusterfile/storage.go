@@ -38,6 +38,9 @@ func (r storageSection) classNames() {
 	if m := p.Monitoring; m != nil {
 		check(&m.StorageClass, m.StorageClass)
 	}
+	if l := p.Logs; l != nil {
+		check(&l.StorageClass, l.StorageClass)
+	}
 	h := p.Hub
 	if h == nil {
 		return
@@ -135,7 +138,8 @@ func (r storageSection) defaultClass() {
 
 // needsClass reports whether some part creates claims.
 func (r storageSection) needsClass() bool {
-	return r.spec.Platform.Hub != nil || r.spec.Platform.Monitoring != nil
+	p := r.spec.Platform
+	return p.Hub != nil || p.Monitoring != nil || p.Logs != nil
 }
 
 // scratch finds the nodes with a scratch disk, which get the class.

@@ -22,6 +22,7 @@ type Platform struct {
 	Rancher    *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
 	Fleet      *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
 	Monitoring *Monitoring   `yaml:"monitoring" absent:"off" doc:"Prometheus and Grafana, with the GPUs' metrics."`
+	Logs       *Logs         `yaml:"logs" absent:"off" doc:"VictoriaLogs, with the logs of all pods."`
 	Backup     *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
 	Queues     []Queue       `yaml:"queues,named" absent:"off" doc:"Kueue: groups that share the GPUs."`
 	Hub        *Hub          `yaml:"hub" absent:"off" doc:"JupyterHub."`
@@ -213,6 +214,15 @@ type Monitoring struct {
 	Hostname     string        `yaml:"hostname" absent:"none: inside the cluster only" doc:"Hostname of Grafana."`
 	GPUs         Switch        `yaml:"gpus" absent:"‘true’ if a node has GPUs" doc:"DCGM exporter, and a dashboard."`
 	Alertmanager bool          `yaml:"alertmanager" doc:"Also run Alertmanager."`
+}
+
+// Logs is VictoriaLogs and its collector on every node. What is older than Retention goes first,
+// then the oldest days, so that the volume never fills.
+type Logs struct {
+	_            struct{}      `short:"switch"`
+	Retention    time.Duration `yaml:"retention" default:"30d" absent:"‘30d’" doc:"How long logs are kept, if the volume suffices: the oldest days go first."`
+	StorageClass string        `yaml:"class" absent:"default class" doc:"Its storage class."`
+	Size         Size          `yaml:"size" default:"20GiB" doc:"Its size."`
 }
 
 // Backup is Velero.

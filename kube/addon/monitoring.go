@@ -20,7 +20,10 @@ const grafanaTLS = "grafana-tls"
 
 // Monitoring provides Prometheus and Grafana, and their sources in the cluster. Grafana's
 // password is generated once, in the Secret monitoring/grafana-admin.
-type Monitoring struct{ *spec.Monitoring }
+type Monitoring struct {
+	*spec.Monitoring
+	Logs bool // the cluster has Logs, which Grafana shows too
+}
 
 func (m Monitoring) Info() Info {
 	return Info{
@@ -118,7 +121,13 @@ func days(d time.Duration) string {
 }
 
 func (m Monitoring) grafana(s *Site) values {
+	ini := values{}
 	g := values{"admin": values{"existingSecret": "grafana-admin", "userKey": "admin-user", "passwordKey": "admin-password"}}
+	if m.Logs {
+		// Downloaded in the background: without the internet Grafana lacks only this source.
+		ini["plugins"] = values{"preinstall": logsPlugin}
+		g["grafana.ini"], g["additionalDataSources"] = ini, []any{values{"name": "Logs", "type": logsPlugin, "access": "proxy", "url": logsURL}}
+	}
 	if m.Hostname == "" {
 		return g
 	}
@@ -128,7 +137,8 @@ func (m Monitoring) grafana(s *Site) values {
 		scheme = "https"
 	}
 	// Links in Grafana's own pages and alerts.
-	g["grafana.ini"] = values{"server": values{"root_url": scheme + "://" + m.Hostname}}
+	ini["server"] = values{"root_url": scheme + "://" + m.Hostname}
+	g["grafana.ini"] = ini
 	if s.gateway() != nil {
 		g["route"] = values{"main": values{"enabled": true, "hostnames": []any{m.Hostname},
 			"parentRefs": []any{values{"name": GatewayName, "namespace": GatewayNamespace}}}}
