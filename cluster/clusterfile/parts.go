@@ -47,7 +47,7 @@ func (r partsSection) monitoring() {
 		return
 	}
 	m.GPUs = m.GPUs.Or(len(r.spec.GPUNodes()) > 0)
-	r.kept("metrics", &m.Retention, 2*time.Hour, &m.Size) // one block of Prometheus
+	r.checkRetention("metrics", &m.Retention, 2*time.Hour, &m.Size) // one block of Prometheus
 	if m.Hostname != "" {
 		r.hostname(&m.Hostname, "grafana")
 	}
@@ -58,12 +58,12 @@ func (r partsSection) monitoring() {
 
 func (r partsSection) logs() {
 	if l := r.spec.Platform.Logs; l != nil {
-		r.kept("logs", &l.Retention, 24*time.Hour, &l.Size) // a day is VictoriaLogs' unit
+		r.checkRetention("logs", &l.Retention, 24*time.Hour, &l.Size) // a day is VictoriaLogs' unit
 	}
 }
 
-// kept checks for how long, and on how much, a part keeps what it gathers.
-func (r partsSection) kept(what string, retention *time.Duration, least time.Duration, size *spec.Size) {
+// checkRetention checks for how long, and on how much, a part keeps what it gathers.
+func (r partsSection) checkRetention(what string, retention *time.Duration, least time.Duration, size *spec.Size) {
 	if *retention < least {
 		r.Wrong(retention, fmt.Sprintf("%s would be kept for %s", what, decode.Period(*retention)), "write 1d or more")
 	}

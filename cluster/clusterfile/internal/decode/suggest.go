@@ -20,7 +20,7 @@ var habits = map[string]string{
 	"authentication": "auth", "authenticator": "auth", "culling": "cull", "storageclass": "class", "storageclassname": "class", "ingressclass": "class",
 	"domain": "hostname", "host": "hostname", "fqdn": "hostname", "existingclaim": "claim", "capacity": "size", "db": "database", "quotas": "quota",
 	"bootstrap": "bootstrapPassword", "networkpolicy": "isolate", "repository": "repo", "username": "users", "metallb": "loadBalancer", "jupyterhub": "hub",
-	"velero": "backup", "kueue": "queues", "prometheus": "monitoring", "grafana": "monitoring", "certmanager": "tls",
+	"velero": "backup", "kueue": "queues", "prometheus": "monitoring", "loki": "logs", "victorialogs": "logs", "grafana": "monitoring", "certmanager": "tls",
 }
 
 // Likely returns the known name that was most likely meant, or "".
@@ -47,7 +47,7 @@ func OrSuggest(name string, known []string) string {
 
 // PartHabits maps common names of parts of the platform, beside those of their charts, to their own.
 var PartHabits = map[string]string{
-	"hub": "jupyterhub", "backup": "velero", "queues": "kueue", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "grafana": "monitoring",
+	"hub": "jupyterhub", "backup": "velero", "queues": "kueue", "tls": "cert-manager", "loadbalancer": "metallb", "prometheus": "monitoring", "loki": "logs", "grafana": "monitoring",
 	"localpath": "scratch", "dcgm": "dcgm-exporter",
 }
 
