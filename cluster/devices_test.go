@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,23 @@ func TestDevices(t *testing.T) {
 		_, err = down.Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 		assert.Equal(t, []string{"other " + model.Mappings[0].Map[0]}, mappingsOf(w))
+	})
+}
+
+// Single functions of one card go to nodes, each as a device; what the file does not name stays with the host.
+func TestFunctionsOfOneCard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := workstation()
+		for i := range 4 {
+			model.Hosts[0].PCI = append(model.Hosts[0].PCI, pvesim.PCIDevice{
+				Address: fmt.Sprintf("0000:0c:00.%d", i), ID: "8086:1521", Subsystem: "8086:0001", Class: "020000", Group: 40 + i, Vendor: "Intel", Name: "I350"})
+		}
+		w := newWorld(t, model)
+		defer w.close()
+		spec := parse(t, replace(t, twoDevices, `{nvme: {pci: "0000:03:00.0"}}`, `{port1: {pci: "0000:0c:00.1"}, port3: {pci: "0000:0c:00.3"}}`))
+		w.up(t, spec)
+		assert.Empty(t, w.plan(t, spec))
+		assert.Equal(t, []string{"0000:0c:00.1", "0000:0c:00.3"}, w.vm(t, "cp1").PCI)
 	})
 }
 

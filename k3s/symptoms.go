@@ -99,6 +99,14 @@ var permanentSymptoms = []symptom{
 
 // transientSymptoms are the symptoms of problems that time or other machines may solve.
 var transientSymptoms = []symptom{
+	// Of the kubelet, pkg/kubelet/cm/cgroup_v1_manager_linux.go and cgroup_v2_manager_linux.go. Transient, as
+	// before Kubernetes 1.31 it might miss cpuset at its first start (kubernetes/kubernetes#122955).
+	{"has some missing paths",
+		"a controller of cgroup v1 is not mounted on this machine, so the kubelet has no cgroup for pods",
+		"boot it with cgroup v2 (stat -fc %T /sys/fs/cgroup prints cgroup2fs), or mount what the line names; in a container, its host decides that"},
+	{"has some missing controllers",
+		"a controller of cgroup v2 is not delegated on this machine, so the kubelet has no cgroup for pods",
+		"/sys/fs/cgroup/cgroup.subtree_control must have those that the line names: switch them on where the kernel's command line has cgroup_disable=; in a container, its host decides that"},
 	{"eaderelection lost", // of K3s itself, the scheduler or the controller manager, each of which ends K3s
 		"K3s exited because it could not renew its leases in time",
 		"most servers of the cluster are down, or this machine or its disk is too slow; systemd restarts K3s"},

@@ -106,7 +106,7 @@ type Image struct {
 	ImageStorage    string `yaml:"storage" default:"local" doc:"Storage for the image, with content ‘import’."`
 	TemplateStorage string `yaml:"templateStorage" absent:"that of the first node's OS disk" doc:"Storage for the template's disk, on every host. Nodes with their OS disk there are [linked clones](templates.md#linked-or-whole)."` // see Spec.TemplateStorage for one host
 	SeedStorage     string `yaml:"seedStorage" default:"local" doc:"Storage for the first-boot ISOs, with content ‘iso’."`
-	SecureBoot      bool   `yaml:"secureBoot" doc:"Only signed kernels and modules load. Prebuilt drivers are signed."`
+	SecureBoot      bool   `yaml:"secureBoot" doc:"Only signed kernels and modules load, in all nodes. Prebuilt drivers are signed."`
 }
 
 // Network is the network of one node, or the default of all.

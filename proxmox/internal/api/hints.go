@@ -65,6 +65,10 @@ func hintFor(text, id string) string {
 	if m := gpuBusyText.FindStringSubmatch(text); m != nil {
 		return fmt.Sprintf("the card belongs to VM %s now: stop that VM or remove the card from it (hostpciN in qm config %s)", m[1]+m[2], printable.Word(m[1]+m[2]))
 	}
+	if m := vfioText.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("the host's driver keeps that device, or the host lacks vfio-pci: lspci -nnks %s and dmesg on the host say which driver; end what uses it there, "+
+			"or give the device to vfio-pci from the boot on (homelab host:prep does that for GPUs)", m[1])
+	}
 	switch {
 	case rootOnlyText.MatchString(text):
 		return "only root@pam itself may do this, not a token, not even root's: use a resource mapping or leave the option out"

@@ -31,6 +31,8 @@ func TestHints(t *testing.T) {
 		{"QEMU guest agent is not running", "the guest is still booting, or qemu-guest-agent is not installed in it"},
 		{"VM 100 is not running", ""},
 		{"guest agent says no", ""},
+		{"Cannot bind 0000:01:00.1 to vfio", "the host's driver keeps that device, or the host lacks vfio-pci: lspci -nnks 0000:01:00.1 and dmesg on the host say which driver; end what uses it there, " +
+			"or give the device to vfio-pci from the boot on (homelab host:prep does that for GPUs)"},
 		{"can't lock file '/x' - got timeout", "several attempts failed because another task holds this lock: look at the host's running tasks, and run it again when they are done"},
 		{"cfs-lock 'x' error: got lock request timeout", "several attempts failed because another task holds this lock: look at the host's running tasks, and run it again when they are done"},
 		{"can't lock file '/x'", ""},

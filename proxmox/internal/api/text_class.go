@@ -17,6 +17,7 @@ var (
 	notRunningText     = regexp.MustCompile(`VM \d+ (?:is )?not running`)
 	transientText      = regexp.MustCompile(`lock file .* - got timeout|got lock request timeout|got no worker upid|detected modified configuration|checksum mismatch \(file change by other user\?\)`)
 	gpuBusyText        = regexp.MustCompile(`already in use by VMID '(\d+)'|reserved for use by VMID '?(\d+)'?`)
+	vfioText           = regexp.MustCompile(`Cannot bind (\S+) to vfio`) // pve-common, pci_dev_group_bind_to_vfio of PVE/SysFSTools.pm
 )
 
 // textClass classifies a message or exit status. Transient failures pass by themselves: a lock that

@@ -22,8 +22,11 @@ type wish struct {
 
 const (
 	byHand = "homelab keeps that until it recreates the VM"
+	noVGPU = "homelab passes whole devices through, and a vGPU needs a guest driver that only NVIDIA's licensees can download"
 	alone  = "homelab leaves it alone, and a recreated VM lacks it"
 )
+
+const vgpuInstead = "remove it; sharing: (time-slicing, mps, mig) divides a GPU among pods; with a licence, see docs/gpus.md#vgpus"
 
 // wishes are in order: the first that fits answers.
 var wishes = []wish{
@@ -113,7 +116,7 @@ var wishes = []wish{
 	{in: "nvidia", keys: "toolkit containertoolkit runtimeclass runtime fabricmanager nouveau open openkernelmodules opensource", why: "homelab sets it up as the cards need it",
 		instead: "remove it; driver: {flavour: open} pins the open kernel modules"},
 	{in: "nvidia", keys: "dcgm dcgmexporter exporter metrics", why: "metrics of GPUs are part of monitoring", instead: "write monitoring: true at the outermost level"},
-	{in: "nvidia", keys: "vgpu vgpumanager license licenseserver gridd", why: "homelab passes whole GPUs through, no vGPUs", instead: "remove it; sharing: divides a GPU among pods"},
+	{in: "nvidia", keys: "vgpu vgpumanager license licenseserver licensetoken clientconfigtoken gridd", why: noVGPU, instead: vgpuInstead},
 	{in: "sharing", keys: "profile profiles config mig migstrategy partitions instances slices", why: "instances are written by GPU", instead: "write layouts: [{profiles: {1g.5gb: 7}}]; {gpus: [0], profiles: …} is for single ones"},
 	{in: "sharing", keys: "timeslicing mps resources renamebydefault failrequestsgreaterthanone", why: "the device plugin's configuration is made from two keys", instead: "write strategy: time-slicing and replicas: 4"},
 	{in: "ssh", keys: "password becomepassword becomepass sudopass sudo become", why: "logins use keys, and the user of an existing machine becomes root with sudo",
@@ -122,8 +125,9 @@ var wishes = []wish{
 	{in: "ssh", keys: "stricthostkeychecking hostkeychecking knownhosts knownhostsfile insecure insecureignorehostkey fingerprint", why: "host keys are always compared",
 		instead: "remove it; log in once with ssh, which adds an external machine's key to ~/.ssh/known_hosts"},
 	{in: "ssh", keys: "options config configfile extraargs commonargs", why: "homelab logs in by itself and reads no ssh_config", instead: "write user:, privateKey: or agent:, and jump: or proxy:"},
-	{in: "gpus", keys: "mdev vgpu vgputype mdevtype sriov", why: "homelab passes whole GPUs through, no vGPUs",
-		instead: "remove it; sharing: (time-slicing, mps, mig) divides a GPU among pods"},
+	{in: "gpus device", keys: "mdev vgpu vgputype vgpuprofile mdevtype mediated sriov", why: noVGPU, instead: vgpuInstead},
+	{in: "device", keys: "function functions multifunction allfunctions", why: "an address without the function is the device with all of them",
+		instead: "write pci: \"0000:03:00\", or name several, each by its address: {a: {pci: \"0000:03:00.0\"}, b: {pci: \"0000:03:00.2\"}}"},
 	{in: "gpus", keys: "driver driverversion branch", why: "one driver is for all nodes", instead: "write nvidia: {driver: {branch: …}}"},
 	{in: "gpus", keys: "host", why: "GPUs are of their node's host", instead: "write host: in the node or pool"},
 	{in: "balancer", keys: "peers asn myasn peerasn bgppeers", why: "routers are those of bgp",
