@@ -179,7 +179,7 @@ const maxAnswer = 64 << 20
 // seconds" is asked again. An eviction that a budget forbids says no such time.
 const maxBusy = 5
 
-// do makes a request and decodes the answer into out, unless out is nil.
+// do makes a request and decodes the answer into out, unless out is nil; a *[]byte receives it as it is.
 func (c *api) do(ctx context.Context, r request, out any) error {
 	body, err := encode(r.body)
 	if err != nil {
@@ -248,6 +248,10 @@ func (c *api) tryOnce(ctx context.Context, r request, body []byte, out any) (aft
 		return retryAfter(resp), statusError(resp, answer)
 	}
 	if out == nil {
+		return 0, nil
+	}
+	if text, ok := out.(*[]byte); ok {
+		*text = answer
 		return 0, nil
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
