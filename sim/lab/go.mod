@@ -14,6 +14,7 @@ require (
 require (
 	github.com/cps-gpu/homelab v0.0.0-00010101000000-000000000000
 	github.com/google/uuid v1.6.0
+	github.com/openai/openai-go/v3 v3.9.0
 	github.com/things-go/go-socks5 v0.1.0
 	golang.org/x/crypto v0.58.0
 	golang.org/x/net v0.60.0
@@ -130,6 +131,10 @@ require (
 	github.com/spf13/cast v1.7.0 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
+	github.com/tidwall/gjson v1.18.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xanzy/ssh-agent v0.3.3 // indirect
 	github.com/xeipuuv/gojsonpointer v0.0.0-20190905194746-02993c407bfb // indirect

@@ -20,6 +20,13 @@ import (
 
 // startCommands runs a pod that ends, in the background, once.
 func (k *kubelet) startCommands(ctx context.Context, m *member, pod *corev1.Pod) (time.Duration, error) {
+	return k.inBackground(ctx, m, pod, func(ctx context.Context, containers [][]guest.Container) error {
+		return k.runPod(ctx, m, pod, containers)
+	})
+}
+
+// inBackground resolves a pod's containers and runs them, once.
+func (k *kubelet) inBackground(ctx context.Context, m *member, pod *corev1.Pod, do func(context.Context, [][]guest.Container) error) (time.Duration, error) {
 	k.mu.Lock()
 	_, running := m.running[pod.UID]
 	k.mu.Unlock()
@@ -44,7 +51,7 @@ func (k *kubelet) startCommands(ctx context.Context, m *member, pod *corev1.Pod)
 	m.running[pod.UID] = cancel
 	k.runs.Go(func() {
 		defer cancel()
-		if err := k.runPod(run, m, pod, containers); err != nil && run.Err() == nil && !apierrors.IsNotFound(err) {
+		if err := do(run, containers); err != nil && run.Err() == nil && !apierrors.IsNotFound(err) {
 			k.log.Info("pod", "pod", pod.Namespace+"/"+pod.Name, "why", err)
 		}
 	})

@@ -218,6 +218,8 @@ func (k *kubelet) sync(ctx context.Context, name cache.ObjectName) (time.Duratio
 		return k.makeSandbox(ctx, m, pod)
 	case pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
 		return k.startCommands(ctx, m, pod)
+	case hasEngine(pod) && !traffic.Ready(pod):
+		return k.startEngine(ctx, m, pod)
 	case pod.Status.Phase == corev1.PodPending:
 		return 0, k.runOn(ctx, m, pod)
 	}

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -55,9 +56,12 @@ func (k *kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "pod does not exist", http.StatusNotFound)
 		return
 	}
-	query := r.URL.Query()
+	query, container := r.URL.Query(), r.PathValue("container")
+	if query.Get("previous") == "true" {
+		container += previousLog
+	}
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways {
-		_, _ = io.WriteString(w, noProgram)
+		_, _ = io.WriteString(w, lastLines(cmp.Or(k.logs.of(pod.UID, container), noProgram), query.Get("tailLines")))
 		return
 	}
 	for query.Get("follow") == "true" && pod != nil && !ended(pod) {
@@ -69,7 +73,7 @@ func (k *kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	if pod == nil {
 		return
 	}
-	_, _ = io.WriteString(w, lastLines(k.logs.of(pod.UID, r.PathValue("container")), query.Get("tailLines")))
+	_, _ = io.WriteString(w, lastLines(k.logs.of(pod.UID, container), query.Get("tailLines")))
 }
 
 // lastLines returns the last n lines, or all when n is not a number.

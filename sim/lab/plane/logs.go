@@ -49,6 +49,27 @@ func (l *podLogs) add(pod *corev1.Pod, container, text string) {
 	}
 }
 
+// ended keeps what a container has written, also for those who ask what it was before its next start.
+func (l *podLogs) ended(pod *corev1.Pod, container string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if text, known := l.text[logKey{pod.UID, container}]; known {
+		l.text[logKey{pod.UID, container + previousLog}] = text
+	}
+}
+
+// begins empties the log of a container that starts.
+func (l *podLogs) begins(pod *corev1.Pod, container string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if key := (logKey{pod.UID, container}); l.text[key] != "" {
+		l.text[key] = ""
+	}
+}
+
+// previousLog is added to a container's name for what it wrote before its last restart.
+const previousLog = " before"
+
 func (l *podLogs) of(pod types.UID, container string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

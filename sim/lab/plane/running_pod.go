@@ -15,15 +15,24 @@ import (
 // runOn lets a pod that has no end appear to run: its init containers have ended, the others are
 // ready, and it has an address.
 func (k *kubelet) runOn(ctx context.Context, m *member, pod *corev1.Pod) error {
+	return k.runExcept(ctx, m, pod, nil)
+}
+
+// runExcept is runOn for a pod of which one container is not ready; nil: all are.
+func (k *kubelet) runExcept(ctx context.Context, m *member, pod *corev1.Pod, unready *corev1.ContainerStatus) error {
 	ip, err := k.address(m, pod)
 	if err != nil {
 		return err
 	}
 	now, yes := metav1.Now(), true
+	ready, reason, message := corev1.ConditionTrue, "", ""
+	if unready != nil {
+		ready, reason, message = corev1.ConditionFalse, "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", unready.Name)
+	}
 	conditions := []any{
 		condition(corev1.PodInitialized, corev1.ConditionTrue, "", ""),
-		condition(corev1.ContainersReady, corev1.ConditionTrue, "", ""),
-		condition(corev1.PodReady, corev1.ConditionTrue, "", ""),
+		condition(corev1.ContainersReady, ready, reason, message),
+		condition(corev1.PodReady, ready, reason, message),
 	}
 	for _, gate := range pod.Spec.ReadinessGates {
 		conditions = append(conditions, condition(gate.ConditionType, corev1.ConditionTrue, "", ""))
@@ -34,7 +43,11 @@ func (k *kubelet) runOn(ctx context.Context, m *member, pod *corev1.Pod) error {
 	}
 	containers, inits := []corev1.ContainerStatus{}, []corev1.ContainerStatus{}
 	for _, c := range pod.Spec.Containers {
-		containers = append(containers, running(c))
+		s := running(c)
+		if unready != nil && unready.Name == c.Name {
+			s = *unready
+		}
+		containers = append(containers, s)
 	}
 	for _, c := range pod.Spec.InitContainers {
 		s := running(c)

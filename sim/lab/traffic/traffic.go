@@ -40,7 +40,7 @@ type Traffic struct {
 	life     context.Context //nolint:containedctx // the cluster's context, which limits connections
 
 	mu       sync.Mutex
-	handlers map[Place]map[int]http.Handler // by workload, then by the container's port; 0 is all others
+	handlers map[Place]map[int]*handler // by workload, then by the container's port; 0 is all others
 	certs    map[string]*tls.Certificate
 	shown    map[Place]func(name string) *tls.Certificate // by workload, what it has for a name; nil: nothing
 }
@@ -56,7 +56,7 @@ type Destination struct {
 
 // NewTraffic makes the network; it lives until ctx ends.
 func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) *Traffic {
-	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[Place]map[int]http.Handler{}, certs: map[string]*tls.Certificate{}, shown: map[Place]func(string) *tls.Certificate{}}
+	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[Place]map[int]*handler{}, certs: map[string]*tls.Certificate{}, shown: map[Place]func(string) *tls.Certificate{}}
 	core := client.CoreV1()
 	var watching informer.Set
 	t.services = listers.NewServiceLister(informer.Add(&watching, core.Services(""), &corev1.Service{}, nil))
@@ -107,19 +107,25 @@ func (acceptor) Close() error { return nil }
 // Addr is a dummy: arrivals come from a pipe.
 func (acceptor) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
+// handler is one registration: two of the same handler differ.
+type handler struct{ http.Handler }
+
 // Handle lets h answer for a workload at a port of its pods, 0 for every other one,
-// until release is called.
+// until release is called or another handler has come in its place.
 func (t *Traffic) Handle(at Place, port int, h http.Handler) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.handlers[at] == nil {
-		t.handlers[at] = map[int]http.Handler{}
+		t.handlers[at] = map[int]*handler{}
 	}
-	t.handlers[at][port] = h
+	own := &handler{h}
+	t.handlers[at][port] = own
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(t.handlers[at], port)
+		if t.handlers[at][port] == own {
+			delete(t.handlers[at], port)
+		}
 	}
 }
 

@@ -26,9 +26,9 @@ var allowed = map[string][]string{
 	"sim/lab/hub":              {"converge"},
 	"sim/lab/internal/labtest": {"internal/labctl", "sim/qemu"},
 	"sim/lab/kueue":            {"converge"},
-	"sim/lab/operators":        {"converge"},
+	"sim/lab/operators":        {"converge", "sim/modelengine"},
 	"sim/lab/traffic":          {"sim/guest"},
-	"sim/lab/plane":            {"converge", "sim/gpuoperator", "sim/guest"},
+	"sim/lab/plane":            {"converge", "sim/gpuoperator", "sim/guest", "sim/modelengine"},
 	"sim/lab/plane/real":       {"converge", "sim/guest"},
 	"sim/lab/plane/simulated":  {"sim/guest", "sim/kubesim"},
 	"sim/lab/site":             {"internal/labctl", "internal/labmodel", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
@@ -43,7 +43,7 @@ var beneath = []string{
 	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim",
 	"sim/kubesim/internal/admission", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/relay",
 	"sim/kubesim/internal/schedule", "sim/kubesim/internal/served", "sim/kubesim/internal/table",
-	"sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
+	"sim/modelengine", "sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
 }
 
 // list asks go list about the lab's packages, without their tests.
