@@ -9,10 +9,15 @@ import (
 )
 
 // noise is the part by which a measure may be worse without a remark. Disks and networks, which
-// others use too, are in MB/s.
+// others use too, are in MB/s; the way to a model's first token crosses a network, and other users' requests.
 func noise(m Measure) float64 {
-	if m.Unit == "MB/s" {
+	switch m.Unit {
+	case "MB/s":
 		return 0.3
+	case "tokens/s":
+		return 0.15
+	case "ms":
+		return 1
 	}
 	return 0.05
 }

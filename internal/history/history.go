@@ -23,6 +23,10 @@ import (
 // File is the name of the file.
 const File = "gpu-verify.jsonl"
 
+// ModelFile is the name of the file with the results of model:verify. Its records have the name of the model
+// as Node, its source as Model, and its engine as Driver.
+const ModelFile = "model-verify.jsonl"
+
 // Schema is the version of the records that this program writes.
 const Schema = 1
 

@@ -138,6 +138,11 @@ type HubVerifyFlags struct {
 	Profile string `help:"NAME: only this profile"`
 }
 
+// ModelVerifyFlags are the flags of model:verify.
+type ModelVerifyFlags struct {
+	Model string `help:"NAME: only this model"`
+}
+
 // LabStatusFlags are the flags of lab:status.
 type LabStatusFlags struct {
 	JSON bool `help:"print data as lines of JSON"`

@@ -178,6 +178,19 @@ func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeou
 	return call(ctx, HubVerify, spec, profile, json, timeout, report)
 }
 
+// Model: .
+type Model mg.Namespace
+
+// List shows the models that the cluster serves.
+func (Model) List(ctx context.Context, spec *string, json *bool) error {
+	return call(ctx, ModelList, spec, json)
+}
+
+// Verify asks each model a question.
+func (Model) Verify(ctx context.Context, spec, model *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, ModelVerify, spec, model, json, timeout)
+}
+
 // Fleet: GitOps by Rancher Fleet.
 type Fleet mg.Namespace
 

@@ -62,6 +62,30 @@ func HubProfiles(ctx context.Context, o HubProfilesOptions) error {
 	})
 }
 
+// ModelListOptions are the options of [ModelList].
+type ModelListOptions struct {
+	FileOptions
+	OutputOptions
+}
+
+// ModelList is model:list.
+func ModelList(ctx context.Context, o ModelListOptions) error {
+	return withSession(ctx, settings(o), session.ModelList)
+}
+
+// ModelVerifyOptions are the options of [ModelVerify].
+type ModelVerifyOptions struct {
+	FileOptions
+	session.ModelVerifyFlags
+	OutputOptions
+	LimitOptions
+}
+
+// ModelVerify is model:verify.
+func ModelVerify(ctx context.Context, o ModelVerifyOptions) error {
+	return withSessionFlags(ctx, settings(o), session.ModelVerify, o.ModelVerifyFlags)
+}
+
 // FleetLintOptions are the options of [FleetLint]; lists are separated by commas.
 type FleetLintOptions struct{ gitops.LintFlags }
 
