@@ -290,3 +290,30 @@ func byOpenSSH(t *testing.T, by ssh.Signer, files map[string][]byte) {
 	out, err := cmd.CombinedOutput()
 	assert.NoError(t, err, string(out))
 }
+
+// A backup of a later layout, or of none, is not read; a snapshot that is another one than the manifest says does not come whole.
+func TestForgeries(t *testing.T) {
+	id, to := pair(t)
+	there := []byte("etcd")
+	for format, want := range map[int]string{-1: "it has layout -1", backup.Format + 1: fmt.Sprintf("it has layout %d, and this version reads %d", backup.Format+1, backup.Format)} {
+		m := contents(there).Manifest
+		m.Format = format
+		_, err := backup.Open(bytes.NewReader(forged(t, to, m, "", bytes.NewReader(there), nil)), id)
+		require.ErrorContains(t, err, want)
+	}
+	for _, format := range []int{1, backup.Format} {
+		m := contents(there).Manifest
+		m.Format = format
+		for snapshot, want := range map[string]error{"etcd": nil, "ETCD": backup.ErrDamaged} {
+			r, err := backup.Open(bytes.NewReader(forged(t, to, m, "", strings.NewReader(snapshot), nil)), id)
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, r)
+			require.ErrorIs(t, err, want)
+		}
+	}
+	m := contents(there).Manifest
+	m.SHA256 = strings.Repeat("x", 10_000)
+	_, err := backup.Open(bytes.NewReader(forged(t, to, m, "", bytes.NewReader(there), nil)), id)
+	require.ErrorContains(t, err, "is not a digest")
+	assert.Less(t, len(err.Error()), 300, "what somebody else wrote is not shown at length")
+}

@@ -23,6 +23,7 @@ func TestOneLine(t *testing.T) {
 		"\x1b]0;never ends":              "",
 		"a\x1bcb\x1b":                    "ab",
 		"bell\a back\b null\x00":         "bell back null",
+		"one.\ntwo\nthree,\nfour":        "one. two; three, four",
 		"c1 \u009b2J":                    "c1 2J",
 		"日本語\u3000と":                     "日本語 と",
 		"bad \xff\xfe":                   "bad \ufffd\ufffd",
@@ -36,6 +37,7 @@ func TestDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "<0.1s", 340 * time.Millisecond: "0.3s", 9949 * time.Millisecond: "9.9s", 9950 * time.Millisecond: "10s",
 		59*time.Second + 600*time.Millisecond: "1m00s", 3*time.Minute + 5*time.Second: "3m05s", time.Hour + 2*time.Minute + 50*time.Second: "1h02m",
+		time.Hour - time.Second: "59m59s", time.Hour: "1h00m", 25*time.Hour - time.Second: "24h59m", 25 * time.Hour: "25h00m", 59 * time.Second: "59s", time.Minute: "1m00s",
 	} {
 		assert.Equal(t, want, duration(d), d)
 	}

@@ -48,7 +48,6 @@ func nouns() map[string]string {
 func (v Verb) command(name string) *cobra.Command {
 	c := &cobra.Command{Use: name, Short: v.summary(), Long: v.Name + " " + v.Doc, Args: cobra.NoArgs, SilenceUsage: true}
 	f := v.flagSet()
-	c.Flags().SortFlags = false
 	c.Flags().AddFlagSet(f)
 	c.SetUsageFunc(func(c *cobra.Command) error {
 		fmt.Fprintf(c.OutOrStderr(), "Usage:\n  %s\n\nFlags:\n%s", c.UseLine(), v.flagLines("--", " "))
@@ -113,7 +112,6 @@ func twoDashes(args []string) []string {
 // flagSet are the flags of a verb.
 func (v Verb) flagSet() *pflag.FlagSet {
 	f := pflag.NewFlagSet(v.Name, pflag.ContinueOnError)
-	f.SortFlags = false
 	for _, flag := range v.Flags {
 		switch flag.Zero.(type) {
 		case bool:

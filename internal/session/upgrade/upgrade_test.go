@@ -40,6 +40,8 @@ func TestOnlyTheVersionChanges(t *testing.T) {
 		assert.Equal(t, x.want, e.is, name)
 		was, is := strings.Split(before, "\n"), strings.Split(string(e.data), "\n")
 		if name == "default" {
+			assert.Equal(t, 3, e.line)
+			assert.Empty(t, e.was)
 			assert.Equal(t, was, append(is[:2:2], is[3:]...), name)
 			continue
 		}
@@ -60,13 +62,29 @@ func TestByHand(t *testing.T) {
 	for name, x := range map[string]struct{ text, want string }{
 		"no section": {"name: a\n", "cluster.yaml cannot be changed without touching something else: write version: v1.36.6+k3s1 under k3s: by hand (line 1), then run homelab cluster:up"},
 		"flow":       {"name: a\nk3s: {disable: [traefik]}\n", "(line 2)"},
+		"escaped":    {"name: a\nk3s:\n  version: \"v1.36.5\\u002bk3s1\"\n", "(line 3)"},
+		"anchored":   {"x-k3s: &k3s\n  version: v1.36.5+k3s1\nname: a\nk3s: *k3s\n", ""},
+		"no YAML":    {"name: [\n", "cluster.yaml:"},
 		"wrong":      {"name: a\nk3s: {version: v1.36.5+k3s1}\nrancher: {hostname: r.home.arpa, version: 2.14.0}\n", ""},
 	} {
 		_, err := withVersion("cluster.yaml", []byte(x.text+rest), "v1.36.6+k3s1")
 		require.ErrorContains(t, err, x.want, name)
 	}
+	for name, text := range map[string]string{
+		"indented, without a section":  " name: a\n" + strings.ReplaceAll(rest, "\n", "\n "),
+		"the section is the last line": "name: a" + rest + "k3s: {disable: [traefik]}",
+	} {
+		_, err := withVersion("cluster.yaml", []byte(strings.TrimRight(text, " ")), "v1.36.6+k3s1")
+		require.ErrorContains(t, err, "by hand (line ", name)
+	}
 	_, err := withVersion("cluster.yaml", []byte("name: a\nk3s: {version: v1.36.5+k3s1}\n"+rest), "1.36")
 	require.ErrorContains(t, err, `with version 1.36 the file would be wrong, so it stays as it is: cluster.yaml:2:`)
+}
+
+// Without a file to write into nothing is done.
+func TestUpgradeWithoutAFile(t *testing.T) {
+	o := session.Options{Spec: filepath.Join(t.TempDir(), "none.yaml"), Console: &console.Console{Talk: &bytes.Buffer{}, Data: &bytes.Buffer{}, Redact: &secret.Redactor{}}}
+	require.ErrorContains(t, K3s(t.Context(), o, session.UpgradeFlags{To: "v1.36.6+k3s1"}), "none.yaml")
 }
 
 func TestRewrite(t *testing.T) {
