@@ -2,6 +2,7 @@ package hostprep
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,6 +32,36 @@ func TestGuestAgentRight(t *testing.T) {
 			assert.Equal(t, r == want, slices.Contains(rights, r), "%s of %s", r, release)
 		}
 	}
+}
+
+// A template of the file needs nothing for making one: no download, no storage of images, no bridge for its VM.
+func TestRightsForATemplate(t *testing.T) {
+	file := &spec.Spec{Network: spec.Network{Bridge: "vmbr9"}, Proxmox: spec.Proxmox{Hosts: []spec.Host{{Name: "pve1", TemplateStorage: "templates"}}},
+		Image: spec.Image{SeedStorage: "isos", ImageStorage: "images"}}
+	for _, bridge := range []string{"vmbr2", "vmbr1", "vmbr2"} {
+		n := spec.Node{Host: "pve1", OSDisk: spec.OSDisk{DiskOptions: spec.DiskOptions{Storage: "disks"}}}
+		n.Network.Bridge = bridge
+		file.Nodes = append(file.Nodes, n)
+	}
+	rights := func() map[string][]string {
+		out := map[string][]string{}
+		for _, g := range Grants(file, proxmox.Version{Version: "9.0", Release: "9.0"}) {
+			out[g.Path] = append(out[g.Path], g.Privileges...)
+		}
+		delete(out, "/vms")
+		return out
+	}
+	use := []string{"SDN.Use"}
+	isos := []string{"Datastore.Audit", "Datastore.AllocateTemplate", "Datastore.Allocate"}
+	want := map[string][]string{"/storage/disks": {"Datastore.AllocateSpace"}, "/storage/isos": isos, "/sdn/zones/localnetwork/vmbr1": use, "/sdn/zones/localnetwork/vmbr2": use}
+	file.Image.Template = "9000"
+	assert.Equal(t, want, rights())
+	file.Image.Template = ""
+	want["/sdn/zones/localnetwork/vmbr9"], want["/storage/images"], want["/nodes/pve1"] = use, isos, []string{"Sys.AccessNetwork"}
+	want["/storage/templates"] = []string{"Datastore.AllocateSpace", "Datastore.Audit"}
+	assert.Equal(t, want, rights())
+	bridges := bridgeGrants(file)
+	assert.True(t, slices.IsSortedFunc(bridges, func(a, b proxmox.Grant) int { return strings.Compare(a.Path, b.Path) }))
 }
 
 // What homelab makes a mapping for needs the right to make one; of an existing mapping, the right to use it is enough.

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -43,6 +44,14 @@ func TestReader(t *testing.T) {
 func TestSizes(t *testing.T) {
 	for n, want := range map[int64]string{1023: "1023 bytes", 1024: "1 KiB", 1025: "2 KiB", 1<<20 - 1: "1024 KiB", 1 << 20: "1 MiB", 1<<20 + 1: "2 MiB"} {
 		assert.Equal(t, "it has more than "+want+", and no more are read", (&limit.Error{Most: n}).Error())
+	}
+}
+
+// A size that is known is told, however small; 0 is one that is not.
+func TestTheSizeIsTold(t *testing.T) {
+	for size := range int64(5) {
+		text := (&limit.Error{Most: 7, Size: size}).Error()
+		assert.Equal(t, size > 0, strings.HasPrefix(text, fmt.Sprintf("it has %d bytes, and at most 7 bytes", size)), text)
 	}
 }
 

@@ -106,8 +106,6 @@ func (r *Reader) build(n ast.Node) *Node {
 		t.Kind, t.Text = Text, n.Value.Value
 	case *ast.MappingNode:
 		r.mapping(t, n.Values)
-	case *ast.MappingValueNode:
-		r.mapping(t, []*ast.MappingValueNode{n})
 	case *ast.SequenceNode:
 		t.Kind = List
 		for _, v := range n.Values {

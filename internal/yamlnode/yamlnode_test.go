@@ -154,4 +154,14 @@ func TestWhatIsNotThere(t *testing.T) {
 	assert.Equal(t, n, n.With("d", n.Get("a")))
 	assert.Equal(t, "{b=1@1:8 c=2@1:14 e=x@2:4}@1:1", written(n.Get("a").With("e", n.Get("d"))))
 	assert.Nil(t, n.Get("d").AsMap())
+	for _, name := range []string{"a", "d", "none"} {
+		_, there := n.Field(name)
+		assert.Equal(t, there, n.Has(name), name)
+		assert.Equal(t, there, n.Get(name) != nil, name)
+		assert.False(t, n.Without(name).Has(name), name)
+		assert.True(t, n.With(name, n).Has(name), name)
+	}
+	for _, scalar := range []*yamlnode.Node{nil, n.Get("d")} {
+		assert.Same(t, scalar, scalar.Without("a"), "it has no keys")
+	}
 }
