@@ -73,7 +73,7 @@ func (c *Console) object(v any) error {
 // hideStrings redacts the secrets and words the commands in every string of a JSON text, in the decoded string.
 func (c *Console) hideStrings(b []byte) []byte {
 	var out bytes.Buffer
-	for len(b) > 0 {
+	for {
 		i := bytes.IndexByte(b, '"')
 		if i < 0 {
 			break

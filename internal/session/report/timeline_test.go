@@ -90,6 +90,7 @@ func TestTook(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0 s", 3 * time.Millisecond: "<0.1 s", 340 * time.Millisecond: "0.3 s", 2 * time.Second: "2 s", 9960 * time.Millisecond: "10 s", 59600 * time.Millisecond: "1 min",
 		185 * time.Second: "3 min 05 s", 3599700 * time.Millisecond: "1 h", 3720 * time.Second: "1 h 02 min", 3660 * time.Second: "1 h 01 min",
+		59 * time.Second: "59 s", time.Minute: "1 min", 3540 * time.Second: "59 min", time.Hour: "1 h", 25 * time.Hour: "25 h", 25*time.Hour - time.Minute: "24 h 59 min",
 	} {
 		assert.Equal(t, want, FormatDuration(d))
 	}
