@@ -92,7 +92,7 @@ func TestLinesTaken(t *testing.T) {
 	}
 }
 
-// The narrower the terminal, the less is told of a machine; what is wrong leaves the least room.
+// The narrower the terminal, the less it shows of a machine; what is wrong leaves the least room.
 func TestNarrowMachines(t *testing.T) {
 	whole := Machine{Role: "server", Address: "10.0.0.1", VMID: "100", Version: "v1", Age: "3d", GPUs: "1 of 2", Holders: "a"}
 	middle := Machine{Role: "server", Address: "10.0.0.1", GPUs: "1 of 2", Holders: "a"}
