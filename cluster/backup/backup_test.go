@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -146,6 +147,22 @@ func TestInspect(t *testing.T) {
 	require.NoError(t, w.Close())
 	_, err = backup.Inspect(t.Context(), &z, "on-demand-cp1-1.zip", token())
 	require.NoError(t, err)
+}
+
+// Nodes and namespaces are in order, whatever order they were made in.
+func TestInspectSorts(t *testing.T) {
+	changes := []change{bootstrap(t, map[string][]byte{"ServerCA": ca, "ServerCAKey": []byte("key")})}
+	var names []string
+	for i := range 26 {
+		name := string(rune('a' + i*7%26))
+		names = append(names, name)
+		changes = append(changes, change{"/registry/minions/" + name, []byte("x")}, change{"/registry/namespaces/" + name, []byte("x")})
+	}
+	facts, err := backup.Inspect(t.Context(), bytes.NewReader(snapshot(t, changes...)), "s", token())
+	require.NoError(t, err)
+	slices.Sort(names)
+	assert.Equal(t, names, facts.Nodes)
+	assert.Equal(t, names, facts.Namespaces)
 }
 
 // A tree with branches, and values that are larger than a page.

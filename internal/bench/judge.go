@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/nvidia"
@@ -21,12 +20,14 @@ type Machine struct {
 	Mbit   int // speed of the slowest network card of the nodes of [AcrossNodes]; 0: unknown
 }
 
-// gpu finds a GPU by its UUID, with its number on the node; -1 if it is not there.
-func gpu(all []nvidia.SMIGPU, uuid string) (nvidia.SMIGPU, int) {
-	if i := slices.IndexFunc(all, func(g nvidia.SMIGPU) bool { return g.UUID == uuid }); i >= 0 {
-		return all[i], i
+// gpu finds a GPU by its UUID.
+func gpu(all []nvidia.SMIGPU, uuid string) (_ nvidia.SMIGPU, found bool) {
+	for _, g := range all {
+		if g.UUID == uuid {
+			return g, true
+		}
 	}
-	return nvidia.SMIGPU{}, -1
+	return nvidia.SMIGPU{}, false
 }
 
 // What is worth a warning under load.
@@ -89,14 +90,14 @@ func judgeGPU(k Kind, node string, l Line, fastest float64, m Machine) check.Che
 		}
 	}
 	was, _ := gpu(m.Before, l.UUID)
-	is, at := gpu(m.After, l.UUID)
+	is, seen := gpu(m.After, l.UUID)
 	switch {
 	case l.problem() != "":
 		c.Verdict, c.Detail = check.Failed, l.problem()
 		if l.Error == "" {
 			c.Detail += ": do not trust this card; check heat, power and riser, then have it replaced"
 		}
-	case at >= 0 && (is.ECCErrors > was.ECCErrors || is.RowsFailing && !was.RowsFailing):
+	case seen && (is.ECCErrors > was.ECCErrors || is.RowsFailing && !was.RowsFailing):
 		c.Verdict, c.Detail = check.Failed,
 			fmt.Sprintf("%d uncorrectable memory errors came up under load: have the card replaced", is.ECCErrors-was.ECCErrors)
 	case v["slowed"] > 0:
@@ -180,10 +181,10 @@ func (p pair) ratio() float64 {
 
 // floor is that of two GPUs of the node.
 func (m Machine) floor(a, b string) speedFloor {
-	one, i := gpu(m.Before, a)
-	other, j := gpu(m.Before, b)
+	one, known := gpu(m.Before, a)
+	other, both := gpu(m.Before, b)
 	link := nvidia.Link("")
-	if i >= 0 && j >= 0 {
+	if known && both {
 		link = m.Topology.Link(fmt.Sprintf("GPU%d", one.Index), fmt.Sprintf("GPU%d", other.Index))
 	}
 	return peerFloor(link, one.Link, other.Link)

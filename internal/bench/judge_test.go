@@ -76,6 +76,7 @@ func TestJudgePeers(t *testing.T) {
 		"gpu1 GPU 1: warning: 100 GB/s with GPU 0 (12 NVLinks), below 120: look at slot, riser and NVLink bridge",
 		"gpu1 GPU 2: passed: 20 GB/s with GPU 1 (PIX, PCIe generation 4, x16)",
 	}, judged(t, Peers, words+pair(0, 1, 100, 0)+pair(0, 2, 9, 0)+pair(1, 2, 20, 0), m))
+	assert.Contains(t, judged(t, Peers, words+pair(0, 2, 9, 0)+pair(1, 2, 20, 1)+pair(0, 1, 300, 1), m)[1], "GPU 1: failed: copying with GPU 2", "the first of those that are as bad")
 	assert.Equal(t, []string{
 		"gpu1 GPU 0: passed: 120 GB/s with GPU 1 (12 NVLinks)", "gpu1 GPU 1: passed: 120 GB/s with GPU 0 (12 NVLinks)",
 	}, judged(t, Peers, words+pair(0, 1, 120, 0), m), "as fast as the floor; nothing of a card that no line pairs")

@@ -38,9 +38,14 @@ func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 	} else {
 		s.Table(t)
 	}
+	return certsError(old, silent, f.Warn)
+}
+
+// certsError says what the numbers of a table of certificates mean.
+func certsError(old, silent, warn int) error {
 	switch {
 	case old > 0:
-		return session.Pending(fmt.Errorf("on %s a certificate ends within %d days: homelab cluster:certs -rotate renews them", printable.Count(old, "node"), f.Warn))
+		return session.Pending(fmt.Errorf("on %s a certificate ends within %d days: homelab cluster:certs -rotate renews them", printable.Count(old, "node"), warn))
 	case silent > 0:
 		return fmt.Errorf("%s did not answer", printable.Count(silent, "node"))
 	}

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
@@ -37,5 +39,17 @@ func TestCertTable(t *testing.T) {
 	assert.Equal(t, []int{0, 1}, []int{old, silent})
 	for _, row := range table.Rows {
 		assert.Len(t, row, len(table.Header))
+	}
+}
+
+// One certificate that ends soon is enough for exit code 2, one node that does not answer for an error.
+func TestCertsError(t *testing.T) {
+	require.NoError(t, certsError(0, 0, 90))
+	require.EqualError(t, certsError(0, 1, 90), "1 node did not answer")
+	for _, silent := range []int{0, 1} {
+		var pending *session.Error
+		require.ErrorAs(t, certsError(1, silent, 90), &pending)
+		assert.Equal(t, 2, pending.Code)
+		assert.ErrorContains(t, pending, "on 1 node a certificate ends within 90 days")
 	}
 }

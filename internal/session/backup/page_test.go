@@ -189,7 +189,12 @@ func (w *site) strangers(from SourceFlags, key *age.X25519Identity) {
 		assert.Equal(t, 4, coded.Code)
 		assert.Contains(t, w.talk.String(), want, "the table says so too")
 		require.ErrorContains(t, w.do(with(RestoreFlags{SourceFlags: forgery, ChangeFlags: yes, Digest: "00"}, Restore)), "not that of -digest")
-		require.NoError(t, w.do(with(RestoreFlags{SourceFlags: forgery, ChangeFlags: yes, Digest: sum}, Restore)))
+		require.NoError(t, w.do(func(s *session.Session, ctx context.Context) error {
+			defer func() {
+				assert.NotContains(t, s.Redact.Redact("a "+r.Token.Reveal()), r.Token.Reveal(), "the backup's token is a secret of this run")
+			}()
+			return Restore(s, ctx, RestoreFlags{SourceFlags: forgery, ChangeFlags: yes, Digest: sum})
+		}))
 	}
 }
 

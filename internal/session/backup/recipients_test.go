@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,7 +20,7 @@ import (
 func TestRecipientsOfTheFile(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const text = "name: a\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\nnodes: {a: {role: server, external: ops@10.0.0.2}}\n"
-	backup := func(more string) error {
+	backup := func(more string, recipient ...string) error {
 		want, err := cluster.Parse("cluster.yaml", []byte(text+more))
 		require.NoError(t, err)
 		c, err := cluster.New(want, cluster.Backend{Dir: "nowhere"})
@@ -27,11 +28,15 @@ func TestRecipientsOfTheFile(t *testing.T) {
 		defer c.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // before it reaches a machine
-		return Backup(&session.Session{Spec: want, Cluster: c}, ctx, BackupFlags{})
+		return Backup(&session.Session{Spec: want, Cluster: c}, ctx, BackupFlags{Recipient: strings.Join(recipient, ", ")})
 	}
 	require.ErrorContains(t, backup(""), "who may decrypt the backup? write recipients: [age1…] under k3s.snapshots")
 	const recipients = "k3s: {snapshots: {recipients: [age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]}}\n"
 	require.ErrorIs(t, backup(recipients), context.Canceled)
+	var invalid *session.Error
+	require.ErrorAs(t, backup(recipients, "age1nonsense", "age1other"), &invalid)
+	assert.Equal(t, 3, invalid.Code)
+	require.ErrorContains(t, invalid, `"age1nonsense" is not a public key`)
 	left, err := os.ReadDir(".")
 	require.NoError(t, err)
 	assert.Empty(t, left)

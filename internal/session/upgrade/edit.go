@@ -37,11 +37,12 @@ func withVersion(file string, data []byte, version string) (edit, error) {
 	switch {
 	case at.Line > 0 && at.Line <= len(lines):
 		line := lines[at.Line-1]
-		from := max(at.Col-1, 0)
-		if from > len(line) || !bytes.Contains(line[from:], []byte(old)) {
+		from := min(at.Col-1, len(line)) // of characters, so not behind the text
+		i := bytes.Index(line[from:], []byte(old))
+		if i < 0 {
 			return edit{}, byHand
 		}
-		from += bytes.Index(line[from:], []byte(old))
+		from += i
 		changed := append(append(append([]byte(nil), line[:from]...), version...), line[from+len(old):]...)
 		e.was, e.is = text(line), text(changed)
 		lines[at.Line-1] = changed
