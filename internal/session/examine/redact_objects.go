@@ -44,10 +44,10 @@ func objects(text string, deep int) string {
 }
 
 // isSecret reports whether an object with this kind and these values of data is a Secret. Entries of
-// a SecretList and patches have no kind.
+// a SecretList and patches have no kind, and one that is cut off has a part of it.
 func isSecret(kind string, values []string) bool {
 	if kind != "" {
-		return strings.EqualFold(kind, "Secret")
+		return strings.HasPrefix("secret", strings.ToLower(kind))
 	}
 	said := false
 	for _, v := range values {
@@ -186,7 +186,7 @@ func (f *flow) scalar(at int) int {
 				return end + 1
 			}
 		}
-		if len(f.open) > 0 && f.top().valued { // cut off
+		if len(f.open) > 0 && f.top().valued || strings.HasPrefix(strings.TrimLeft(f.text[at+1:], "["), `{\"`) { // cut off
 			if n := strings.IndexByte(f.text[at:], '\n'); n >= 0 {
 				return at + n
 			}
@@ -227,7 +227,7 @@ func (f *flow) readScalar(at, end int) {
 		f.quoted = end
 	}
 	if t.key == "kind" && !t.list && t.kind == "" {
-		t.kind = value
+		t.kind = strings.Trim(value, `"'`) // one that is cut off has but the first
 	}
 	mask := secret.Mask
 	if raw[0] == '"' || raw[0] == '\'' {
@@ -243,17 +243,27 @@ func unquote(raw string) (string, func(string) string) {
 	switch {
 	case len(raw) >= 2 && raw[0] == '\'' && raw[len(raw)-1] == '\'':
 		return strings.ReplaceAll(raw[1:len(raw)-1], "''", "'"), func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
-	case len(raw) >= 2 && raw[0] == '"' && raw[len(raw)-1] == '"':
-		var s string
-		if err := json.Unmarshal([]byte(raw), &s); err == nil {
-			return s, strconv.Quote
-		}
-		if s, err := strconv.Unquote(raw); err == nil {
-			return s, strconv.Quote
-		}
-		return raw[1 : len(raw)-1], strconv.Quote
+	case raw != "" && raw[0] == '"':
+		return unquoteDouble(raw)
 	}
 	return raw, nil
+}
+
+// unquoteDouble is unquote for double quotes. The second may be cut off, and an escape with it.
+func unquoteDouble(raw string) (s string, again func(string) string) {
+	closed := len(raw) >= 2 && raw[len(raw)-1] == '"'
+	switch {
+	case closed && json.Unmarshal([]byte(raw), &s) == nil:
+		return s, strconv.Quote
+	case json.Unmarshal([]byte(raw+`"`), &s) == nil, !closed && json.Unmarshal([]byte(raw[:max(1, strings.LastIndexByte(raw, '\\'))]+`"`), &s) == nil:
+		return s, func(s string) string { return strings.TrimSuffix(strconv.Quote(s), `"`) }
+	case !closed:
+		return raw[1:], nil
+	}
+	if s, err := strconv.Unquote(raw); err == nil {
+		return s, strconv.Quote
+	}
+	return raw[1 : len(raw)-1], strconv.Quote
 }
 
 // entry is a line of YAML in block style: where its key begins, behind blanks, dashes and what a
@@ -299,6 +309,10 @@ func blockSecrets(texts []string) []string {
 		switch {
 		case l.column >= 0 && (l.key == "data" || l.key == "stringData"):
 			end, values := entriesBelow(lines, i)
+			if end == len(lines) && len(values) > 0 && !strings.HasSuffix(texts[end-1], "\n") { // cut off within the last value
+				last := &values[len(values)-1]
+				*last = (*last)[:len(*last)/4*4] // so much of base64 is whole
+			}
 			kind := kindBeside(lines, i)
 			if l.key == "stringData" || strings.EqualFold(kind, "Secret") || (l.value == "" || l.value == "{") && isSecret(kind, values) {
 				mask(out, lines, i, end)
