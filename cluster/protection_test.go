@@ -87,3 +87,28 @@ func TestProtectionByHand(t *testing.T) {
 		assert.Empty(t, w.sim.VMs())
 	})
 }
+
+// A balloon is there from a new machine's first start on; a running one gets it, or loses it, by a restart.
+// A minimum that somebody set stays with it.
+func TestBalloon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		with := replace(t, oneDisk, "addresses: [10.0.0.21]", "addresses: [10.0.0.21]\n    balloon: true")
+		w.up(t, parse(t, with))
+		assert.Empty(t, w.plan(t, parse(t, with)))
+		assert.NotContains(t, w.vm(t, "wk1").Config, "balloon")
+		assert.Equal(t, "0", w.vm(t, "cp1").Config["balloon"])
+		w.configure(t, "wk1", "balloon", "1024")
+		assert.Empty(t, w.plan(t, parse(t, with)))
+
+		for _, text := range []string{oneDisk, with} {
+			assert.Contains(t, strings.Join(w.plan(t, parse(t, text)), "\n"), "(needs a restart)")
+			before := w.now()
+			w.up(t, parse(t, text))
+			assert.Equal(t, []string{"wk1"}, before.changes().Restarted)
+			assert.Empty(t, w.plan(t, parse(t, text)))
+		}
+		assert.NotContains(t, w.vm(t, "wk1").Config, "balloon")
+	})
+}

@@ -41,7 +41,7 @@ func wishes() []report {
 		{dir: "34", file: "name.yaml", command: "validate", want: []string{"nuc1.home.arpa is a name", "getent hosts nuc1.home.arpa"}},
 		{dir: "34", file: "sudo.yaml", command: "validate", notWant: good}, // see TestSudoPasswordOfExternalMachine
 		{dir: "34", file: "root.yaml", command: "validate", notWant: good},
-		{dir: "35", command: "validate", want: []string{"write resourcePool: in defaults", "write network: {firewall: true}", "Proxmox's HA", "write each by its name, e.g. devices: {nvme: ", "write devices: {stick: {usb: ", "balloon: 0", "one socket", "a disk of its host"},
+		{dir: "35", command: "validate", want: []string{"write resourcePool: in defaults", "write network: {firewall: true}", "Proxmox's HA", "write each by its name, e.g. devices: {nvme: ", "write devices: {stick: {usb: ", "balloon", "one socket", "a disk of its host"},
 			notWant: []string{"known here", "did you mean"}},
 		{dir: "35", file: "order.yaml", command: "up", want: []string{"changed   node/gpu1"}, notWant: []string{"failed  "}},
 		{dir: "35", file: "devices.yaml", command: "up", want: []string{"changed   node/wk1"}, notWant: []string{"failed  "}},

@@ -159,7 +159,7 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Owner: names.Tag(s), Tags: n.Tags, Pool: n.ResourcePool,
 		Template: template, Storage: n.OSDisk.Storage,
 		Cores: n.Cores, Memory: n.Memory, CPUType: n.CPUType, NUMA: n.NUMA.IsOn(),
-		Hugepages: n.Hugepages, Affinity: n.Affinity, CPUUnits: n.CPUUnits, CPULimit: float64(n.CPULimit), TPM: n.TPM,
+		Hugepages: n.Hugepages, Affinity: n.Affinity, CPUUnits: n.CPUUnits, CPULimit: float64(n.CPULimit), Balloon: n.Balloon, TPM: n.TPM,
 		OnBoot: n.OnBoot.IsOn(), Startup: n.Startup.String(), Protected: isOn(n.Protection), Description: n.Description, Note: true, Address: n.Address, Address6: n.Address6, Claims: claims(s, n),
 		Seed:    s.Image.SeedStorage + ":iso/" + seedFile,
 		Running: true,

@@ -90,8 +90,8 @@ func (h HostPCI) String() string {
 // device is pending until the next start; [VM.Pending] shows it.
 //
 // It changes the VM as [VMClient.Shape] does, and nothing but that slot. The VM's memory is then locked
-// to the host, so that a balloon can no longer take any back: Shape switches the balloon off; AttachGPU
-// and DetachGPU leave it as it is.
+// to the host, so that a balloon can no longer take any back (QEMU, virtio_balloon_inhibited of hw/virtio/virtio-balloon.c):
+// Shape switches the balloon off unless the spec has it; AttachGPU and DetachGPU leave it as it is.
 func AttachGPU(ctx context.Context, vm *VM, device HostPCI) error {
 	c, now, err := waitForEarlierTasks(ctx, vm)
 	if err != nil {

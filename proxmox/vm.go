@@ -46,7 +46,7 @@ type VM struct {
 	// grows.
 	SerialConsole bool
 	Agent         bool // the guest agent's channel exists
-	Balloon       bool // memory may be reclaimed; not with a passed-through device
+	Balloon       bool // the guest may return memory to the host; not with a passed-through device
 	NICs          []NIC
 	Disks         []Disk
 	GPUs          []HostPCI

@@ -35,6 +35,7 @@ type VMSpec struct {
 	Affinity    string       // CPUs of the host, 0-7,16; [None] removes it; empty: any value is accepted; only root@pam may set it
 	CPUUnits    int          // weight of its CPUs against other VMs'; 0: any value is accepted
 	CPULimit    float64      // CPUs of the host that it uses at most; 0: any value is accepted
+	Balloon     bool         // the guest returns free memory to the host, which it cannot with GPUs or Devices
 	TPM         bool         // has one, version 2.0; false: either is accepted
 	SecureBoot  *bool        // Microsoft's keys in the firmware; nil: either is accepted
 	OnBoot      bool         // start with the host

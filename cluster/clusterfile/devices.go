@@ -38,6 +38,9 @@ func (r devicesSection) devices(n *spec.Node) {
 	if all > unit.MaxPCI && len(n.Devices) > usb {
 		r.Wrong(&n.Devices, fmt.Sprintf("a VM takes at most %d PCI devices, and the node has %d with its GPUs", unit.MaxPCI, all), "spread them over more nodes")
 	}
+	if n.Balloon && all > 0 {
+		r.Wrong(&n.Balloon, fmt.Sprintf("all memory of %s is pinned, as it has GPUs or PCI devices, and QEMU takes none back", n.Name), "remove balloon, or write balloon: false in the node")
+	}
 	if usb > unit.MaxUSB {
 		r.Wrong(&n.Devices, fmt.Sprintf("a VM takes at most %d USB devices, and the node has %d", unit.MaxUSB, usb), "spread them over more nodes")
 	}

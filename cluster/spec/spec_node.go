@@ -43,6 +43,7 @@ type Node struct {
 	Affinity    string            `yaml:"affinity" absent:"unchanged" doc:"CPUs of the host that the VM runs on, ‘0-15,32-47’; ‘none’ removes it. Only root@pam may set it."`
 	CPUUnits    int               `yaml:"cpuUnits" json:",omitempty" min:"1" max:"10000" absent:"unchanged; a new VM: 100" doc:"Weight of its vCPUs against other VMs of the host. A whole number, 1 to 10000."`
 	CPULimit    Cores             `yaml:"cpuLimit" json:",omitempty" absent:"unchanged" doc:"CPUs of the host that it uses at most at once, e.g. ‘3.5’."`
+	Balloon     bool              `yaml:"balloon" json:",omitempty" doc:"Return memory that the guest does not use [to the host](nodes.md#memory). Not with GPUs or PCI devices."`
 	TPM         bool              `yaml:"tpm" doc:"Give the VM a new TPM 2.0. homelab never removes it."`
 	OnBoot      Switch            `yaml:"onboot" default:"true" doc:"Start with the host."`
 	Startup     Startup           `yaml:"startup" absent:"not set" doc:"Boot order, ‘order=1,up=30,down=120’. Needs Sys.Modify on ‘/’."`

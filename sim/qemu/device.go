@@ -107,7 +107,7 @@ func (s shape) args(o Options) []string {
 			"-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0,id=agent") // no news of a port without an id
 	}
 	if s.Config["balloon"] != "0" {
-		args = append(args, "-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3")
+		args = append(args, "-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3,free-page-reporting=on")
 	}
 	args = append(args, s.cdrom()...)
 	for i, d := range s.Drives {
