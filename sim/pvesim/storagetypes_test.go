@@ -109,3 +109,12 @@ func TestClonesForAnotherNode(t *testing.T) {
 		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu/300/clone", "newid", "401", "target", "pve2")), "linked, on the shared storage")
 	})
 }
+
+// A directory storage keeps its files where its section says, also a recorded one.
+func TestPathOfADirectory(t *testing.T) {
+	in(t, storageOf("dir", false, map[string]string{"path": "/srv/it"}), Options{}, func(t *testing.T, s *Sim, c *caller) {
+		require.Equal(t, "OK", c.wait(c.do("POST", "/nodes/pve1/qemu", "vmid", "300", "scsi0", "it:8")))
+		info := c.do("GET", "/nodes/pve1/storage/it/content/it:300%2Fvm-300-disk-0.raw").object()
+		assert.Equal(t, "/srv/it/images/300/vm-300-disk-0.raw", info["path"])
+	})
+}

@@ -23,6 +23,8 @@ type Storage struct {
 // Dir is where a directory storage keeps its files, as logs and errors say.
 func (st *Storage) Dir() string {
 	switch {
+	case st.Config["path"] != "":
+		return st.Config["path"]
 	case st.Name == "local":
 		return "/var/lib/vz"
 	case slices.Contains([]string{"nfs", "cifs", "cephfs", "glusterfs"}, st.Type):
