@@ -162,6 +162,16 @@ func deeds(t *testing.T) map[string]deed {
 			return c.Storages.Volumes(ctx, "pve1", "vmdata", "images")
 		}),
 		"look at quorum": look(func(ctx context.Context, c *proxmox.Client) (bool, error) { return c.Hosts.Quorate(ctx) }),
+		"look at USB mappings": look(func(ctx context.Context, c *proxmox.Client) ([]proxmox.USBMappingState, error) {
+			return c.PCI.USBMappings(ctx, "pve1")
+		}),
+		"look at others' VMs": look(func(ctx context.Context, c *proxmox.Client) (*proxmox.Holders, error) {
+			h, err := c.VMs.Holders(ctx, owner)
+			if err == nil && len(h.Unreadable) > 0 {
+				return h, h.Unreadable[0].Err // such a VM may use anything
+			}
+			return h, err
+		}),
 		"look at claims": look(func(ctx context.Context, c *proxmox.Client) ([]pci.Card, error) {
 			l, err := c.PCI.Ledger(ctx, "pve1")
 			if err != nil {

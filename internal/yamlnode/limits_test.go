@@ -188,6 +188,21 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// What is counted at a value in nested keys is the length of its path: a dot and a name for each.
+func TestLengthsOfPaths(t *testing.T) {
+	var text, path strings.Builder
+	for depth := range 20 {
+		name := strings.Repeat("k", 1+depth*7%5)
+		text.WriteString(strings.Repeat(" ", depth) + name + ":\n")
+		path.WriteString("." + name)
+		var c counter
+		for _, token := range tokenize(text.String() + strings.Repeat(" ", depth+1) + "v\n") {
+			require.Empty(t, c.next(token))
+		}
+		assert.Equal(t, path.Len(), c.path, "%s", &path)
+	}
+}
+
 // Documents cost what each of them costs alone, and so do the entries of a list: what is closed leaves nothing behind.
 func TestCostsAdd(t *testing.T) {
 	paths := func(text string) int {
