@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/certs"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/models"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
 )
@@ -122,6 +123,7 @@ func (r partsSection) platform() {
 	r.monitoring()
 	r.logs()
 	r.backup()
+	models.Complete(r.Checker, r.spec)
 	hubSection(r).hub()
 	queuesSection(r).queues()
 	ingressSection(r).withoutBuiltIn()

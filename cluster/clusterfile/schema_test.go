@@ -120,7 +120,7 @@ func valueSchema(f decode.Field) object {
 	}
 	t := f.Type
 	switch {
-	case f.Name == "token":
+	case f.Name == "token" && t.Kind() == reflect.String:
 		return text(tokenID, "homelab@pve!cluster")
 	case f.Single:
 		return typeSchema(reflect.TypeFor[netip.Addr]())

@@ -41,6 +41,9 @@ func (r storageSection) classNames() {
 	if l := p.Logs; l != nil {
 		check(&l.StorageClass, l.StorageClass)
 	}
+	for i := range p.Models {
+		check(&p.Models[i].Class, p.Models[i].Class)
+	}
 	h := p.Hub
 	if h == nil {
 		return
@@ -139,7 +142,7 @@ func (r storageSection) defaultClass() {
 // needsClass reports whether some part creates claims.
 func (r storageSection) needsClass() bool {
 	p := r.spec.Platform
-	return p.Hub != nil || p.Monitoring != nil || p.Logs != nil
+	return p.Hub != nil || p.Monitoring != nil || p.Logs != nil || len(p.Models) > 0
 }
 
 // scratch finds the nodes with a scratch disk, which get the class.

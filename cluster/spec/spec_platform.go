@@ -25,6 +25,7 @@ type Platform struct {
 	Logs       *Logs         `yaml:"logs" absent:"off" doc:"VictoriaLogs, with the logs of all pods."`
 	Backup     *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
 	Queues     []Queue       `yaml:"queues,named" absent:"off" doc:"Kueue: groups that share the GPUs."`
+	Models     []Model       `yaml:"models,named" absent:"off" doc:"Language models, each with an address of OpenAI's API: [models.md](models.md)."`
 	Hub        *Hub          `yaml:"hub" absent:"off" doc:"JupyterHub."`
 }
 

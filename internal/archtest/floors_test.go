@@ -22,7 +22,7 @@ func rooms() []floor {
 	return []floor{
 		{"Commands", []string{"magefiles/targets", "cmd/homelab", "cmd/mage", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/results", "internal/zone"}},
 		{"The whole", []string{"cluster", "internal/hostprep", "cluster/doctor", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/firstboot", "cluster/internal/artifacts", "internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
-			"cluster/internal/run", "cluster/internal/kubetest", "cluster/internal/volumes", "cluster/internal/workload", "cluster/internal/verification", "internal/draft", "cluster/clusterfile", "cluster/clusterfile/internal/decode", "cluster/clusterfile/internal/auth", "cluster/clusterfile/internal/certs", "internal/placement", "internal/platform", "internal/names", "internal/labneeds", "cluster/backup"}},
+			"cluster/internal/run", "cluster/internal/kubetest", "cluster/internal/volumes", "cluster/internal/workload", "cluster/internal/verification", "internal/draft", "cluster/clusterfile", "cluster/clusterfile/internal/decode", "cluster/clusterfile/internal/auth", "cluster/clusterfile/internal/certs", "cluster/clusterfile/internal/models", "internal/placement", "internal/platform", "internal/names", "internal/labneeds", "cluster/backup"}},
 		{"Parts of a platform", []string{"kube/addon", "fleet", "fleet/lint", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/peers", "sim/cmd/pvesim", "sim/cmd/coverage", "sim/cmd/peers", "internal/labctl", "internal/labmodel"}},
 		{"Played Proxmox VE", []string{
@@ -41,7 +41,7 @@ func rooms() []floor {
 			"sim/guest/internal/gpu", "sim/guest/internal/machine", "sim/guest/internal/plane", "sim/guest/internal/network", "sim/guest/internal/internet",
 			"sim/guest/internal/getopt", "sim/guest/internal/archive", "sim/guest/internal/disk"}},
 		{"Kubernetes", []string{"kube", "kube/chart", "kube/helm", "internal/modelserver"}},
-		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "cloudinit", "k3s", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "llm", "internal/offer", "internal/apt"}},
+		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "cloudinit", "k3s", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "llm", "internal/offer", "internal/serving", "internal/apt"}},
 		{"What is wanted", []string{"cluster/spec"}},
 		{"The engine", []string{"converge", "secret", "internal/sops", "proxmox/unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",

@@ -42,6 +42,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.GPUDashboard{GPUExporter: exporter},
 		addon.Velero{Backup: p.Backup},
 		addon.Kueue{Queues: p.Queues},
+		addon.Models{Models: p.Models},
 		hub{spec: s},
 		gitOps{p.Fleet},
 	}

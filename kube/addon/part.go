@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -71,12 +72,14 @@ type Recipe struct {
 	Network bool   // the pods' network itself: no node is ready without it
 	Offers  bool   // it makes GPUs allocatable: parts that need GPUs wait for that
 	Direct  string // why Fleet cannot deploy it, as in Info
-	GPUs    bool   // it monitors GPUs: install it when pods can request GPUs
+	GPUs    bool   // it monitors or uses GPUs: install it when pods can request GPUs
 	Fleet   bool   // it brings Fleet
 
 	Replaces []string // parts that do the same work, and must be removed before
 	APIs     []string // kinds that it adds and that templates of other charts ask for
 	Probe    Probe    // proves its storage class
+
+	Settle time.Duration // until its objects are ready; 0: five minutes
 
 	Web       *Web       // where people find it
 	Passwords []Password // that are generated, and that people need

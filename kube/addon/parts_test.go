@@ -243,6 +243,8 @@ func writtenSamples(t *testing.T) []sample {
 		{"dcgm-exporter", must(t, addon.GPUExporter{Monitoring: &spec.Monitoring{GPUs: spec.On}}, rich(addon.Site{}))},
 		{"gpu-operator", must(t, addon.GPUOperator{NVIDIA: operator, Nodes: gpus}, rich(addon.Site{GPUMetrics: true}))},
 		{"gpu-operator-driver", must(t, addon.GPUOperator{NVIDIA: driver, Nodes: gpus}, rich(addon.Site{}))},
+		{"models", must(t, addon.Models{Models: models(key1)[:1]}, served(addon.Site{}))},
+		{"models-rich", must(t, addon.Models{Models: models(key1)}, served(addon.Site{}))},
 		{"kueue", must(t, addon.Kueue{Queues: []spec.Queue{{Name: "students", Namespaces: []string{"course-a"}, GPUs: 8, Borrow: spec.On}}},
 			addon.Site{Offered: map[string]int{"nvidia.com/gpu": 8}})},
 		{"kueue-rich", must(t, addon.Kueue{Queues: []spec.Queue{
@@ -254,4 +256,28 @@ func writtenSamples(t *testing.T) []sample {
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",
 			Retention: 90 * 24 * time.Hour, Namespaces: []string{"jupyterhub"}, FileSystem: spec.On}}, rich(addon.Site{}))},
 	}
+}
+
+// served is a site whose nodes have cards: whole ones, and shares of a smaller one.
+func served(s addon.Site) addon.Site {
+	s.Nodes = []spec.Node{
+		{Name: "big1", Pool: "big", GPUs: spec.GPURequest{Count: 4, Model: "A100 SXM4 80GB"}},
+		{Name: "big2", Pool: "big", GPUs: spec.GPURequest{Count: 4, Model: "A100 SXM4 80GB"}, Taints: seven()[0].Taints},
+		{Name: "small", GPUs: spec.GPURequest{Count: 1, Model: "RTX 4090", Sharing: spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 2}}},
+	}
+	return s
+}
+
+// models have all that a model's server can differ in.
+func models(token spec.SecretRef) []spec.Model {
+	one := func(name, source string) spec.Model {
+		return spec.Model{Name: name, Source: source, Engine: spec.EngineVLLM, Context: 32768, Parallel: 1, GPUs: 1, Replicas: 1, Class: spec.LocalPath, Size: 100 * spec.GiB}
+	}
+	plain, two, gated, file, small := one("qwen", "Qwen/Qwen3-8B"), one("coder", "Qwen/Qwen3-Coder-30B-A3B-Instruct"), one("gated", "meta-llama/Llama-3.1-8B-Instruct"),
+		one("file", "unsloth/Qwen3-4B-GGUF"), one("shared", "unsloth/Qwen3-4B-GGUF")
+	two.GPUs, two.Replicas, two.Pool, two.Class, two.Revision = 2, 2, "big", "nfs", "b2cff646eb4bb1d68355c01b18ae02e7cf42d120"
+	gated.Token, gated.Mirror, gated.Quantization, gated.Cache, gated.Pool = token, "https://hf.lab.example/", "fp8", "fp8", "big"
+	file.Engine, file.File, file.Context, file.Parallel, file.Cache = spec.EngineLlamaCPP, "Qwen3-4B-Q4_K_M.gguf", 8192, 2, "q8_0"
+	small.Engine, small.Quantization, small.Pool, small.Context, small.Image = spec.EngineLlamaCPP, "Q8_0", "small", 4096, "registry.lab.example/llama:1"
+	return []spec.Model{plain, two, gated, file, small}
 }

@@ -127,11 +127,11 @@ func (s *Steps) objectsBeforeRelease(p addon.Recipe) []runtime.Object {
 	return append(s.namespaceOf(p), p.Before...)
 }
 
-// namespaceOf is the namespace of a part's release. If several parts share the namespace, each
-// adds its labels.
+// namespaceOf is the namespace of a part's release, or what a part without a release has of namespaces. If
+// several parts share the namespace, each adds its labels.
 func (s *Steps) namespaceOf(p addon.Recipe) []runtime.Object {
 	if p.Release == nil {
-		return nil
+		return slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind != "Namespace" })
 	}
 	switch name := p.Release.Namespace; name {
 	case "", metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:

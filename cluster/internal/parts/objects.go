@@ -42,7 +42,8 @@ func (s *Steps) objectsStep(p addon.Recipe) *converge.Resource[objectsState] {
 			}
 			return s.closeRecord(ctx, client, seen.part)
 		},
-		Poll: run.PollInterval,
+		Settle: p.Settle,
+		Poll:   run.PollInterval,
 	}
 }
 

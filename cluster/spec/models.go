@@ -1,0 +1,28 @@
+package spec
+
+// Engines that serve models.
+const (
+	EngineVLLM     = "vllm"
+	EngineLlamaCPP = "llama.cpp"
+)
+
+// Model is a language model that the cluster serves. It may also be written as its source alone.
+type Model struct {
+	Name         string    `yaml:"-"`
+	Source       string    `yaml:"source" short:"text" required:"true" doc:"Its name on Hugging Face, ‘Qwen/Qwen3-8B’."`
+	Revision     string    `yaml:"revision" absent:"the newest" doc:"Branch, tag or commit of the source. Only vLLM takes one."`
+	File         string    `yaml:"file" absent:"the one with ‘quantization’" doc:"For llama.cpp: the GGUF file in the source."`
+	Engine       string    `yaml:"engine" default:"vllm" enum:"vllm,llama.cpp" doc:"What serves it: ‘vllm’, or ‘llama.cpp’ for small and old cards."`
+	Quantization string    `yaml:"quantization" absent:"as published; for llama.cpp by ‘file’, else ‘Q4_K_M’" doc:"How weights are stored. vLLM makes ‘fp8’ and ‘bitsandbytes’ itself; others are those of the source."`
+	Cache        string    `yaml:"cache" absent:"16 bits" enum:"fp16,fp8,q8_0,q4_0" doc:"Type of keys and values: ‘fp16’; ‘fp8’ (vLLM); ‘q8_0’ or ‘q4_0’ (llama.cpp)."`
+	Context      int       `yaml:"context" absent:"what the model was made for" doc:"Tokens of one conversation, question and answer together."`
+	Parallel     int       `yaml:"parallel" default:"1" min:"1" max:"256" doc:"Conversations of that length that have room at once."`
+	GPUs         int       `yaml:"gpus" default:"1" min:"1" max:"16" doc:"GPUs of each replica; of shared or divided cards, 1 is a share."`
+	Pool         string    `yaml:"pool" absent:"any" doc:"Pool of nodes that it runs on, or a node that is in no pool."`
+	Replicas     int       `yaml:"replicas" default:"1" min:"1" max:"64" doc:"How often it runs."`
+	Token        SecretRef `yaml:"token" absent:"none" doc:"Reference to a token of Hugging Face, for models that ask for consent."`
+	Mirror       string    `yaml:"mirror" absent:"‘https://huggingface.co’" doc:"URL of a mirror of Hugging Face."`
+	Class        string    `yaml:"class" absent:"a class that every node can mount, else the default" doc:"Storage class of the volume that keeps the weights."`
+	Size         Size      `yaml:"size" default:"100GiB" doc:"Size of that volume."`
+	Image        string    `yaml:"image" absent:"pinned" doc:"Image of the engine."`
+}
