@@ -22,6 +22,7 @@ type Hub struct {
 	AuthCA    []byte    // PEM of the authority that signed the provider's certificate; empty: the public ones and CA
 	Pools     []Pool    // of nodes that profiles may name
 	Queue     string    // Kueue's LocalQueue in which servers with GPUs wait for their turn; empty: none
+	Models    Models    // zero: the cluster serves none
 
 	HomesStay    bool                 // a home stays on the node of its owner's first server, as volumes of K3s' local-path do
 	Exports      map[string]NFSExport // by share, for which volume and claim are created

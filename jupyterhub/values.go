@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed" // the snippets that the hub runs
 	"html"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -217,12 +218,16 @@ func (h Hub) singleuser() map[string]any {
 	if !isOn(h.Isolate) {
 		policy["enabled"] = false
 	}
+	egress := h.Models.egress()
 	if len(h.Reach) > 0 {
 		to := make([]any, 0, len(h.Reach))
 		for _, prefix := range h.Reach {
 			to = append(to, map[string]any{"ipBlock": map[string]any{"cidr": prefix.Masked().String()}})
 		}
-		policy["egress"] = []any{map[string]any{"to": to}}
+		egress = append(egress, map[string]any{"to": to})
+	}
+	if len(egress) > 0 {
+		policy["egress"] = egress
 	}
 	v := map[string]any{
 		"image": map[string]any{"name": name, "tag": tag},
@@ -237,9 +242,13 @@ func (h Hub) singleuser() map[string]any {
 	if len(policy) > 0 {
 		v["networkPolicy"] = policy
 	}
+	env := h.Models.env()
 	if len(h.bundle()) > 0 {
-		v["extraEnv"] = caEnv()
+		maps.Copy(env, caEnv())
 		v["lifecycleHooks"] = caHook()
+	}
+	if len(env) > 0 {
+		v["extraEnv"] = env
 	}
 	return v
 }

@@ -175,6 +175,12 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 		Hub: *p.Hub, Ingress: hubIngress(p), Pools: hubPools(s), Queue: hubQueue(p), HomesStay: homesStay(s),
 		Taints: site.Taints(), ChartValues: p.Charts.Values["jupyterhub"],
 	}
+	for _, m := range p.Models {
+		if h.Models.URLs == nil {
+			h.Models = jupyterhub.Models{Namespace: addon.ModelNamespace, URLs: map[string]string{}}
+		}
+		h.Models.URLs[m.Name] = addon.ModelURL(m.Name, s.K3s.ClusterDomain)
+	}
 	h.Version = cmp.Or(h.Version, p.Charts.Versions["jupyterhub"])
 	err := hubSecrets(&h, site)
 	if p.TLS != nil && (p.TLS.Source == spec.TLSCA || p.TLS.Source == spec.TLSSecret) {

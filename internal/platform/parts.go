@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -42,7 +43,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.GPUDashboard{GPUExporter: exporter},
 		addon.Velero{Backup: p.Backup},
 		addon.Kueue{Queues: p.Queues},
-		addon.Models{Models: p.Models},
+		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel},
 		hub{spec: s},
 		gitOps{p.Fleet},
 	}

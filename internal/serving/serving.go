@@ -120,9 +120,9 @@ func Places(nodes []spec.Node, m spec.Model) (out []Place) {
 	return out
 }
 
-// Chosen are the places where a model runs: where it fits, and of those the ones whose cards serve
+// Targets are the places where a model runs: where it fits, and of those the ones whose cards serve
 // the fewest others.
-func Chosen(all []Place) (out []Place) {
+func Targets(all []Place) (out []Place) {
 	for _, p := range all {
 		if p.Err == nil && (len(out) == 0 || p.Sharers <= out[0].Sharers) {
 			if len(out) > 0 && p.Sharers < out[0].Sharers {
@@ -177,10 +177,9 @@ func cardMemory(n spec.Node) (least, most spec.Size) {
 		return 0, 0
 	}
 	for _, g := range nvidia.GPUsOfModel(n.GPUs.Model) {
-		if g.Usable() == 0 {
-			return 0, 0
+		if size := g.Usable(); size > 0 {
+			least, most = min(cmp.Or(least, size), size), max(most, size)
 		}
-		least, most = min(cmp.Or(least, g.Usable()), g.Usable()), max(most, g.Usable())
 	}
 	return least, most
 }

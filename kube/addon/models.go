@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/serving"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -44,7 +43,10 @@ const (
 )
 
 // Models serves language models by OpenAI's API, each on GPUs of its own.
-type Models struct{ Models []spec.Model }
+type Models struct {
+	Models    []spec.Model
+	PoolLabel string // of nodes, with the name of their pool
+}
 
 // ModelURL is the address of a model for programs in the cluster.
 func ModelURL(name, domain string) string {
@@ -61,7 +63,7 @@ func (m Models) Make(s *Site) (Recipe, error) {
 	}}}
 	var errs []error
 	for _, one := range m.Models {
-		server := modelServer{Model: one, site: s, others: m.Models, places: serving.Chosen(serving.Places(s.Nodes, one))}
+		server := modelServer{Model: one, site: s, others: m.Models, pool: m.PoolLabel, places: serving.Targets(serving.Places(s.Nodes, one))}
 		if len(server.places) == 0 {
 			errs = append(errs, fmt.Errorf("models: no node can serve %s", one.Name))
 			continue
@@ -83,6 +85,7 @@ type modelServer struct {
 	spec.Model
 	site   *Site
 	others []spec.Model // all, with this one
+	pool   string       // PoolLabel
 	places []serving.Place
 }
 
@@ -179,7 +182,7 @@ func (m modelServer) pod() corev1.PodSpec {
 		pod.NodeSelector = map[string]string{corev1.LabelHostname: m.Pool}
 		for _, p := range m.places {
 			if p.Node.Pool == m.Pool {
-				pod.NodeSelector = map[string]string{names.PoolLabel: m.Pool}
+				pod.NodeSelector = map[string]string{m.pool: m.Pool}
 			}
 		}
 	}

@@ -244,7 +244,7 @@ func writtenSamples(t *testing.T) []sample {
 		{"gpu-operator", must(t, addon.GPUOperator{NVIDIA: operator, Nodes: gpus}, rich(addon.Site{GPUMetrics: true}))},
 		{"gpu-operator-driver", must(t, addon.GPUOperator{NVIDIA: driver, Nodes: gpus}, rich(addon.Site{}))},
 		{"models", must(t, addon.Models{Models: models(key1)[:1]}, served(addon.Site{}))},
-		{"models-rich", must(t, addon.Models{Models: models(key1)}, served(addon.Site{}))},
+		{"models-rich", must(t, addon.Models{Models: models(key1), PoolLabel: "homelab.cps-gpu.github.com/pool"}, served(addon.Site{}))},
 		{"kueue", must(t, addon.Kueue{Queues: []spec.Queue{{Name: "students", Namespaces: []string{"course-a"}, GPUs: 8, Borrow: spec.On}}},
 			addon.Site{Offered: map[string]int{"nvidia.com/gpu": 8}})},
 		{"kueue-rich", must(t, addon.Kueue{Queues: []spec.Queue{
@@ -261,8 +261,8 @@ func writtenSamples(t *testing.T) []sample {
 // served is a site whose nodes have cards: whole ones, and shares of a smaller one.
 func served(s addon.Site) addon.Site {
 	s.Nodes = []spec.Node{
-		{Name: "big1", Pool: "big", GPUs: spec.GPURequest{Count: 4, Model: "A100 SXM4 80GB"}},
-		{Name: "big2", Pool: "big", GPUs: spec.GPURequest{Count: 4, Model: "A100 SXM4 80GB"}, Taints: seven()[0].Taints},
+		{Name: "big1", Pool: "big", GPUs: spec.GPURequest{Count: 4, Model: "A100-SXM4-80GB"}},
+		{Name: "big2", Pool: "big", GPUs: spec.GPURequest{Count: 4, Model: "A100-SXM4-80GB"}, Taints: seven()[0].Taints},
 		{Name: "small", GPUs: spec.GPURequest{Count: 1, Model: "RTX 4090", Sharing: spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 2}}},
 	}
 	return s

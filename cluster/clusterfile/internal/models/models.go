@@ -186,7 +186,7 @@ func (r section) fits(m *spec.Model) {
 		r.Wrong(&m.GPUs, err.Error(), "write gpus: 1, 2 or 4")
 		return
 	}
-	chosen, room := serving.Chosen(places), 0
+	chosen, room := serving.Targets(places), 0
 	for _, p := range chosen {
 		room += p.Replicas
 	}

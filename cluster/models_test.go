@@ -1,0 +1,50 @@
+package cluster_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+)
+
+// A model's life: up, nothing to do, another context restarts its server alone, and what is removed leaves
+// nothing but its namespace.
+func TestLifeOfAModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		t.Setenv("HF_TOKEN", "hf_secret")
+		bare := withPlatform(t, "one-gpu", "")
+		with := bare + "models:\n  qwen: {source: Qwen/Qwen3-4B, context: 16384, token: env:HF_TOKEN}\n"
+		spec := parse(t, with)
+		report := w.up(t, spec)
+		for _, step := range []string{"secrets/models", "objects/models"} {
+			did, ok := report.Step(step)
+			require.True(t, ok, step)
+			assert.Equal(t, converge.Changed, did.Kind, step)
+		}
+		for _, there := range []string{"namespaces /models", "deployments.apps models/qwen", "services models/qwen", "persistentvolumeclaims models/qwen-local-path", "secrets models/qwen-token"} {
+			assert.Contains(t, w.stands(t), there)
+		}
+		before := w.now()
+		assert.Empty(t, changedSteps(w.up(t, spec)))
+		assert.Equal(t, changes{}, before.changes())
+
+		spec = parse(t, replace(t, with, "context: 16384", "context: 8192"))
+		t.Log(w.plan(t, spec))
+		assert.Equal(t, []string{"objects/models"}, changedSteps(w.up(t, spec)))
+		assert.Empty(t, w.plan(t, spec))
+
+		spec = parse(t, bare)
+		t.Log(w.plan(t, spec))
+		assert.Equal(t, []string{"leftovers"}, changedSteps(w.up(t, spec)))
+		assert.Empty(t, w.plan(t, spec))
+		for _, gone := range []string{"deployments.apps models/qwen", "services models/qwen", "persistentvolumeclaims models/qwen-local-path", "secrets models/qwen-token"} {
+			assert.NotContains(t, w.stands(t), gone)
+		}
+	})
+}
