@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,6 +44,7 @@ func TestLifeOfAModel(t *testing.T) {
 		t.Log(w.plan(t, spec))
 		assert.Equal(t, []string{"leftovers"}, changedSteps(w.up(t, spec)))
 		assert.Empty(t, w.plan(t, spec))
+		time.Sleep(2 * time.Minute) // until its pod has ended, which uses the claim
 		for _, gone := range []string{"deployments.apps models/qwen", "services models/qwen", "persistentvolumeclaims models/qwen-local-path", "secrets models/qwen-token"} {
 			assert.NotContains(t, w.stands(t), gone)
 		}

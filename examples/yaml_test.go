@@ -44,6 +44,7 @@ var beside = map[string]string{
 	"gitops.md":        "monitoring: {hostname: grafana.lab.example}",
 	"mig.md":           "storage:",
 	"lab-vms.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nhub:",
+	"models.md":        "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 1, addresses: [10.0.0.21], gpus: {count: 1, model: RTX 4090}}}\nstorage:",
 	"nodes.md":         "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 2, addresses: [10.0.0.21-10.0.0.22]}}\nstorage:\nhub:",
 	"platform.md":      "hub:",
 	"queues.md": `pools:

@@ -26,7 +26,7 @@ const (
 )
 
 // Shape returns what decides how much memory a model takes; false if it is not known here. A source of
-// the same name is the same model, whoever quantized it.
+// the same name is the same model, no matter who quantized it.
 func Shape(m spec.Model) (llm.Model, bool) {
 	if known, ok := llm.Known(m.Source); ok {
 		return known, true

@@ -286,7 +286,7 @@ func (m modelServer) llamaArgs() []string {
 		source += ":" + m.Quantization
 	}
 	args := []string{"--hf-repo", source, "--alias", m.Name, "--host", "0.0.0.0", "--port", strconv.Itoa(modelPort), "--no-mmproj",
-		"--n-gpu-layers", "999", "--fit", "off", // all on the cards, or an error; not slower without a word
+		"--n-gpu-layers", "999", "--fit", "off", // all on the cards, or an error: it does not silently get slower
 		"--ctx-size", strconv.Itoa(m.Context * m.Parallel), "--parallel", strconv.Itoa(m.Parallel), "--ubatch-size", strconv.Itoa(serving.MicroBatch)}
 	if m.File != "" {
 		args = append(args, "--hf-file", m.File)
