@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/modelserver"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -177,7 +178,7 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	}
 	for _, m := range p.Models {
 		if h.Models.URLs == nil {
-			h.Models = jupyterhub.Models{Namespace: addon.ModelNamespace, URLs: map[string]string{}}
+			h.Models = jupyterhub.Models{Namespace: modelserver.Namespace, URLs: map[string]string{}}
 		}
 		h.Models.URLs[m.Name] = addon.ModelURL(m.Name, s.K3s.ClusterDomain)
 	}

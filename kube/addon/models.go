@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/modelserver"
 	"github.com/cps-gpu/homelab/internal/serving"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -29,17 +30,11 @@ const (
 	llamaImage = "ghcr.io/ggml-org/llama.cpp:server-cuda-b11206@sha256:3e7673cce183a55f97a1bc3c80817f3c61452483c13bc088a6766388af4775fe"
 )
 
-// ModelNamespace has the servers of models, each a Deployment and a Service by the model's name.
-const ModelNamespace = "models"
-
 const (
-	modelPort = 8000
 	// weightsPath is where a server keeps its weights.
 	weightsPath = "/weights"
 	// modelStart is how long a server may download and load.
 	modelStart = 2 * time.Hour
-	// modelNotes is before the annotations that say what a Deployment serves.
-	modelNotes = "homelab.cps-gpu.github.com/"
 )
 
 // Models serves language models by OpenAI's API, each on GPUs of its own.
@@ -50,16 +45,16 @@ type Models struct {
 
 // ModelURL is the address of a model for programs in the cluster.
 func ModelURL(name, domain string) string {
-	return fmt.Sprintf("http://%s.%s.svc.%s:%d/v1", name, ModelNamespace, cmp.Or(domain, "cluster.local"), modelPort)
+	return fmt.Sprintf("http://%s.%s.svc.%s:%d/v1", name, modelserver.Namespace, cmp.Or(domain, "cluster.local"), modelserver.PortNumber)
 }
 
 func (m Models) Info() Info {
-	return Info{Name: "models", Section: "models", On: len(m.Models) > 0, Namespace: ModelNamespace}
+	return Info{Name: "models", Section: "models", On: len(m.Models) > 0, Namespace: modelserver.Namespace}
 }
 
 func (m Models) Make(s *Site) (Recipe, error) {
 	p := Recipe{GPUs: true, Settle: modelStart, Part: chart.Part{Name: "models", Before: []runtime.Object{
-		&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta("models", "", ModelNamespace)},
+		&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta("models", "", modelserver.Namespace)},
 	}}}
 	var errs []error
 	for _, one := range m.Models {
@@ -73,7 +68,7 @@ func (m Models) Make(s *Site) (Recipe, error) {
 		if !one.Token.IsZero() {
 			token, err := s.Secret("models."+one.Name+".token", one.Token)
 			errs = append(errs, err)
-			p.Secrets = append(p.Secrets, chart.Secret{Namespace: ModelNamespace, Name: server.tokenSecret(), Data: map[string]secret.Value{tokenKey: token}})
+			p.Secrets = append(p.Secrets, chart.Secret{Namespace: modelserver.Namespace, Name: server.tokenSecret(), Data: map[string]secret.Value{tokenKey: token}})
 		}
 	}
 	s.requireParts(&p, GPUOperatorName)
@@ -90,8 +85,8 @@ type modelServer struct {
 }
 
 func (m modelServer) meta(name string) metav1.ObjectMeta {
-	o := meta(m.Name, ModelNamespace, name)
-	o.Labels["app.kubernetes.io/component"] = "model-server"
+	o := meta(m.Name, modelserver.Namespace, name)
+	o.Labels[modelserver.ComponentLabel] = modelserver.Component
 	return o
 }
 
@@ -124,7 +119,7 @@ func (m modelServer) service() *corev1.Service {
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: m.meta(m.Name),
 		Spec: corev1.ServiceSpec{Selector: ownLabels(m.Name), Ports: []corev1.ServicePort{{
-			Name: "http", Protocol: corev1.ProtocolTCP, Port: modelPort, TargetPort: intstr.FromString("http"),
+			Name: "http", Protocol: corev1.ProtocolTCP, Port: modelserver.PortNumber, TargetPort: intstr.FromString("http"),
 		}}},
 	}
 }
@@ -133,9 +128,9 @@ func (m modelServer) deployment() *appsv1.Deployment {
 	replicas, deadline := int32(m.Replicas), int32(modelStart/time.Second)
 	labels := m.meta(m.Name).Labels
 	o := m.meta(m.Name)
-	o.Annotations = map[string]string{modelNotes + "model": m.Source, modelNotes + "engine": m.Engine}
+	o.Annotations = map[string]string{modelserver.SourceNote: m.Source, modelserver.EngineNote: m.Engine}
 	if m.Context > 0 {
-		o.Annotations[modelNotes+"context"] = strconv.Itoa(m.Context)
+		o.Annotations[modelserver.ContextNote] = strconv.Itoa(m.Context)
 	}
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: o,
@@ -213,7 +208,7 @@ func (m modelServer) container() corev1.Container {
 	no := false
 	c := corev1.Container{
 		Name: "server", Image: cmp.Or(m.Image, vllmImage), Env: m.env(),
-		Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: modelPort, Protocol: corev1.ProtocolTCP}},
+		Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: modelserver.PortNumber, Protocol: corev1.ProtocolTCP}},
 		Resources:    corev1.ResourceRequirements{Limits: corev1.ResourceList{nvidia.Resource: *resource.NewQuantity(int64(m.GPUs), resource.DecimalSI)}},
 		VolumeMounts: []corev1.VolumeMount{{Name: "weights", MountPath: weightsPath}},
 		// Until then it downloads and loads; a download that is interrupted continues.
@@ -257,7 +252,7 @@ func (m modelServer) env() []corev1.EnvVar {
 // vllmArgs are the flags of v0.30.0 (vllm/engine/arg_utils.py). What decides memory is written out, so that
 // another version's defaults do not change it.
 func (m modelServer) vllmArgs() []string {
-	args := []string{m.Source, "--served-model-name", m.Name, "--port", strconv.Itoa(modelPort),
+	args := []string{m.Source, "--served-model-name", m.Name, "--port", strconv.Itoa(modelserver.PortNumber),
 		"--tensor-parallel-size", strconv.Itoa(m.GPUs),
 		"--gpu-memory-utilization", strconv.FormatFloat(serving.Utilization/float64(m.places[0].Sharers), 'f', 3, 64),
 		"--max-num-batched-tokens", strconv.Itoa(serving.Batch), "--max-num-seqs", strconv.Itoa(serving.Sequences)}
@@ -285,7 +280,7 @@ func (m modelServer) llamaArgs() []string {
 	if m.Quantization != "" && m.File == "" {
 		source += ":" + m.Quantization
 	}
-	args := []string{"--hf-repo", source, "--alias", m.Name, "--host", "0.0.0.0", "--port", strconv.Itoa(modelPort), "--no-mmproj",
+	args := []string{"--hf-repo", source, "--alias", m.Name, "--host", "0.0.0.0", "--port", strconv.Itoa(modelserver.PortNumber), "--no-mmproj",
 		"--n-gpu-layers", "999", "--fit", "off", // all on the cards, or an error: it does not silently get slower
 		"--ctx-size", strconv.Itoa(m.Context * m.Parallel), "--parallel", strconv.Itoa(m.Parallel), "--ubatch-size", strconv.Itoa(serving.MicroBatch)}
 	if m.File != "" {
