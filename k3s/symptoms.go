@@ -30,7 +30,7 @@ var permanentSymptoms = []symptom{
 		"this machine holds the data of a cluster with another token",
 		"join with the token that is in " + serverTokenFile + " of a running server"},
 	{"no bootstrap data found in datastore",
-		"the first start was interrupted before K3s had saved anything of the cluster, so its etcd is empty, and K3s does not start with it",
+		"its first start was interrupted, and its etcd has nothing of a cluster",
 		"stop k3s, delete /var/lib/rancher/k3s/server/db, and start it again"},
 	{"This node has been removed from the cluster",
 		"this server was removed from etcd", "restart k3s to let it join again"},
