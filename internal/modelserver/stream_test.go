@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,9 @@ func FuzzEvents(f *testing.F) {
 func FuzzAnswer(f *testing.F) {
 	f.Add("Hello, ", "world", 7)
 	f.Fuzz(func(t *testing.T, a, b string, tokens int) {
+		if !utf8.ValidString(a) || !utf8.ValidString(b) {
+			return
+		}
 		var stream strings.Builder
 		for _, piece := range []string{a, "", b} {
 			text, err := json.Marshal(piece)
@@ -82,7 +86,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		require.NoError(t, err)
-		assert.Equal(t, strings.ToValidUTF8(a, "\ufffd")+strings.ToValidUTF8(b, "\ufffd"), have.Text)
+		assert.Equal(t, a+b, have.Text)
 		assert.Equal(t, tokens, have.Tokens)
 	})
 }
