@@ -78,7 +78,7 @@ func TestLoad(t *testing.T) {
 func call(t *testing.T, e modelengine.Engine, ready bool, method, path, body string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	e.Handler(func() bool { return ready }).ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	e.Handler(func() bool { return ready }).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 

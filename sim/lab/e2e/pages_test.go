@@ -218,6 +218,7 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C", func(address string) {
 		notebook(t, address, "any", "gpu")
 	})
+	r.models(t)
 	r.says(t, "go tool mage hub:profiles")
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	r.says(t, "kubectl get storageclass")
@@ -232,6 +233,29 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	r.write(t, "cluster.yaml", readmeFile(t))
 	r.says(t, "go tool mage fleet:lint -dir=.")
 	r.says(t, "go tool mage cluster:down", "-yes")
+}
+
+// models adds a model to the file, with which it answers three commands later, and takes it out again.
+func (r *reader) models(t *testing.T) {
+	t.Helper()
+	r.write(t, "cluster.yaml", readmeFile(t)+pageModels(t))
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "models")
+	assert.Contains(t, r.says(t, "go tool mage model:list"), "http://qwen.models.svc:8000/v1")
+	said := r.says(t, "go tool mage model:verify")
+	assert.Contains(t, said, "This is the lab: no model was loaded")
+	assert.Contains(t, said, "1 of 1 models answer.")
+	r.write(t, "cluster.yaml", readmeFile(t))
+	r.says(t, "go tool mage cluster:up", "-yes")
+}
+
+// pageModels is the first file of docs/models.md.
+func pageModels(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/models.md")
+	require.NoError(t, err)
+	block := regexp.MustCompile("(?s)```yaml\n(models:.*?)```").FindStringSubmatch(string(text))
+	require.NotNil(t, block)
+	return block[1]
 }
 
 func (r *reader) theLab(t *testing.T) {
