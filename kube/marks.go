@@ -85,23 +85,20 @@ func keeper(label string) string {
 }
 
 // Diff says how n differs from m. Labels and taints that are neither in m nor ours are
-// ignored.
+// ignored; those that are there by another's hand: [Marks.MissingRecord].
 func (m Marks) Diff(n Node) converge.Diff {
 	var d converge.Diff
-	var taken []string // what is there already, by another's hand
-	add := func(path, have string, there bool, want string, owned bool) {
+	add := func(path, have string, there bool, want string) {
 		switch {
 		case !there:
 			d = append(d, converge.Field{Path: path, Want: quote(want), Effect: converge.Update})
 		case have != want:
 			d = append(d, converge.Field{Path: path, Have: quote(have), Want: quote(want), Effect: converge.Update})
-		case !owned:
-			taken = append(taken, path)
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
 		have, there := n.Labels[k]
-		add("label/"+k, have, there, m.Labels[k], slices.Contains(n.OwnedLabels, k))
+		add("label/"+k, have, there, m.Labels[k])
 	}
 	for _, k := range n.OwnedLabels {
 		if _, asked := m.Labels[k]; !asked {
@@ -112,21 +109,31 @@ func (m Marks) Diff(n Node) converge.Diff {
 	want := taintsByID(m.Taints)
 	for _, t := range m.Taints {
 		h, there := have[t.id()]
-		add("taint/"+t.Key, h.String(), there, t.String(), slices.Contains(n.OwnedTaints, t.id()))
+		add("taint/"+t.Key, h.String(), there, t.String())
 	}
 	for _, id := range n.OwnedTaints {
 		if _, asked := want[id]; !asked {
 			d = append(d, converge.Field{Path: "taint/" + strings.TrimSuffix(id, ":"+id[strings.LastIndexByte(id, ':')+1:]), Have: idText(have, id), Effect: converge.Update})
 		}
 	}
-	if len(taken) > 0 {
-		f := converge.Field{Want: strings.Join(taken, ", "), Effect: converge.Update, Note: "exists already; owned from now on"}
-		if len(taken) > 2 {
-			f.Want, f.Note = fmt.Sprintf("%d labels and taints", len(taken)), "exist already; owned from now on"
-		}
-		d = append(d, f)
-	}
 	return d
+}
+
+// MissingRecord are the labels and taints of m that n has already, but not by [Client.Mark], e.g. from its
+// registration, as "label/pool". Mark records them; from then on it removes them when they are no longer asked for.
+func (m Marks) MissingRecord(n Node) []string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
+		if have, there := n.Labels[k]; there && have == m.Labels[k] && !slices.Contains(n.OwnedLabels, k) {
+			out = append(out, "label/"+k)
+		}
+	}
+	for _, t := range m.Taints {
+		if slices.Contains(n.Taints, t) && !slices.Contains(n.OwnedTaints, t.id()) {
+			out = append(out, "taint/"+t.Key)
+		}
+	}
+	return out
 }
 
 func quote(s string) string {
@@ -167,7 +174,7 @@ func (c *Client) Mark(ctx context.Context, name string, m Marks) error {
 		if n, err = c.Node(ctx, name); err != nil {
 			return err
 		}
-		if m.Diff(n).Empty() {
+		if m.Diff(n).Empty() && len(m.MissingRecord(n)) == 0 {
 			return nil
 		}
 		err = c.patchNode(ctx, "mark node "+name, name, m.patch(n))

@@ -55,11 +55,13 @@ func TestMarkTakesOverWhatIsThere(t *testing.T) {
 		m := kube.Marks{Labels: map[string]string{"pool": "gpu"}, Taints: []kube.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: "NoSchedule"}}}
 		node, err := w.Node(t.Context(), "wk1")
 		require.NoError(t, err)
-		assert.Contains(t, m.Diff(node).String(), "label/pool, taint/nvidia.com/gpu [exists already; owned from now on]")
+		assert.Empty(t, m.Diff(node))
+		assert.Equal(t, []string{"label/pool", "taint/nvidia.com/gpu"}, m.MissingRecord(node))
 		require.NoError(t, w.Mark(t.Context(), "wk1", m))
 		node, err = w.Node(t.Context(), "wk1")
 		require.NoError(t, err)
 		assert.Empty(t, m.Diff(node))
+		assert.Empty(t, m.MissingRecord(node))
 		assert.Len(t, node.Taints, 2, "ours, and that of a node that is not ready yet")
 	})
 }
@@ -110,6 +112,6 @@ func TestMarksAgainstANode(t *testing.T) {
 	m := kube.Marks{Labels: map[string]string{"same": "1", "other": "2", "theirs": "1", "new": "", "empty": "x"},
 		Taints: []kube.Taint{{Key: "a", Value: "2", Effect: "NoSchedule"}, {Key: "b", Effect: "NoSchedule"}, {Key: "c", Effect: "NoSchedule"}}}
 	assert.Equal(t, `label/empty: "" → x; label/new: ""; label/other: 1 → 2; label/mine: "" → (none); label/lost: "" → (none); `+
-		"taint/a: a=1:NoSchedule → a=2:NoSchedule; taint/c: c:NoSchedule; taint/d: d=v:NoSchedule → (none); taint/gone: gone:NoExecute → (none); "+
-		"label/theirs, taint/b [exists already; owned from now on]", m.Diff(n).String())
+		"taint/a: a=1:NoSchedule → a=2:NoSchedule; taint/c: c:NoSchedule; taint/d: d=v:NoSchedule → (none); taint/gone: gone:NoExecute → (none)", m.Diff(n).String())
+	assert.Equal(t, []string{"label/theirs", "taint/b"}, m.MissingRecord(n), "those that differ are set, not found")
 }

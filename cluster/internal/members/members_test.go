@@ -121,3 +121,21 @@ func TestObjectsOfPlugins(t *testing.T) {
 	}
 	assert.Greater(t, len(seen), 4)
 }
+
+// A node that has just joined got its labels from its K3s: they are no news. Those by another's hand are.
+func TestNodeStepSaysWhatItChanges(t *testing.T) {
+	spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nk3s: {version: v1.36.5+k3s1}\nnodes: {a: {role: server, external: ops@10.0.0.40, labels: {a: '1', b: '2', c: '3', d: '4'}}}\n"))
+	require.NoError(t, err)
+	all := map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
+	for want, n := range map[string]kube.Node{
+		"status: not ready: no network → Ready":                            {Labels: all, Reason: "no network"},
+		"label/c: 3; label/d: 4":                                           {Labels: map[string]string{"a": "1", "b": "2"}, Ready: true},
+		"joined, with its labels and taints":                               {Labels: all, Ready: true},
+		"label/c: 3; label/b, label/d [exists already; owned from now on]": {Labels: map[string]string{"a": "1", "b": "2", "d": "4"}, OwnedLabels: []string{"a"}, Ready: true},
+		"3 labels and taints [exist already; owned from now on]":           {Labels: all, OwnedLabels: []string{"a"}, Ready: true},
+		"": {Labels: all, OwnedLabels: []string{"a", "b", "c", "d"}, Ready: true},
+	} {
+		n.Version = "v1.36.5+k3s1"
+		assert.Equal(t, want, New(Config{Spec: spec}).NodeStep(spec.Nodes[0]).Diff(&n).String())
+	}
+}

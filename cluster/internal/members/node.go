@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -34,7 +35,8 @@ func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 			if have.Cordoned {
 				d = append(d, converge.Field{Path: "scheduling", Have: "cordoned", Want: "allowed", Effect: converge.Update})
 			}
-			return append(d, converge.Compare("version", have.Version, ms.Spec.K3s.Version, converge.Restart)...)
+			d = append(d, converge.Compare("version", have.Version, ms.Spec.K3s.Version, converge.Restart)...)
+			return append(d, recordDiff(marks, *have, d.Empty())...)
 		},
 		Costs: ms.costsOfMarks(n, marks),
 		Apply: func(ctx context.Context, have *kube.Node) error {
@@ -48,6 +50,22 @@ func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 		Settle: ReadyTime,
 		Poll:   run.PollInterval,
 	}
+}
+
+// recordDiff says which labels and taints exist already and are homelab's from now on. A node that has
+// just joined got them from its K3s, whose configuration names them: they are no news.
+func recordDiff(marks kube.Marks, have kube.Node, alone bool) converge.Diff {
+	paths := marks.MissingRecord(have)
+	f := converge.Field{Want: strings.Join(paths, ", "), Effect: converge.Update, Note: "exists already; owned from now on"}
+	switch joined := len(have.OwnedLabels)+len(have.OwnedTaints) == 0; {
+	case len(paths) == 0, joined && !alone:
+		return nil
+	case joined:
+		f.Want, f.Note = "joined, with its labels and taints", ""
+	case len(paths) > 2:
+		f.Want, f.Note = fmt.Sprintf("%d labels and taints", len(paths)), "exist already; owned from now on"
+	}
+	return converge.Diff{f}
 }
 
 // ReadyTime is how long a node may take to become Ready after it has joined.
