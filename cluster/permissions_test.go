@@ -36,7 +36,7 @@ image: {storage: images, seedStorage: isos}
 network: {prefix: 192.168.1.0/24, gateway: 192.168.1.1, vlan: 7}
 pools:
   server: {role: server, count: 1, addresses: [192.168.1.61], vmids: [201]}
-  gpu: {count: 1, addresses: [192.168.1.71], vmids: [202], gpus: 1, cores: 4, resourcePool: lab}
+  gpu: {count: 1, addresses: [192.168.1.71], vmids: [202], gpus: 1, cores: 4, resourcePool: lab, network: {firewall: true}, securityGroups: [k8s]}
   lent: {count: 1, addresses: [192.168.1.72], vmids: [203], gpus: {mapping: [lent]}, disks: {data: {storage: bulk, size: 20GiB}}}
   spare: {count: 1, addresses: [192.168.1.73], vmids: [204], storage: bulk}
 `
@@ -54,6 +54,7 @@ func leastModel(version string, need []proxmox.Grant) pvesim.Model {
 	m := pvesim.TwoHosts()
 	m.Version = version
 	m.Hosts, m.Pools = m.Hosts[:1], []pvesim.Pool{{ID: "lab"}}
+	m.SecurityGroups = []string{"k8s"}
 	m.Hosts[0].Storages = []pvesim.Storage{
 		{Name: "isos", Type: "dir", Content: []string{"iso"}, Size: 10 * pvesim.GiB},
 		{Name: "images", Type: "dir", Content: []string{"import"}, Size: 10 * pvesim.GiB},

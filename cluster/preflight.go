@@ -124,7 +124,7 @@ func (c *holdings) vmRequirements(n spec.Node) preflight.VM {
 	to := c.vm(n, "", "")
 	vm := preflight.VM{
 		Name: n.Name, Host: n.Host, VMID: n.VMID, Cores: n.Cores, Memory: to.Memory, CPUType: n.CPUType,
-		NICs: to.NICs, Disks: to.Disks, Pool: to.Pool, Devices: len(to.Devices), RootOnly: map[string]string{},
+		NICs: to.NICs, Disks: to.Disks, Pool: to.Pool, Groups: n.SecurityGroups, Devices: len(to.Devices), RootOnly: map[string]string{},
 		GPUs: preflight.GPUs{Count: len(to.GPUs), Model: n.GPUs.Model, Mappings: n.GPUs.Mapping},
 	}
 	for key, value := range map[string]string{"hugepages": to.Hugepages, "affinity": to.Affinity} {

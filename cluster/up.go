@@ -111,7 +111,11 @@ func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, boote
 		needs = append(needs, g.Add(c.devicesStep(n), on.free))
 	}
 	vm = g.Add(c.vmStep(n), append(needs, on.first...)...)
-	booted = g.Add(c.nodes.GuestStep(n), vm)
+	up := vm
+	if n.SecurityGroups != nil {
+		up = g.Add(c.firewallStep(n), vm)
+	}
+	booted = g.Add(c.nodes.GuestStep(n), up)
 	if nodes.HasPassword(c.spec, n) {
 		g.Add(c.nodes.PasswordStep(n), booted)
 	}

@@ -50,6 +50,7 @@ type Client struct {
 	Hosts     *HostClient
 	Storages  *StorageClient
 	PCI       *PCIClient
+	Firewall  *FirewallClient
 }
 
 // What a Client does, by noun.
@@ -66,6 +67,8 @@ type (
 	StorageClient struct{ *core }
 	// PCIClient handles cards of hosts, and the mappings by which VMs get them.
 	PCIClient struct{ *core }
+	// FirewallClient handles security groups of VMs.
+	FirewallClient struct{ *core }
 )
 
 // core is what all parts of a Client share.
@@ -91,7 +94,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	k := &core{pve: pve, agents: agent.New(pve), clones: semaphore.NewWeighted(maxClones), destroys: semaphore.NewWeighted(maxDestroys)}
-	k.client = &Client{k, &VMClient{k}, &TemplateClient{k}, &AgentClient{k}, &HostClient{k}, &StorageClient{k}, &PCIClient{k}}
+	k.client = &Client{k, &VMClient{k}, &TemplateClient{k}, &AgentClient{k}, &HostClient{k}, &StorageClient{k}, &PCIClient{k}, &FirewallClient{k}}
 	return k.client, nil
 }
 

@@ -379,6 +379,7 @@ func (r nodesSection) shape(n *spec.Node) {
 	if n.ResourcePool != "" && !decode.Matches(`^[A-Za-z][A-Za-z0-9._-]*(/[A-Za-z][A-Za-z0-9._-]*){0,2}$`, n.ResourcePool) {
 		r.Wrong(&n.ResourcePool, fmt.Sprintf("%q cannot be a resource pool's name", n.ResourcePool), "write the name that Datacenter, Permissions, Pools shows, e.g. k8s or k8s/gpu")
 	}
+	n.CheckFirewall(r)
 	for i, tag := range n.Tags {
 		if !decode.Matches(`^[A-Za-z0-9_][A-Za-z0-9_+.-]*$`, tag) {
 			r.Wrong(&n.Tags[i], fmt.Sprintf("%q cannot be a tag", tag), "write letters, digits, _ + - and ., without blanks")

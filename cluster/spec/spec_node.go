@@ -61,6 +61,8 @@ type Node struct {
 	Address6     netip.Prefix `yaml:"address6,single" json:",omitzero" absent:"from the pool" doc:"Its static IPv6 address [besides that of IPv4](nodes.md#ipv4-and-ipv6)."` // with the length of Network.Prefix6; not valid: none
 	ResourcePool string       `yaml:"resourcePool" json:",omitempty" absent:"unchanged; a new VM: none" doc:"[Resource pool](nodes.md#resource-pools) of Proxmox that its VM is in. The pool must exist."`
 	Protection   Switch       `yaml:"protection" json:",omitempty" absent:"unchanged; a new VM: ‘false’" doc:"Nobody can remove the VM or its disks [by hand](nodes.md#protection)."`
+
+	SecurityGroups []string `yaml:"securityGroups" json:",omitzero" absent:"unchanged; a new VM: none" doc:"Security groups of [Proxmox's firewall](nodes.md#firewall) for its VM, in their order. They must exist."`
 }
 
 // Shape is what nodes inherit from their pool, and pools from the defaults.

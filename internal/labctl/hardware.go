@@ -12,6 +12,7 @@ type Hardware struct {
 	Hosts     []HostHardware `json:"hosts"`
 	Templates []string       `json:"templates,omitempty"` // names and VMIDs
 	Pools     []string       `json:"pools,omitempty"`     // resource pools
+	Groups    []string       `json:"groups,omitempty"`    // security groups of the firewall
 }
 
 // HostHardware is what one host has.
@@ -64,6 +65,11 @@ func (n Needs) Missing(hw Hardware) []string {
 	for _, pool := range n.Pools {
 		if !slices.Contains(hw.Pools, pool) {
 			out = append(out, fmt.Sprintf("there is no resource pool %s", pool))
+		}
+	}
+	for _, group := range n.Groups {
+		if !slices.Contains(hw.Groups, group) {
+			out = append(out, "there is no security group "+group)
 		}
 	}
 	return out

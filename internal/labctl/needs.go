@@ -10,7 +10,8 @@ type Needs struct {
 	Template        string `json:"template,omitempty"`        // name or VMID of an existing one; empty: none
 	TemplateStorage string `json:"templateStorage,omitempty"` // of the first host
 
-	Pools []string `json:"pools,omitempty"` // resource pools
+	Pools  []string `json:"pools,omitempty"`  // resource pools
+	Groups []string `json:"groups,omitempty"` // security groups of the firewall
 
 	// The network of the nodes, in which the hosts get addresses, and the addresses that are not for them.
 	Network netip.Prefix `json:"network"`

@@ -43,6 +43,7 @@ func HardwareOf(m pvesim.Model) labctl.Hardware {
 	for _, p := range m.Pools {
 		out.Pools = append(out.Pools, p.ID)
 	}
+	out.Groups = m.SecurityGroups
 	for _, v := range m.VMs {
 		if v.Config["template"] == "1" {
 			out.Templates = append(out.Templates, v.Name, strconv.Itoa(v.ID))

@@ -43,6 +43,7 @@ func generate(needs labctl.Needs) pvesim.Model {
 	for _, pool := range needs.Pools {
 		m.Pools = append(m.Pools, pvesim.Pool{ID: pool})
 	}
+	m.SecurityGroups = needs.Groups
 	if needs.Template != "" && len(hosts) > 0 {
 		m.VMs = append(m.VMs, template(needs, hosts[0]))
 	}

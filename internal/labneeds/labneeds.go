@@ -15,7 +15,7 @@ import (
 
 // NeedsOf returns what a cluster needs of the lab. External machines are not part of it.
 func NeedsOf(s *spec.Spec) labctl.Needs {
-	n := labctl.Needs{Name: s.Name, Hosts: hostNeeds(s), Template: s.Image.Template, Pools: s.ResourcePools(),
+	n := labctl.Needs{Name: s.Name, Hosts: hostNeeds(s), Template: s.Image.Template, Pools: s.ResourcePools(), Groups: s.SecurityGroups(),
 		Network: s.Network.Prefix, Gateway: s.Network.Gateway, Bridge: s.Network.Bridge,
 		Taken:  append([]netip.Addr{s.Network.Gateway, s.K3s.VIP}, s.Network.DNS...),
 		Guests: Guests(s), GuestsPlace: s.LabGuests.Place}

@@ -85,18 +85,40 @@ func checkPools(w *Requirements, s *observation) []Finding {
 	if s.pools.err != nil {
 		return []Finding{unobservedFinding("", s.pools.err)}
 	}
-	missing := map[string][]string{}
-	for _, vm := range w.VMs {
-		if vm.Pool != "" && !slices.Contains(s.pools.is, vm.Pool) {
-			missing[vm.Pool] = append(missing[vm.Pool], vm.Name)
-		}
-	}
+	missing := missingNames(w, s.pools.is, func(vm VM) []string { return []string{vm.Pool} })
 	var out []Finding
 	for _, pool := range slices.Sorted(maps.Keys(missing)) {
 		out = append(out, errorf(pool, fmt.Sprintf("name another, or create it, as root on any host: `pveum pool add %s`", printable.Word(pool)),
 			"there is no resource pool %s, for %s, or the token may not see it, which needs Pool.Audit on /pool/%s", pool, strings.Join(missing[pool], ", "), pool))
 	}
 	return out
+}
+
+// checkGroups checks whether security groups exist: Proxmox takes a rule with any name.
+func checkGroups(w *Requirements, s *observation) []Finding {
+	if s.groups.err != nil {
+		return []Finding{unobservedFinding("", s.groups.err)}
+	}
+	missing := missingNames(w, s.groups.is, func(vm VM) []string { return vm.Groups })
+	var out []Finding
+	for _, group := range slices.Sorted(maps.Keys(missing)) {
+		out = append(out, errorf(group, fmt.Sprintf("name another, or create it, as root on any host: `pvesh create /cluster/firewall/groups --group %s`, and its rules", printable.Word(group)),
+			"there is no security group %s, for %s", group, strings.Join(missing[group], ", ")))
+	}
+	return out
+}
+
+// missingNames are the names that VMs want and that do not exist, each with its VMs.
+func missingNames(w *Requirements, exist []string, wanted func(VM) []string) map[string][]string {
+	missing := map[string][]string{}
+	for _, vm := range w.VMs {
+		for _, name := range wanted(vm) {
+			if name != "" && !slices.Contains(exist, name) {
+				missing[name] = append(missing[name], vm.Name)
+			}
+		}
+	}
+	return missing
 }
 
 // orUnknown returns allow, or a word for a value that Proxmox did not report.

@@ -60,6 +60,8 @@ func checks() []check {
 			when: "an interrupted create left a nameless, locked VM (!); only root can remove it"},
 		{id: "pool", title: "resource pools exist", requested: (*Requirements).wantsPools, find: checkPools,
 			when: "‘resourcePool’ names one that does not exist, or that the token may not see"},
+		{id: "firewall", title: "security groups exist", requested: (*Requirements).wantsGroups, find: checkGroups,
+			when: "‘securityGroups’ names one that does not exist"},
 		{id: "storage", title: "storages exist, are active, and have room", brief: true, host: checkStorages,
 			fact: func(h *hostObservation) error { return h.storages.err },
 			when: "one is missing, disabled, not for this host, unreachable or full; less than 5 % is free (!)"},

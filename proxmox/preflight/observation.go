@@ -39,6 +39,7 @@ type observation struct {
 	marked      fact[map[int]bool] // VMIDs of our machines
 	ledger      fact[*pci.Ledger]
 	pools       fact[[]string] // resource pools
+	groups      fact[[]string] // security groups
 	now         time.Time
 	byHost      map[string]*hostObservation
 	vms         map[string]fact[*proxmox.VM] // existing machines of ours, by name
@@ -150,6 +151,9 @@ func (s *observation) observeCluster(ctx context.Context, g *requests, c *proxmo
 	fetch(g, &s.info, func() (proxmox.TokenInfo, error) { return c.Token(ctx) })
 	if w.wantsPools() {
 		fetch(g, &s.pools, func() ([]string, error) { return c.Pools(ctx) })
+	}
+	if w.wantsGroups() {
+		fetch(g, &s.groups, func() ([]string, error) { return c.Firewall.Groups(ctx) })
 	}
 	var carry []string // hosts that answer and provide GPUs
 	for _, h := range w.Hosts {

@@ -95,6 +95,7 @@ type VM struct {
 	NICs    []proxmox.NIC
 	Disks   []proxmox.Disk // only Storage and Size are used
 	Pool    string         // resource pool; empty: none
+	Groups  []string       // security groups of the firewall
 	GPUs    GPUs
 	Devices int // how many other devices are passed through; see Requirements.Devices
 
@@ -137,6 +138,10 @@ func (w *Requirements) wantsGPUs() bool {
 
 func (w *Requirements) wantsPools() bool {
 	return slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Pool != "" })
+}
+
+func (w *Requirements) wantsGroups() bool {
+	return slices.ContainsFunc(w.VMs, func(vm VM) bool { return len(vm.Groups) > 0 })
 }
 
 func (w *Requirements) wantsDevices() bool {

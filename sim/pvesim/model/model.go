@@ -31,6 +31,8 @@ type Model struct {
 	VMs      []VM         `yaml:"vms,omitempty"` // machines that are there before anybody asks
 
 	Containers []Container `yaml:"containers,omitempty"` // which are shown, and nothing more
+
+	SecurityGroups []string `yaml:"securityGroups,omitempty"` // of the datacenter's firewall, without rules
 }
 
 // IDRange is a range of VMIDs, both ends included; 0 is Proxmox's own end.

@@ -73,6 +73,11 @@ func firewallOf(s *world.State, whose string) *world.Firewall {
 	return s.Firewalls[whose]
 }
 
+// AddGroup gives the datacenter a security group without rules.
+func AddGroup(s *world.State, name string) {
+	firewallOf(s, "cluster").Groups[name] = &world.RuleGroup{}
+}
+
 // Clone gives a machine the firewall of another, and removes the one it had
 // (PVE/Firewall/Helpers.pm, clone_vmfw_conf).
 func Clone(s *world.State, from, to int) {

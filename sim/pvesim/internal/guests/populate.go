@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/firewall"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
@@ -17,6 +18,9 @@ import (
 func Populate(s *world.State, m model.Model) {
 	for _, p := range m.Pools {
 		s.Pools[p.ID] = &world.Pool{Comment: p.Comment}
+	}
+	for _, group := range m.SecurityGroups {
+		firewall.AddGroup(s, group)
 	}
 	for _, pm := range m.Mappings {
 		if pm.USB {
