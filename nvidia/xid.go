@@ -41,6 +41,17 @@ func explainXid(n int, gpu, rest string) LogFinding {
 	return f
 }
 
+// FatalXids are the Xid errors after which a GPU computes no more until its machine is restarted.
+func FatalXids() []int {
+	var out []int
+	for _, x := range xids() {
+		for n := x.first; x.stops && n <= max(x.first, x.last); n++ {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // xidKind is an entry of NVIDIA's catalogue, or several in a row with one meaning.
 type xidKind struct {
 	first, last int // last may be 0

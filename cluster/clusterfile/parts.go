@@ -52,6 +52,7 @@ func (r partsSection) monitoring() {
 	if m.Hostname != "" {
 		r.hostname(&m.Hostname, "grafana")
 	}
+	r.alerts(m)
 	if m.GPUs.IsOn() && len(r.spec.GPUNodes()) == 0 {
 		r.Warn(&m.GPUs, "no node has GPUs, so there are no metrics of them", "remove gpus")
 	}

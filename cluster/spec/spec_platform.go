@@ -214,7 +214,8 @@ type Monitoring struct {
 	Size         Size          `yaml:"size" default:"50GiB" doc:"Its size."`
 	Hostname     string        `yaml:"hostname" absent:"none: inside the cluster only" doc:"Hostname of Grafana."`
 	GPUs         Switch        `yaml:"gpus" absent:"‘true’ if a node has GPUs" doc:"DCGM exporter, and a dashboard."`
-	Alertmanager bool          `yaml:"alertmanager" doc:"Also run Alertmanager."`
+	Alertmanager Switch        `yaml:"alertmanager" absent:"‘true’ with ‘alerts’" doc:"Also run Alertmanager."`
+	Alerts       *Alerts       `yaml:"alerts" absent:"off" doc:"Who is told when something is wrong."`
 }
 
 // Logs is VictoriaLogs and its collector on every node. What is older than Retention goes first,

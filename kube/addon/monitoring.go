@@ -43,10 +43,14 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	}
 	v := values{
 		"prometheus":   values{"prometheusSpec": m.prometheus()},
-		"alertmanager": values{"enabled": m.Alertmanager},
+		"alertmanager": values{"enabled": m.Alertmanager.IsOn()},
 		"grafana":      m.grafana(s),
 		// On every node, whatever its taints.
 		"prometheus-node-exporter": values{"tolerations": everywhere()},
+	}
+	told, err := m.alerts(s, v)
+	if err != nil {
+		return Recipe{}, err
 	}
 	// K3s runs these in its own process: there are no pods to scrape, and the chart's alerts
 	// would fire forever.
@@ -55,15 +59,14 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	}
 	s.tolerate(v, []string{"prometheus", "prometheusSpec"}, []string{"grafana"}, []string{"kube-state-metrics"},
 		[]string{"prometheusOperator"}, []string{"prometheusOperator", "admissionWebhooks", "patch"})
-	if m.Alertmanager {
+	if m.Alertmanager.IsOn() {
 		s.tolerate(v, []string{"alertmanager", "alertmanagerSpec"})
 	}
-	r := s.release(m.Info(), v)
 	p := Recipe{
 		Part: chart.Part{
-			Name: "monitoring", Release: r, NamespaceLabels: privilegedLabels(), Keep: true,
-			Secrets: []chart.Secret{{Namespace: monitoringNamespace, Name: "grafana-admin",
-				Data: map[string]secret.Value{"admin-user": secret.New("admin")}, Generate: map[string]int{"admin-password": 16}}},
+			Name: "monitoring", Release: s.release(m.Info(), v), NamespaceLabels: privilegedLabels(), Keep: true,
+			Secrets: append([]chart.Secret{{Namespace: monitoringNamespace, Name: "grafana-admin",
+				Data: map[string]secret.Value{"admin-user": secret.New("admin")}, Generate: map[string]int{"admin-password": 16}}}, told...),
 		},
 		APIs:      []string{"monitoring.coreos.com/v1", "monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/PrometheusRule"},
 		Passwords: []Password{{"user admin of Grafana", monitoringNamespace, "grafana-admin", "admin-password"}},

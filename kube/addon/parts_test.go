@@ -191,8 +191,12 @@ func writtenSamples(t *testing.T) []sample {
 	rich := func(s addon.Site) addon.Site { s.Nodes = seven(); return s }
 	monitoring := spec.Monitoring{Retention: 15 * 24 * time.Hour, Size: 50 * spec.GiB}
 	metrics, grafana := monitoring, monitoring
-	metrics.Retention, metrics.StorageClass, metrics.Size, metrics.Alertmanager, metrics.Hostname = 36*time.Hour, "longhorn", 100*spec.GiB, true, "grafana.example.org"
+	metrics.Retention, metrics.StorageClass, metrics.Size, metrics.Alertmanager, metrics.Hostname = 36*time.Hour, "longhorn", 100*spec.GiB, spec.On, "grafana.example.org"
 	grafana.Hostname = "grafana.example.org"
+	alerting := monitoring
+	alerting.Alertmanager, alerting.GPUs = spec.On, spec.On
+	alerting.Alerts = &spec.Alerts{Ntfy: told(t, "https://ntfy.example.org/topic?priority=high"), Webhook: told(t, "https://hook.example.org"),
+		Mail: &spec.Mail{Server: "smtp.example.org:587", To: []string{"a@example.org", "b@example.org"}, From: "lab@example.org", User: "lab", Password: key1}}
 	backup := spec.Backup{Region: "us-east-1", Bucket: "backups", AccessKey: key0, SecretKey: key1, Schedule: "0 3 * * *", Retention: 30 * 24 * time.Hour}
 	sharing := spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 4}
 	operator := spec.NVIDIA{Stack: spec.StackOperator, Sharing: sharing}
@@ -235,6 +239,7 @@ func writtenSamples(t *testing.T) []sample {
 			rich(addon.Site{Ingress: traefik, TLS: rancherCA}))},
 		{"rancher-gateway", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3}}, rich(addon.Site{Ingress: gateway, TLS: signed}))},
 		{"monitoring", must(t, addon.Monitoring{Monitoring: &monitoring}, addon.Site{Ingress: traefik})},
+		{"monitoring-alerts", must(t, addon.Monitoring{Monitoring: &alerting}, rich(addon.Site{Ingress: traefik}))},
 		{"logs", must(t, addon.Logs{Logs: &spec.Logs{Retention: 30 * 24 * time.Hour, Size: 20 * spec.GiB}}, addon.Site{})},
 		{"logs-rich", must(t, addon.Logs{Logs: &spec.Logs{Retention: 36 * time.Hour, Size: 1500 * spec.GiB, StorageClass: "longhorn"}}, rich(addon.Site{}))},
 		{"log-collector", must(t, addon.LogCollector{Logs: &spec.Logs{}}, rich(addon.Site{}))},

@@ -1,0 +1,53 @@
+package addon_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube/addon"
+)
+
+// people is the receiver of Alertmanager's that tells people, and the Secret that it reads.
+func people(t *testing.T, a spec.Alerts) (map[string]any, map[string]string) {
+	t.Helper()
+	p := must(t, addon.Monitoring{Monitoring: &spec.Monitoring{Retention: 24 * time.Hour, Alertmanager: spec.On, Alerts: &a}}, addon.Site{})
+	require.Equal(t, "homelab-alerts", p.Secrets[1].Name)
+	data := map[string]string{}
+	for key, value := range p.Secrets[1].Data {
+		data[key] = value.Reveal()
+	}
+	all, _, err := unstructured.NestedSlice(p.Release.Values, "alertmanager", "config", "receivers")
+	require.NoError(t, err)
+	return all[1].(map[string]any), data
+}
+
+func TestAlertsReachEachThatIsNamed(t *testing.T) {
+	hook := func(name string) map[string]any {
+		return map[string]any{"url_file": "/etc/alertmanager/secrets/homelab-alerts/" + name, "send_resolved": true}
+	}
+	r, data := people(t, spec.Alerts{Ntfy: told(t, "https://ntfy.sh/topic?priority=high\n")})
+	assert.Equal(t, map[string]any{"name": "people", "webhook_configs": []any{hook("ntfy")}}, r)
+	assert.Equal(t, map[string]string{"ntfy": "https://ntfy.sh/topic?priority=high&template=alertmanager"}, data)
+
+	mail := spec.Mail{Server: "smtp.example.org:587", To: []string{"a@example.org", "b@example.org"}, From: "lab@example.org", User: "lab", Password: told(t, "a-password")}
+	r, data = people(t, spec.Alerts{Webhook: told(t, "http://10.0.0.9/hook"), Mail: &mail})
+	assert.Equal(t, map[string]any{"name": "people", "webhook_configs": []any{hook("webhook")}, "email_configs": []any{map[string]any{
+		"to": "a@example.org, b@example.org", "from": "lab@example.org", "smarthost": "smtp.example.org:587", "send_resolved": true,
+		"auth_username": "lab", "auth_password_file": "/etc/alertmanager/secrets/homelab-alerts/password"}}}, r)
+	assert.Equal(t, map[string]string{"webhook": "http://10.0.0.9/hook", "password": "a-password"}, data)
+}
+
+// A secret that is no URL stays secret.
+func TestAlertsWithoutAnURL(t *testing.T) {
+	for _, text := range []string{"hunter2", "://hunter2", "ftp://hunter2/x", "https://"} {
+		_, err := addon.Monitoring{Monitoring: &spec.Monitoring{Retention: 24 * time.Hour, Alertmanager: spec.On, Alerts: &spec.Alerts{Webhook: told(t, text)}}}.Make(&addon.Site{})
+		require.ErrorContains(t, err, "monitoring.alerts.webhook: the secret is not a URL", text)
+		assert.False(t, strings.Contains(err.Error(), "hunter2"), text)
+	}
+}
