@@ -87,6 +87,9 @@ func (k *kubelet) address(m *member, pod *corev1.Pod) (string, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if own := k.addresses[pod.UID]; own != "" { // of a copy of the pod from before it had one
+		return own, nil
+	}
 	known, taken := map[types.UID]bool{}, map[string]bool{}
 	for _, p := range all {
 		known[p.UID], taken[p.Status.PodIP] = true, true
