@@ -43,6 +43,7 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage cluster:(certs|backup)( -rotate)?$`), "certificates of simulated servers, and recipients; internal/session/backup.TestPage"},
 	{regexp.MustCompile(`^(qm|pvesh|pvesm|pveum|ceph) `), "a shell on a host"},
 	{regexp.MustCompile(`^kubectl .*(workloads?|clusterqueues)`), "a cluster with queues; sim/lab/plane.TestAClassSharesEightCards"},
+	{regexp.MustCompile(`^kubectl -n (logs port-forward|monitoring exec alertmanager)`), "a real pod of VictoriaLogs, of Alertmanager"},
 	{regexp.MustCompile(`^sudo apt-get|^KUBECONFIG=\.homelab/real`), "real VMs in the lab; cluster.TestRealGuest"},
 }
 
