@@ -114,7 +114,7 @@ func gpuRules() []any {
 	const card = "GPU {{ $labels.gpu }} of {{ $labels.node }}"
 	return []any{
 		// The metric keeps the last error until the exporter restarts, which a restart of the machine does too.
-		rule("GPUStopped", "critical", strings.Join(fatal, " or "), "0s", card+" computes no more: Xid {{ $value }}. cluster:doctor says what to do."),
+		rule("GPUStopped", "critical", strings.Join(fatal, " or "), "0s", card+" no longer computes: Xid {{ $value }}. cluster:doctor says what to do."),
 		rule("GPUMemoryFailing", "critical", "DCGM_FI_DEV_ROW_REMAP_FAILURE > 0", "0s", "A bad row of memory of "+card+" could not be remapped: have the card replaced."),
 		rule("GPUHot", "warning", "DCGM_FI_DEV_GPU_TEMP > 90", "10m", card+" has {{ $value }} °C: look at fans, dust and airflow."),
 		rule("GPUsNotOffered", "warning", `kube_node_status_capacity{resource=~"nvidia_com_.+"} > kube_node_status_allocatable{resource=~"nvidia_com_.+"}`, "10m",

@@ -43,7 +43,7 @@ func TestAlertsReachEachThatIsNamed(t *testing.T) {
 	assert.Equal(t, map[string]string{"webhook": "http://10.0.0.9/hook", "password": "a-password"}, data)
 }
 
-// A secret that is no URL stays secret.
+// A secret that is not a URL stays secret.
 func TestAlertsWithoutAnURL(t *testing.T) {
 	for _, text := range []string{"hunter2", "://hunter2", "ftp://hunter2/x", "https://"} {
 		_, err := addon.Monitoring{Monitoring: &spec.Monitoring{Retention: 24 * time.Hour, Alertmanager: spec.On, Alerts: &spec.Alerts{Webhook: told(t, text)}}}.Make(&addon.Site{})
