@@ -178,7 +178,7 @@ func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeou
 	return call(ctx, HubVerify, spec, profile, json, timeout, report)
 }
 
-// Model: .
+// Model: language models: list and verify.
 type Model mg.Namespace
 
 // List shows the models that the cluster serves.
