@@ -79,7 +79,7 @@ func (r cardsSection) link(c *spec.Card) {
 	} else {
 		networkSection(r).bridge(&c.Bridge)
 	}
-	r.checkRange(&c.VLAN, "vlan", 1, 4094)
+	r.CheckRange(&c.VLAN, "vlan", 1, 4094)
 	networkSection(r).mtu(&c.MTU)
 }
 

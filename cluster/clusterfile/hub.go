@@ -58,7 +58,7 @@ func (r hubSection) hub() {
 	if !h.Isolate.IsOn() && len(h.Reach) > 0 {
 		r.Wrong(&h.Reach, "notebooks are not isolated, so they reach everything", "remove reach, or isolate: false")
 	}
-	r.checkRange(&h.Quota.GPUs, "gpus", 1, 100000)
+	r.CheckRange(&h.Quota.GPUs, "gpus", 1, 100000)
 }
 
 func (r hubSection) hubDatabase(db *spec.HubDatabase) {
@@ -144,7 +144,7 @@ func (r hubSection) choiceName(at any, name string) {
 // profileSize completes and checks a size of a profile.
 func (r hubSection) profileSize(p *spec.HubProfile, s *spec.HubSize) {
 	r.choiceName(s, s.Name)
-	r.checkRange(&s.GPUs, "gpus", 0, 16)
+	r.CheckRange(&s.GPUs, "gpus", 0, 16)
 	r.amounts(p.Name+"/"+s.Name, &s.CPU, &s.Memory)
 	if s.GPUs > 0 && (p.MIG != "" || p.GPUMemory > 0) {
 		r.Wrong(&s.GPUs, fmt.Sprintf("servers of profile %s have a part of a GPU", p.Name), "remove gpus, or mig and gpuMemory of the profile")
@@ -197,7 +197,7 @@ func (r hubSection) profileNames(p *spec.HubProfile) {
 }
 
 func (r hubSection) profileSizes(p *spec.HubProfile) {
-	r.checkRange(&p.GPUs, "gpus", 0, 16)
+	r.CheckRange(&p.GPUs, "gpus", 0, 16)
 	r.amounts(p.Name, &p.CPU, &p.Memory)
 	if p.Memory.Limit > 0 && p.SHM > p.Memory.Limit {
 		r.Wrong(&p.SHM, fmt.Sprintf("/dev/shm is memory, and %s of it are more than the profile's limit of %s", p.SHM, p.Memory.Limit), "write less, or a higher limit")

@@ -168,7 +168,7 @@ func (r k3sSection) podAddresses(at *map[string]any) {
 
 func (r k3sSection) snapshots() {
 	raw := &r.spec.K3s.Snapshots
-	r.checkRange(&raw.Retention, "retention", 1, 10000)
+	r.CheckRange(&raw.Retention, "retention", 1, 10000)
 	if err := schedule.Check(raw.Schedule); err != nil {
 		r.Wrong(&raw.Schedule, fmt.Sprintf("%q is not a schedule: %v", raw.Schedule, err), "write five fields as for cron, e.g. 0 */12 * * *")
 	}

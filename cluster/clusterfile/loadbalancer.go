@@ -177,7 +177,7 @@ func (r loadbalancerSection) bgp() {
 	seen := map[netip.Addr]any{}
 	for i := range b.Peers {
 		p := &b.Peers[i]
-		r.checkRange(&p.Port, "port", 1, 16384)
+		r.CheckRange(&p.Port, "port", 1, 16384)
 		if !p.Address.IsValid() {
 			r.Wrong(p, "the router has no address", "write address: and the router's")
 			continue

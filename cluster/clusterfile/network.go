@@ -174,9 +174,9 @@ func (r networkSection) network(n *spec.Network) {
 	if len(n.DNS) == 0 && n.Gateway.IsValid() && !n.DHCP {
 		n.DNS = []netip.Addr{n.Gateway}
 	}
-	r.checkRange(&n.VLAN, "vlan", 1, 4094)
+	r.CheckRange(&n.VLAN, "vlan", 1, 4094)
 	r.mtu(&n.MTU)
-	r.checkRange(&n.Queues, "queues", 1, 64)
+	r.CheckRange(&n.Queues, "queues", 1, 64)
 	r.bridge(&n.Bridge)
 	for i, s := range n.Search {
 		if !decode.IsDNSName(s) {
@@ -190,7 +190,7 @@ func (r networkSection) mtu(at *int) {
 		r.Wrong(at, "mtu: 1 is Proxmox's word for the bridge's MTU", "remove it: that is the default")
 		return
 	}
-	r.checkRange(at, "mtu", 576, 65520)
+	r.CheckRange(at, "mtu", 576, 65520)
 }
 
 func (r networkSection) bridge(at *string) {

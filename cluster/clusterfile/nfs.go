@@ -172,7 +172,7 @@ func (r nfsSection) nfsVM(vm *spec.NFSVM) {
 	if !decode.DNSLabel.MatchString(vm.Name) {
 		r.Wrong(&vm.Name, fmt.Sprintf("%q cannot be a VM's name", vm.Name), "write lower-case letters, digits and hyphens")
 	}
-	r.checkRange(&vm.Cores, "cores", 1, 1024)
+	r.CheckRange(&vm.Cores, "cores", 1, 1024)
 	if vm.Memory < 512*spec.MiB {
 		r.Wrong(&vm.Memory, fmt.Sprintf("%s of memory is too little for a server", vm.Memory), "write 1GiB or more")
 	}

@@ -146,8 +146,8 @@ func (r nodesSection) poolNames(raw *spec.Pool) []string {
 		return slices.Clone(raw.Names)
 	}
 	first, count := or(raw.First, 1), raw.Count
-	r.checkRange(&raw.Count, "count", 0, maxNodes)
-	r.checkOptionalRange(raw.First, &raw.First, "first", 0, maxNodes)
+	r.CheckRange(&raw.Count, "count", 0, maxNodes)
+	r.CheckOptionalRange(raw.First, &raw.First, "first", 0, maxNodes)
 	if count < 0 || count > maxNodes { // which is reported: one node stands for them
 		count = 1
 	}
@@ -358,8 +358,8 @@ func (r nodesSection) shape(n *spec.Node) {
 		n.Memory = memory
 	}
 	n.NUMA = n.NUMA.Or(n.HasGPUs())
-	r.checkRange(&n.Cores, "cores", 1, 1024)
-	r.checkRange(&n.CPUUnits, "cpuUnits", 1, 10000)
+	r.CheckRange(&n.Cores, "cores", 1, 1024)
+	r.CheckRange(&n.CPUUnits, "cpuUnits", 1, 10000)
 	if n.CPULimit > 128 || r.IsSet(&n.CPULimit) && n.CPULimit <= 0 {
 		r.Wrong(&n.CPULimit, fmt.Sprintf("cpuLimit is %v", n.CPULimit), "write a number above 0 and up to 128, or leave it out")
 	}
@@ -388,6 +388,6 @@ func (r nodesSection) shape(n *spec.Node) {
 	if len(n.Description) > 8000 { // Proxmox allows 8192, and we add a line
 		r.Wrong(&n.Description, "the description has more than 8000 characters", "shorten it")
 	}
-	r.checkRange(&n.VMID, "vmid", spec.MinVMID, spec.MaxVMID)
+	r.CheckRange(&n.VMID, "vmid", spec.MinVMID, spec.MaxVMID)
 	r.storageName(&n.Storage)
 }

@@ -39,7 +39,7 @@ func (r partsSection) rancher() {
 	}
 	r.hostname(&raw.Hostname, "rancher")
 	r.chartVersion(&raw.Version, "rancher", raw.Version)
-	r.checkRange(&raw.Replicas, "replicas", 1, 9)
+	r.CheckRange(&raw.Replicas, "replicas", 1, 9)
 }
 
 func (r partsSection) monitoring() {

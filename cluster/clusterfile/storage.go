@@ -206,7 +206,7 @@ func (r storageSection) longhorn(l *spec.Longhorn) {
 	if !r.IsSet(&l.Replicas) {
 		l.Replicas = min(3, max(holders, 1))
 	}
-	r.checkRange(&l.Replicas, "replicas", 1, 20)
+	r.CheckRange(&l.Replicas, "replicas", 1, 20)
 	if len(r.spec.Nodes) > 0 && l.Replicas > len(r.spec.Nodes) {
 		r.Wrong(&l.Replicas, fmt.Sprintf("%d copies of each volume are requested, and there are %d nodes", l.Replicas, len(r.spec.Nodes)), fmt.Sprintf("write %d or less: copies are on different nodes", len(r.spec.Nodes)))
 	}

@@ -136,17 +136,3 @@ func (r *resolver) storageName(at *string) {
 		r.Wrong(at, fmt.Sprintf("%q cannot be a storage's name", *at), "write the name that pvesm status shows, e.g. local-lvm")
 	}
 }
-
-// checkRange checks a number that is in the file.
-func (r *resolver) checkRange(v *int, name string, low, high int) {
-	if r.IsSet(v) {
-		r.checkOptionalRange(v, v, name, low, high)
-	}
-}
-
-// checkOptionalRange checks a number that may be absent.
-func (r *resolver) checkOptionalRange(v *int, at any, name string, low, high int) {
-	if v != nil && (*v < low || *v > high) {
-		r.Wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
-	}
-}

@@ -75,6 +75,20 @@ func (c *Checker) Wrong(at any, what, cure string) {
 	}
 }
 
+// CheckRange checks a number that is in the file.
+func (c *Checker) CheckRange(v *int, name string, low, high int) {
+	if c.IsSet(v) {
+		c.CheckOptionalRange(v, v, name, low, high)
+	}
+}
+
+// CheckOptionalRange checks a number that may be absent.
+func (c *Checker) CheckOptionalRange(v *int, at any, name string, low, high int) {
+	if v != nil && (*v < low || *v > high) {
+		c.Wrong(at, fmt.Sprintf("%s is %d", name, *v), fmt.Sprintf("write a number from %d to %d", low, high))
+	}
+}
+
 // undecodable reports a value that does not have the right form.
 func (c *Checker) undecodable(at yamlnode.Pos, what, cure string) {
 	c.add(&c.Problems, c.Place(at), what, cure)

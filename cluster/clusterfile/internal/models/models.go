@@ -131,15 +131,9 @@ func (r section) quantization(m *spec.Model) {
 }
 
 func (r section) replicas(m *spec.Model) {
-	for _, n := range []struct {
-		at         *int
-		name       string
-		least, max int
-	}{{&m.Parallel, "parallel", 1, 256}, {&m.GPUs, "gpus", 1, 16}, {&m.Replicas, "replicas", 1, 64}} {
-		if *n.at < n.least || *n.at > n.max {
-			r.Wrong(n.at, fmt.Sprintf("%s is %d", n.name, *n.at), fmt.Sprintf("write a number from %d to %d", n.least, n.max))
-		}
-	}
+	r.CheckRange(&m.Parallel, "parallel", 1, 256)
+	r.CheckRange(&m.GPUs, "gpus", 1, 16)
+	r.CheckRange(&m.Replicas, "replicas", 1, 64)
 	if shape, known := serving.Shape(*m); known && shape.Context > 0 && m.Context > shape.Context {
 		r.Wrong(&m.Context, fmt.Sprintf("%s was made for %d tokens, not %d", m.Source, shape.Context, m.Context), "write less")
 	}
