@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -92,3 +93,18 @@ func (c *Client) Count(ctx context.Context, apiVersion, kind string) (int, error
 // ToUnstructured returns o as the mapping that [Client.Apply] sends to the API server: with its kind,
 // and without what typed objects add: a status and empty times.
 func ToUnstructured(o runtime.Object) (*unstructured.Unstructured, error) { return plain(o) }
+
+// ListAs is [Client.List] with the objects as Kubernetes' own type for the kind, e.g. corev1.Pod.
+func ListAs[T any](ctx context.Context, c *Client, apiVersion, kind, namespace, selector string) ([]T, error) {
+	list, err := c.List(ctx, apiVersion, kind, namespace, selector)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, len(list))
+	for i := range list {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &out[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", strings.ToLower(kind), list[i].GetName(), err)
+		}
+	}
+	return out, nil
+}

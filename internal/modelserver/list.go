@@ -10,8 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/kube"
 )
@@ -67,11 +65,11 @@ func serverOf(d *appsv1.Deployment) Server {
 // List returns the model servers of a cluster, by name; none if it serves no models.
 func List(ctx context.Context, k *kube.Client) ([]Server, error) {
 	selector := ComponentLabel + "=" + Component
-	deployments, err := listAs[appsv1.Deployment](ctx, k, "apps/v1", "Deployment", selector)
+	deployments, err := kube.ListAs[appsv1.Deployment](ctx, k, "apps/v1", "Deployment", Namespace, selector)
 	if err != nil || len(deployments) == 0 {
 		return nil, err
 	}
-	pods, err := listAs[corev1.Pod](ctx, k, "v1", "Pod", selector)
+	pods, err := kube.ListAs[corev1.Pod](ctx, k, "v1", "Pod", Namespace, selector)
 	if err != nil {
 		return nil, err
 	}
@@ -94,27 +92,6 @@ func List(ctx context.Context, k *kube.Client) ([]Server, error) {
 	}
 	slices.SortFunc(out, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-func listAs[T any](ctx context.Context, k *kube.Client, apiVersion, kind, selector string) ([]T, error) {
-	list, err := k.List(ctx, apiVersion, kind, Namespace, selector)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]T, len(list))
-	for i := range list {
-		if err := as(&list[i], &out[i]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func as(u *unstructured.Unstructured, out any) error {
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
-		return fmt.Errorf("%s %s: %w", strings.ToLower(u.GetKind()), u.GetName(), err)
-	}
-	return nil
 }
 
 // examine sets the state, and why some replica is not ready.

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -28,29 +27,18 @@ type Work struct {
 // Read reads all pods, volumes and claims. It makes three requests, and more for long lists.
 func Read(ctx context.Context, client *kube.Client) (*Work, error) {
 	w := &Work{}
-	pods, err := all[corev1.Pod](ctx, client, "Pod")
+	pods, err := kube.ListAs[corev1.Pod](ctx, client, "v1", "Pod", "", "")
 	if err != nil {
 		return nil, err
 	}
 	w.pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return kube.PodEnded(p.Status.Phase)
 	})
-	if w.volumes, err = all[corev1.PersistentVolume](ctx, client, "PersistentVolume"); err != nil {
+	if w.volumes, err = kube.ListAs[corev1.PersistentVolume](ctx, client, "v1", "PersistentVolume", "", ""); err != nil {
 		return nil, err
 	}
-	w.claims, err = all[corev1.PersistentVolumeClaim](ctx, client, "PersistentVolumeClaim")
+	w.claims, err = kube.ListAs[corev1.PersistentVolumeClaim](ctx, client, "v1", "PersistentVolumeClaim", "", "")
 	return w, err
-}
-
-func all[T any](ctx context.Context, client *kube.Client, kind string) ([]T, error) {
-	list, err := client.List(ctx, "v1", kind, "", "")
-	out := make([]T, len(list))
-	for i := range list {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list[i].Object, &out[i]); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", strings.ToLower(kind), list[i].GetName(), err)
-		}
-	}
-	return out, err
 }
 
 // userNote is KubeSpawner's annotation with the owner of a notebook pod (kubespawner/spawner.py,
