@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,12 +24,9 @@ func TestSudoPasswordOfExternalMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41")
+		a, b, keys := w.pair(t)
 		defer a.Kill()
 		defer b.Kill()
-		keys := filepath.Join(t.TempDir(), "known_hosts")
-		meet(t, keys, "10.0.0.40", a)
-		meet(t, keys, "10.0.0.41", b)
 		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 		require.NoError(t, err)
 		require.Zero(t, b.Run(t.Context(), "root", "echo 'ops:"+string(hash)+"' | chpasswd -e; echo 'ops ALL=(ALL:ALL) ALL' >/etc/sudoers.d/90-cloud-init-users", io.Discard))

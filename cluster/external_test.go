@@ -53,6 +53,15 @@ func meet(t testing.TB, keys, addr string, m *guest.Machine) {
 	require.NoError(t, f.Close())
 }
 
+// pair are the machines of strangers, and the file with their host keys.
+func (w *world) pair(t testing.TB) (a, b *guest.Machine, keys string) {
+	t.Helper()
+	a, b, keys = w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41"), filepath.Join(t.TempDir(), "known_hosts")
+	meet(t, keys, "10.0.0.40", a)
+	meet(t, keys, "10.0.0.41", b)
+	return a, b, keys
+}
+
 // Machines that exist become a cluster without any Proxmox, leave it one by one, and are
 // left as they were.
 func TestNoProxmox(t *testing.T) {
@@ -223,12 +232,9 @@ func TestExternalWithoutSystemd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
 		defer w.close()
-		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41")
+		a, b, keys := w.pair(t)
 		defer a.Kill()
 		defer b.Kill()
-		keys := filepath.Join(t.TempDir(), "known_hosts")
-		meet(t, keys, "10.0.0.40", a)
-		meet(t, keys, "10.0.0.41", b)
 		refused := func(change, init string) {
 			t.Helper()
 			require.Zero(t, b.Run(t.Context(), "root", change, io.Discard))
