@@ -249,7 +249,7 @@ func (m modelServer) env() []corev1.EnvVar {
 	return env
 }
 
-// vllmArgs are the flags of v0.30.0 (vllm/engine/arg_utils.py). What decides memory is written out, so that
+// vllmArgs are flags of vllm serve (vllm/engine/arg_utils.py, read at an older version than the image). What decides memory is written out, so that
 // another version's defaults do not change it.
 func (m modelServer) vllmArgs() []string {
 	args := []string{m.Source, "--served-model-name", m.Name, "--port", strconv.Itoa(modelserver.PortNumber),
