@@ -253,6 +253,7 @@ func (r report) ask(t *testing.T, w *world, s *spec.Spec, out *string) error {
 	if err != nil {
 		return err
 	}
+	s.Platform.Charts.Folder, s.Platform.Charts.Offline = charts(t), true
 	c := w.cluster(t, s)
 	defer c.Close()
 	var b strings.Builder
@@ -304,6 +305,9 @@ func (r report) ask(t *testing.T, w *world, s *spec.Spec, out *string) error {
 	case "up":
 		_, err := c.Up().Run(t.Context(), w.listen(t))
 		b.WriteString(w.output.String())
+		if err == nil {
+			assert.Empty(t, w.plan(t, s), "the second time there is nothing to do")
+		}
 		return err
 	}
 	return errors.New("no command " + r.command)

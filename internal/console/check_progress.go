@@ -13,7 +13,7 @@ import (
 // sayAfter is how long a check of everything takes before it prints anything. The time
 // between two lines of progress grows from there to sayAgain.
 const (
-	sayAfter = 3 * time.Second
+	sayAfter = 2 * time.Second
 	sayAgain = 15 * time.Second
 )
 
