@@ -15,7 +15,8 @@ type cause struct {
 
 // causes are looked for in this order, each from the end of the log: a traceback ends with what follows
 // from the cause. Read in vLLM's v1/core/kv_cache_utils.py and v1/worker, PyTorch's CUDACachingAllocator,
-// huggingface_hub's errors, and llama.cpp's ggml-cuda.cu and common/download.cpp.
+// huggingface_hub's errors, and llama.cpp's ggml-cuda.cu and common/download.cpp; of a driver that is too
+// old, in reports of users.
 func causes() []cause {
 	return []cause{
 		{regexp.MustCompile(`larger than the available KV cache memory .*estimated maximum model length is (\d+)`), "write context: $1 or less, cache: fp8, or more gpus"},
@@ -27,6 +28,7 @@ func causes() []cause {
 		{regexp.MustCompile(`RepositoryNotFoundError|Repository Not Found|RevisionNotFoundError|is not a valid model identifier`), "compare source and revision with the model's page"},
 		{regexp.MustCompile(`No space left on device`), "the volume for the weights is full: give it more space, or delete models from it"},
 		{regexp.MustCompile(`Temporary failure in name resolution|Name or service not known|Max retries exceeded|Network is unreachable|couldn't connect to`), "the node cannot reach the server that has the weights"},
+		{regexp.MustCompile(`NVIDIA driver on your system is too old|CUDA driver version is insufficient for CUDA runtime version`), "this engine needs a newer driver: write a later nvidia.driver.branch, or an image: for the driver that is there"},
 		{regexp.MustCompile(`no kernel image is available for execution on the device|requires device with capability|does not support the compute capability`), "the card is too old for this model or engine: take another quantization or engine"},
 	}
 }
