@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox/internal/api"
 )
@@ -102,6 +103,11 @@ func detachSurvivors(ctx context.Context, c *VMClient, vm *VM) error {
 	return c.retry(ctx, vm, "detach the volumes that outlive", func() error {
 		if len(slots()) == 0 {
 			return nil
+		}
+		for _, d := range now.Disks {
+			if now.outlives(d) {
+				converge.Progressf(ctx, "%s stays: it is only attached to %s", d.Volume, vm)
+			}
 		}
 		return c.set(ctx, now, api.Params{"delete": strings.Join(slots(), ",")}, nil)
 	}, func() (done bool, err error) {
