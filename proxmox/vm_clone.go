@@ -19,9 +19,7 @@ func (s VMSpec) cloneOf(source *VM, vmid int) *VM {
 	}
 	config["name"], config["description"] = s.Name, halfMadeNotes(s.Owner, vmid)
 	// Proxmox generates another UUID. Setting it again saves a read.
-	if config["smbios1"] = wire.ParseLenient(config["smbios1"]).With("uuid", "").String(); config["smbios1"] == "" {
-		delete(config, "smbios1")
-	}
+	config["smbios1"] = wire.ParseLenient(config["smbios1"]).With("uuid", "").String()
 	for k, line := range config {
 		switch p := wire.ParseLenient(line); {
 		case strings.HasPrefix(k, "unused"):

@@ -52,6 +52,7 @@ func TestDiff(t *testing.T) {
 		{name: "a firewall set by hand stays", vm: func(v *proxmox.VM) { v.NICs[0].Firewall = new(true) }},
 		{name: "no firewall any more", spec: func(s *proxmox.VMSpec) { s.NICs[0].Firewall = new(false) }, vm: func(v *proxmox.VM) { v.NICs[0].Firewall = new(true) },
 			want: "net0: vmbr0 BC:24:11:00:00:21 queues 16 firewall → vmbr0 BC:24:11:00:00:21 queues 16"},
+		{name: "a protection set by hand stays", vm: func(v *proxmox.VM) { v.Protected = true }},
 		{name: "cache", spec: func(s *proxmox.VMSpec) { s.Disks[1].Cache = "writeback" }, want: "disk/scsi1/options: serial scratch → serial scratch cache writeback (needs a restart)", deep: converge.Restart},
 		{name: "cache as it is by default", spec: func(s *proxmox.VMSpec) { s.Disks[1].Cache = "none" }},
 		{name: "no backup", spec: func(s *proxmox.VMSpec) { s.Disks[1].NoBackup, s.Disks[1].NoReplication = new(true), new(true) },

@@ -90,3 +90,11 @@ func TestAddressesOfAConfiguration(t *testing.T) {
 	assert.False(t, in("10.0.0.1-10.0.0.9", "10.0.0.10"))
 	assert.False(t, in("10.0.0.1", "::ffff:a00:1"))
 }
+
+// A VM uses a mapping in the slots that name it, whatever else these say, and in no other.
+func TestSlotsOfAUSBMapping(t *testing.T) {
+	vm := noted(map[string]string{"usb0": "mapping=key", "usb1": "host=10c4:ea60", "usb2": "usb3=1,mapping=key", "usb3": "mapping=keys", "hostpci0": "mapping=key"})
+	assert.Equal(t, []string{"usb0", "usb2"}, vm.USBSlots("key"))
+	assert.Equal(t, []string{"usb3"}, vm.USBSlots("keys"))
+	assert.Empty(t, vm.USBSlots("gone"))
+}
