@@ -71,6 +71,8 @@ func unreadyReason(u *unstructured.Unstructured) (string, error) {
 		return certManagerReason(u), nil
 	case "ClusterQueue.kueue.x-k8s.io", "LocalQueue.kueue.x-k8s.io":
 		return admits(u), nil
+	case "Cluster.postgresql.cnpg.io":
+		return databaseReason(u), nil
 	case "APIService.apiregistration.k8s.io":
 		return available(u), nil
 	}
@@ -223,4 +225,22 @@ func admits(u *unstructured.Unstructured) string {
 		return ""
 	}
 	return cmp.Or(why, notSeen)
+}
+
+// databaseReason says what a database of CloudNativePG's lacks. Its condition Ready is set by the phase, which
+// the operator has not changed yet when another number of servers was just asked for.
+func databaseReason(u *unstructured.Unstructured) string {
+	spec, _ := u.Object["spec"].(map[string]any)
+	status, _ := u.Object["status"].(map[string]any)
+	is, _ := condition(u, "Ready")
+	want, _ := spec["instances"].(int64)
+	ready, _ := status["readyInstances"].(int64)
+	switch phase, _ := status["phase"].(string); {
+	case is && ready == want:
+		return ""
+	case phase == "":
+		return notSeen
+	default:
+		return fmt.Sprintf("%d of %d servers are ready: %s", ready, want, phase)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/certs"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/databases"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/models"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -124,6 +125,7 @@ func (r partsSection) platform() {
 	r.monitoring()
 	r.logs()
 	r.backup()
+	databases.Check(r.Checker, r.spec)
 	models.Complete(r.Checker, r.spec)
 	hubSection(r).hub()
 	queuesSection(r).queues()

@@ -41,6 +41,11 @@ func (r storageSection) classNames() {
 	if l := p.Logs; l != nil {
 		check(&l.StorageClass, l.StorageClass)
 	}
+	if p.Postgres != nil {
+		for i := range p.Postgres.Databases {
+			check(&p.Postgres.Databases[i].StorageClass, p.Postgres.Databases[i].StorageClass)
+		}
+	}
 	for i := range p.Models {
 		check(&p.Models[i].Class, p.Models[i].Class)
 	}
@@ -142,7 +147,7 @@ func (r storageSection) defaultClass() {
 // needsClass reports whether some part creates claims.
 func (r storageSection) needsClass() bool {
 	p := r.spec.Platform
-	return p.Hub != nil || p.Monitoring != nil || p.Logs != nil || len(p.Models) > 0
+	return p.Hub != nil || p.Monitoring != nil || p.Logs != nil || len(p.Models) > 0 || p.Postgres != nil && len(p.Postgres.Databases) > 0
 }
 
 // scratch finds the nodes with a scratch disk, which get the class.

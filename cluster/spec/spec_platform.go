@@ -24,6 +24,7 @@ type Platform struct {
 	Monitoring *Monitoring   `yaml:"monitoring" absent:"off" doc:"Prometheus and Grafana, with the GPUs' metrics."`
 	Logs       *Logs         `yaml:"logs" absent:"off" doc:"VictoriaLogs, with the logs of all pods."`
 	Backup     *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
+	Postgres   *Postgres     `yaml:"postgres" absent:"off" doc:"CloudNativePG, and databases."`
 	Queues     []Queue       `yaml:"queues,named" absent:"off" doc:"Kueue: groups that share the GPUs."`
 	Models     []Model       `yaml:"models,named" absent:"off" doc:"Language models, each with an address of OpenAI's API: [models.md](models.md)."`
 	Hub        *Hub          `yaml:"hub" absent:"off" doc:"JupyterHub."`
@@ -241,6 +242,22 @@ type Backup struct {
 	FileSystem Switch        `yaml:"fileSystem" default:"true" doc:"Also back up the volumes' files: ‘local-path’ and NFS have no snapshots."`
 	CAFile     string        `yaml:"ca" absent:"system's" doc:"PEM of the authority of the service's certificate."`
 	Insecure   bool          `yaml:"insecure" doc:"Do not check the certificate."`
+}
+
+// Postgres is CloudNativePG. Without databases it is there for those that others describe.
+type Postgres struct {
+	_         struct{}   `short:"switch"`
+	Databases []Database `yaml:"databases,named" absent:"none" doc:"Databases by name, each on servers of its own."`
+}
+
+// Database is a database, its owner of the same name and the PostgreSQL servers that have it: one that
+// writes, and replicas that can take over.
+type Database struct {
+	Name         string `yaml:"-"`
+	Namespace    string `yaml:"namespace" default:"databases" doc:"Namespace of its servers and of the Secret ‘NAME-app’ with the login."`
+	Instances    int    `yaml:"instances" default:"1" min:"1" max:"9" doc:"Servers, each on another node: with two, one takes over when the other's node fails."`
+	Size         Size   `yaml:"size" default:"10GiB" doc:"Size of each server's volume. It can grow later."`
+	StorageClass string `yaml:"class" absent:"default class" doc:"Their storage class."`
 }
 
 // DefaultQueue is the LocalQueue of pods and Jobs that name none; no queue has that name.

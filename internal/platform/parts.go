@@ -42,6 +42,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		exporter,
 		addon.GPUDashboard{GPUExporter: exporter},
 		addon.Velero{Backup: p.Backup},
+		addon.Postgres{Postgres: p.Postgres},
 		addon.Kueue{Queues: p.Queues},
 		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel},
 		hub{spec: s},

@@ -45,11 +45,14 @@ func (s *Steps) costsOfChart(ctx context.Context, seen chartState, d converge.Di
 	return out
 }
 
-// costsOfClaims are the claims among the objects that a part had in an earlier file. If a volume
-// is kept without its claim, its data is not lost.
+// costsOfClaims are the claims and databases among the objects that a part had in an earlier file. If a
+// volume is kept without its claim, its data is not lost.
 func (s *Steps) costsOfClaims(ctx context.Context, d converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, f := range d {
+		if name, is := strings.CutPrefix(f.Path, databasePath); is && f.Effect == converge.Remove {
+			out = append(out, s.costOfDatabase(ctx, name))
+		}
 		name, ok := strings.CutPrefix(f.Path, "persistentvolumeclaim/")
 		if !ok || f.Effect != converge.Remove {
 			continue

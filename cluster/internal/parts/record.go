@@ -349,6 +349,9 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 // CheckUnused refuses to remove a provisioner while its volumes exist: they could no longer
 // be mounted or deleted.
 func CheckUnused(ctx context.Context, client *kube.Client, r Record) error {
+	if r.Part == addon.PostgresName {
+		return checkDatabasesUnused(ctx, client)
+	}
 	if len(r.Classes) == 0 {
 		return checkQueuesUnused(ctx, client, r)
 	}

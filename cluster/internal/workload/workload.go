@@ -263,6 +263,18 @@ func (w *Work) ClaimsOf(namespace, release string) []converge.Loss {
 	return out
 }
 
+// ClaimsLabelled are the claims of a namespace with a label, whose data goes with them.
+func (w *Work) ClaimsLabelled(namespace, key, value string) []converge.Loss {
+	var out []converge.Loss
+	for _, c := range w.claims {
+		if what, lost := w.Claim(c.Namespace, c.Name); lost && c.Namespace == namespace && c.Labels[key] == value {
+			out = append(out, what)
+		}
+	}
+	slices.SortFunc(out, byText)
+	return out
+}
+
 // Claim says what a claim is bound to, and whether the data goes with the claim.
 func (w *Work) Claim(namespace, name string) (what converge.Loss, lost bool) {
 	for _, v := range w.volumes {
