@@ -25,6 +25,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -256,6 +257,10 @@ func writtenSamples(t *testing.T) []sample {
 			{Name: "students", Namespaces: []string{"course-a", "course-b", "jupyterhub"}, GPUs: 6, MIG: map[string]int{"1g.5gb": 7}, Borrow: spec.On},
 			{Name: "staff", Namespaces: []string{"research"}, GPUs: 2, Reclaim: true}}},
 			rich(addon.Site{HubNamespace: "jupyterhub", Offered: map[string]int{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 7}}))},
+		{"postgres", must(t, addon.Postgres{Postgres: &spec.Postgres{}}, addon.Site{})},
+		{"postgres-rich", must(t, addon.Postgres{Postgres: &spec.Postgres{Databases: []spec.Database{
+			{Name: "hub", Namespace: "databases", Instances: 1, Size: 10 * spec.GiB}, {Name: "keycloak", Namespace: "login", Instances: 3, Size: 1500 * spec.GiB, StorageClass: "longhorn"}}}},
+			rich(addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: "monitoring"}}}}))},
 		{"velero", must(t, addon.Velero{Backup: &backup}, addon.Site{})},
 		{"velero-rich", must(t, addon.Velero{Backup: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home",
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",

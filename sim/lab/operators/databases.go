@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -88,7 +89,31 @@ func (d database) reconcile(ctx context.Context) error {
 		}
 		ready++
 	}
+	if err := d.fewer(ctx, int(want)); err != nil {
+		return err
+	}
 	return d.report(ctx, want, ready)
+}
+
+// fewer deletes servers that are no longer wanted, with their volumes: they are copies.
+func (d database) fewer(ctx context.Context, want int) error {
+	list, err := all[unstructured.Unstructured](d.instance, pods())
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		serial, _ := strconv.Atoi(p.GetAnnotations()["cnpg.io/nodeSerial"])
+		if p.GetNamespace() != d.GetNamespace() || p.GetLabels()["cnpg.io/cluster"] != d.GetName() || serial <= want {
+			continue
+		}
+		core := d.Client.CoreV1()
+		for _, del := range []func(context.Context, string, metav1.DeleteOptions) error{core.Pods(d.GetNamespace()).Delete, core.PersistentVolumeClaims(d.GetNamespace()).Delete} {
+			if err := del(ctx, p.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("server %s: %w", p.GetName(), err)
+			}
+		}
+	}
+	return nil
 }
 
 // server makes a server and its volume, and reports whether it is ready.
