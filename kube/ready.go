@@ -72,7 +72,7 @@ func unreadyReason(u *unstructured.Unstructured) (string, error) {
 	case "ClusterQueue.kueue.x-k8s.io", "LocalQueue.kueue.x-k8s.io":
 		return admits(u), nil
 	case "Cluster.postgresql.cnpg.io":
-		return databaseReason(u), nil
+		return postgresReason(u)
 	case "APIService.apiregistration.k8s.io":
 		return available(u), nil
 	}
@@ -227,20 +227,28 @@ func admits(u *unstructured.Unstructured) string {
 	return cmp.Or(why, notSeen)
 }
 
-// databaseReason says what a database of CloudNativePG's lacks. Its condition Ready is set by the phase, which
-// the operator has not changed yet when another number of servers was just asked for.
-func databaseReason(u *unstructured.Unstructured) string {
-	spec, _ := u.Object["spec"].(map[string]any)
-	status, _ := u.Object["status"].(map[string]any)
-	is, _ := condition(u, "Ready")
-	want, _ := spec["instances"].(int64)
-	ready, _ := status["readyInstances"].(int64)
-	switch phase, _ := status["phase"].(string); {
-	case is && ready == want:
-		return ""
-	case phase == "":
-		return notSeen
-	default:
-		return fmt.Sprintf("%d of %d servers are ready: %s", ready, want, phase)
-	}
+// postgresCluster is what is read of a database of CloudNativePG's.
+type postgresCluster struct {
+	Spec struct {
+		Instances int `json:"instances"`
+	} `json:"spec"`
+	Status struct {
+		ReadyInstances int    `json:"readyInstances"`
+		Phase          string `json:"phase"`
+	} `json:"status"`
+}
+
+// postgresReason says what a database lacks. Its condition Ready follows the phase, which the operator has not
+// changed yet when another number of servers was just asked for.
+func postgresReason(u *unstructured.Unstructured) (string, error) {
+	healthy, _ := condition(u, "Ready")
+	return withType(u, func(c *postgresCluster) string {
+		switch {
+		case healthy && c.Status.ReadyInstances == c.Spec.Instances:
+			return ""
+		case c.Status.Phase == "":
+			return notSeen
+		}
+		return fmt.Sprintf("%d of %d servers are ready: %s", c.Status.ReadyInstances, c.Spec.Instances, c.Status.Phase)
+	})
 }

@@ -94,6 +94,10 @@ func TestNotReady(t *testing.T) {
 		{"kueue.x-k8s.io/v1beta2, kind: ClusterQueue", `status: {conditions: [{type: Active, status: "True", reason: Ready}]}`, nothing},
 		{"kueue.x-k8s.io/v1beta2, kind: ClusterQueue", `status: {conditions: [{type: Active, status: "False", reason: FlavorNotFound, message: no homelab}]}`, "FlavorNotFound: no homelab"},
 		{"kueue.x-k8s.io/v1beta2, kind: LocalQueue", `spec: {}`, "its controller has not seen it yet"},
+		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}`, "its controller has not seen it yet"},
+		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 1, phase: Creating a new replica, conditions: [{type: Ready, status: "False"}]}`, "1 of 2 servers are ready: Creating a new replica"},
+		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 1, phase: Cluster in healthy state, conditions: [{type: Ready, status: "True"}]}`, "1 of 2 servers are ready: Cluster in healthy state"},
+		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 2, phase: Cluster in healthy state, conditions: [{type: Ready, status: "True"}]}`, nothing},
 
 		{"v1, kind: ConfigMap", `data: {a: b}`, nothing},
 		{"v1, kind: ConfigMap", `metadata: {deletionTimestamp: "2026-11-22T03:04:05Z"}`, "it is being deleted"},

@@ -141,7 +141,7 @@ func Verbs() []Verb {
 			verb("backup:verify", "BackupVerify", BackupVerify, "proves that a backup is whole. It shows that K3s can open it and what is in it, and needs no cluster."),
 		),
 		group("The platform",
-			verb("platform:passwords", "PlatformPasswords", PlatformPasswords, "shows generated first passwords; of the hub, Rancher and Grafana."),
+			verb("platform:passwords", "PlatformPasswords", PlatformPasswords, "shows generated first passwords; of the hub, Rancher, Grafana and databases."),
 			verb("hub:open", "HubOpen", HubOpen, "prints the hub's address; if this machine cannot reach it, it forwards a local port until Ctrl-C."),
 			verb("hub:profiles", "HubProfiles", HubProfiles, "shows on which nodes each profile fits; and how many servers at once, from the file alone."),
 			verb("hub:verify", "HubVerify", HubVerify, "computes in a server of each profile. It starts them, on GPUs too, and removes them."),

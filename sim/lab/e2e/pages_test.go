@@ -219,6 +219,7 @@ func (r *reader) yourOwnHost(t *testing.T) {
 		notebook(t, address, "any", "gpu")
 	})
 	r.models(t)
+	r.databases(t)
 	r.says(t, "go tool mage hub:profiles")
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	r.says(t, "kubectl get storageclass")
@@ -248,12 +249,37 @@ func (r *reader) models(t *testing.T) {
 	r.says(t, "go tool mage cluster:up", "-yes")
 }
 
-// pageModels is the first file of docs/models.md.
-func pageModels(t *testing.T) string {
+// databases adds the databases of the page to the file, and takes them out again: their data only when asked.
+func (r *reader) databases(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/models.md")
+	r.write(t, "cluster.yaml", readmeFile(t)+pageFile(t, "platform", "postgres"))
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "postgres")
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
+	assert.Contains(t, r.says(t, "go tool mage platform:passwords", "-yes"), "user keycloak of the database keycloak")
+	kubeconfig := r.env
+	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
+	assert.Contains(t, r.says(t, "kubectl get clusters.postgresql.cnpg.io --all-namespaces"), "Cluster in healthy state")
+	r.env = kubeconfig
+
+	r.write(t, "cluster.yaml", readmeFile(t))
+	said, _ := r.ends(t, "go tool mage cluster:up", "-yes")
+	assert.Contains(t, said, "part postgres is no longer in the file but stays")
+	r.write(t, "cluster.yaml", readmeFile(t)+"postgres: true\n")
+	said = r.says(t, "go tool mage cluster:up", "-yes")
+	assert.Contains(t, said, "a database that is no longer in the file")
+	r.write(t, "cluster.yaml", readmeFile(t))
+	r.says(t, "go tool mage cluster:up", "-yes")
+}
+
+// pageModels is the first file of docs/models.md.
+func pageModels(t *testing.T) string { return pageFile(t, "models", "models") }
+
+// pageFile is the block of a page that is a section of the file.
+func pageFile(t *testing.T, page, section string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/" + page + ".md")
 	require.NoError(t, err)
-	block := regexp.MustCompile("(?s)```yaml\n(models:.*?)```").FindStringSubmatch(string(text))
+	block := regexp.MustCompile("(?s)```yaml\n(" + section + ":.*?)```").FindStringSubmatch(string(text))
 	require.NotNil(t, block)
 	return block[1]
 }

@@ -1,0 +1,57 @@
+package parts
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/cluster/internal/workload"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/kube/addon"
+)
+
+// The operator stays while there is a database of anyone's, and goes where there is none.
+func TestDatabasesHoldTheirOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, _, _ := failing(t)
+		r := Record{Part: addon.PostgresName, Keep: true}
+		require.NoError(t, CheckUnused(t.Context(), client, r), "its kinds were never there")
+		text, err := os.ReadFile("../../../sim/lab/charts/cloudnative-pg/templates/crds.yaml")
+		require.NoError(t, err)
+		kind := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal(text, &kind.Object))
+		_, err = client.Apply(t.Context(), kind)
+		require.NoError(t, err)
+		require.NoError(t, CheckUnused(t.Context(), client, r))
+		database := &unstructured.Unstructured{Object: map[string]any{"apiVersion": addon.PostgresAPI, "kind": addon.PostgresKind,
+			"metadata": map[string]any{"namespace": "default", "name": "theirs"}, "spec": map[string]any{"instances": int64(1)}}}
+		_, err = client.Apply(t.Context(), database)
+		require.NoError(t, err)
+		err = CheckUnused(t.Context(), client, r)
+		require.ErrorAs(t, err, new(InUse))
+		assert.ErrorContains(t, err, "default/theirs")
+	})
+}
+
+// A database that left the file is a cost, also where nobody can say what it holds.
+func TestCostOfADatabase(t *testing.T) {
+	away := errors.New("no way there")
+	s := New(Config{Work: func(context.Context) (*workload.Work, error) { return nil, away }})
+	out := s.costsOfClaims(t.Context(), converge.Diff{
+		{Path: "cluster/databases/kept", Effect: converge.Update},
+		{Path: "cluster/databases/hub", Effect: converge.Remove},
+	})
+	require.Len(t, out, 1)
+	assert.Equal(t, "databases/hub", out[0].Machine)
+	assert.Equal(t, converge.CostDestroy, out[0].Kind)
+	assert.True(t, out[0].Holds[0].Unknown)
+	s = New(Config{Work: func(context.Context) (*workload.Work, error) { return &workload.Work{}, nil }})
+	require.Len(t, s.costsOfClaims(t.Context(), converge.Diff{{Path: "cluster/databases/hub", Effect: converge.Remove}}), 1, "it ends, whatever becomes of its volumes")
+}
