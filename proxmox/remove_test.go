@@ -18,7 +18,7 @@ import (
 )
 
 // A VM is not removed if a read that comes before its destruction fails, whichever read that is:
-// what runs there, whose it is, and what disks it has, is not known then.
+// what runs there, who owns it, and what disks it has, is not known then.
 func TestNothingIsDestroyedThatCouldNotBeRead(t *testing.T) {
 	reads := 1
 	for nth := 0; nth <= reads; nth++ { // the first one with no failure counts them
