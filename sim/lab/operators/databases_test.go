@@ -65,7 +65,8 @@ func TestDatabases(t *testing.T) {
 	assert.Equal(t, login.Data, again.Data, "the password stays")
 	assert.Equal(t, "postgresql://hub:"+string(login.Data["password"])+"@hub-rw.databases:5432/hub", string(login.Data["uri"]))
 	require.NoError(t, s.dynamic.Resource(schema.GroupVersionResource{Group: "postgresql.cnpg.io", Version: "v1", Resource: "clusters"}).Namespace("databases").Delete(t.Context(), "hub", metav1.DeleteOptions{}))
-	eventually(t, 30*time.Second, "everything of it is gone", func(ctx context.Context) error {
+	// The garbage collector looks for new kinds every 30 s, and waits longer after each owner of a kind that it does not know.
+	eventually(t, 3*time.Minute, "everything of it is gone", func(ctx context.Context) error {
 		claims, err := s.core.CoreV1().PersistentVolumeClaims("databases").List(ctx, metav1.ListOptions{})
 		if err == nil && len(claims.Items) > 0 {
 			return fmt.Errorf("%d claims", len(claims.Items))
