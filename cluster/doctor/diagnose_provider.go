@@ -33,7 +33,7 @@ func (d *diagnosis) providerIDs() {
 	if len(own) > 0 {
 		d.add(inKubernetes, "", Finding{
 			Failure: "provider-id", Severity: Warning, Where: "nodes " + strings.Join(own, ", "),
-			What:     "Kubernetes knows them by IDs of K3s, which cannot change: Proxmox's storage driver and cloud controller do not know such nodes; everything else works",
+			What:     "Kubernetes knows them by IDs of K3s, which cannot change: Proxmox's cloud controller does not know such nodes, nor does its storage driver before 0.16; everything else works",
 			Evidence: []string{"spec.providerID: k3s://" + own[0]},
 			Do:       "nothing, or one after the other: homelab node:replace -node=" + printable.Word(own[0]) + " gives a node the ID of its VM",
 		})
