@@ -37,6 +37,7 @@ func wishes() []report {
 		{dir: "24", file: "cluster2.yaml", command: "validate", want: []string{"10.50.0.0/24 is outside the nodes' network, where the load balancer answers ARP", "announce it to your router: bgp: {asn: 64512"}},
 		{dir: "25", command: "validate", want: []string{"a share of a GPU there has 2GiB of memory", "GPU memory 2GiB on gpu"}},
 		{dir: "25", file: "cluster2.yaml", command: "validate", want: []string{"the P40 (Pascal) cannot be shared by MPS", "strategy: time-slicing"}},
+		{dir: "25", file: "shares.yaml", command: "up", want: []string{"changed   node/gpu1", "changed   allocatable/gpu1", "changed   allocatable/old1"}, notWant: []string{"failed  "}},
 		{dir: "25", file: "p40.yaml", command: "validate", want: []string{"the P40 (Pascal) cannot be shared by MPS"}},
 		{dir: "26", command: "validate", notWant: good},
 		{dir: "34", file: "arm.yaml", command: "validate", notWant: good}, // see TestMachinesOfTwoArchitectures
