@@ -196,6 +196,15 @@ func TestDiffOfALockedVM(t *testing.T) {
 	half.Unfinished = true
 	half.Tags = append(half.Tags, "inherited")
 	assert.Empty(t, told(withoutTags(wanted().changes(half))), "what runs and is half-made takes no restart")
+	half.Protected = true
+	assert.Equal(t, "protection: protection=0", told(withoutTags(wanted().changes(half))), "a half-made clone loses the protection of its template")
+	kept := wanted()
+	kept.Protected = new(true)
+	assert.Empty(t, told(withoutTags(kept.changes(half))), "unless the file wants it")
+	made := vmOf(asItIs(), true)
+	made.Protected = true
+	assert.Empty(t, told(withoutTags(wanted().changes(made))), "a protection set by hand stays")
+	half.Protected = false
 	all := wanted()
 	all.Seed = "local:iso/b.iso"
 	assert.Equal(t, "seed: ide2=local:iso/b.iso,media=cdrom", told(withoutTags(all.changes(half))))
