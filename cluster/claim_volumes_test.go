@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -97,7 +96,6 @@ func TestVolumesOfClaims(t *testing.T) {
 		w.keepsClaim(t, spec.Name, down)
 		w.down(t, spec)
 		assert.True(t, w.hasClaim())
-		time.Sleep(time.Minute)
 	})
 }
 

@@ -92,30 +92,30 @@ func (c *StorageClient) VolumeProblems(ctx context.Context, spec VMSpec, vm *VM,
 // otherwise can remove them with it. The VM is off.
 func detachSurvivors(ctx context.Context, c *VMClient, vm *VM) error {
 	now := vm
-	slots := func() (out []string) {
+	survivors := func() (out []Disk) {
 		for _, d := range now.Disks {
 			if now.outlives(d) {
-				out = append(out, d.Slot)
+				out = append(out, d)
 			}
 		}
 		return out
 	}
 	return c.retry(ctx, vm, "detach the volumes that outlive", func() error {
-		if len(slots()) == 0 {
+		var slots []string
+		for _, d := range survivors() {
+			converge.Progressf(ctx, "%s stays: it is only attached to %s", d.Volume, vm)
+			slots = append(slots, d.Slot)
+		}
+		if len(slots) == 0 {
 			return nil
 		}
-		for _, d := range now.Disks {
-			if now.outlives(d) {
-				converge.Progressf(ctx, "%s stays: it is only attached to %s", d.Volume, vm)
-			}
-		}
-		return c.set(ctx, now, api.Params{"delete": strings.Join(slots(), ",")}, nil)
+		return c.set(ctx, now, api.Params{"delete": strings.Join(slots, ",")}, nil)
 	}, func() (done bool, err error) {
 		read, err := c.read(ctx, vm.Host, vm.VMID, false)
 		if err != nil {
 			return errors.Is(err, ErrNotFound), err
 		}
 		now = read
-		return len(slots()) == 0, nil
+		return len(survivors()) == 0, nil
 	})
 }

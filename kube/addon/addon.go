@@ -141,6 +141,11 @@ func meta(part, namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: ownLabels(part)}
 }
 
+// namespaceObject is a namespace with these labels.
+func namespaceObject(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
 // privilegedLabels is for namespaces whose pods mount folders of the node.
 func privilegedLabels() map[string]string {
 	return map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}

@@ -80,7 +80,7 @@ func (k Kueue) Make(s *Site) (Recipe, error) {
 	for _, q := range queues {
 		p.After = append(p.After, q.cluster(resources))
 		for _, n := range slices.Concat(q.open, q.labelled) {
-			p.After = append(p.After, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: n}})
+			p.After = append(p.After, namespaceObject(n, nil))
 		}
 		p.After = append(p.After, q.local()...)
 	}

@@ -54,7 +54,7 @@ func (m Models) Info() Info {
 
 func (m Models) Make(s *Site) (Recipe, error) {
 	p := Recipe{GPUs: true, Settle: modelStart, Part: chart.Part{Name: "models", Before: []runtime.Object{
-		&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta("models", "", modelserver.Namespace)},
+		namespaceObject(modelserver.Namespace, ownLabels("models")),
 	}}}
 	var errs []error
 	for _, one := range m.Models {
@@ -249,8 +249,8 @@ func (m modelServer) env() []corev1.EnvVar {
 	return env
 }
 
-// vllmArgs are flags of vllm serve (vllm/engine/arg_utils.py, read at an older version than the image). What decides memory is written out, so that
-// another version's defaults do not change it.
+// vllmArgs are flags of vllm serve (vllm/engine/arg_utils.py, read at an older version than the image). What
+// decides memory is written out, so that another version's defaults do not change it.
 func (m modelServer) vllmArgs() []string {
 	args := []string{m.Source, "--served-model-name", m.Name, "--port", strconv.Itoa(modelserver.PortNumber),
 		"--tensor-parallel-size", strconv.Itoa(m.GPUs),

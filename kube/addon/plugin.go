@@ -162,12 +162,7 @@ func (o PluginOptions) meta(name string) metav1.ObjectMeta {
 }
 
 func (o PluginOptions) namespace() *corev1.Namespace {
-	return &corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: o.Namespace, Labels: map[string]string{
-			"pod-security.kubernetes.io/enforce": "privileged", // the pods mount folders of the node
-		}},
-	}
+	return namespaceObject(o.Namespace, privilegedLabels())
 }
 
 func (o PluginOptions) plugin(config string) *appsv1.DaemonSet {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -52,7 +51,7 @@ func (p Postgres) Make(s *Site) (Recipe, error) {
 	for _, d := range p.Databases {
 		if !slices.Contains(namespaces, d.Namespace) {
 			namespaces = append(namespaces, d.Namespace)
-			r.After = append(r.After, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: d.Namespace}})
+			r.After = append(r.After, namespaceObject(d.Namespace, nil))
 		}
 	}
 	for _, d := range p.Databases {

@@ -161,9 +161,7 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 	if err := p.choose(ctx, k, now.nodes); err != nil {
 		return err
 	}
-	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Namespace, Labels: ownLabels("probe")}}
-	if _, err := k.Apply(ctx, namespace); err != nil {
+	if _, err := k.Apply(ctx, namespaceObject(p.Namespace, ownLabels("probe"))); err != nil {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/kube"
 )
@@ -47,9 +46,7 @@ func (p Probe) Measure(ctx context.Context, k *kube.Client, node string) (Speed,
 	case err != nil:
 		return Speed{}, err
 	}
-	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Namespace, Labels: ownLabels("probe")}}
-	if _, err := k.Apply(ctx, namespace); err != nil {
+	if _, err := k.Apply(ctx, namespaceObject(p.Namespace, ownLabels("probe"))); err != nil {
 		return Speed{}, err
 	}
 	waits := sc.VolumeBindingMode != nil && *sc.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer

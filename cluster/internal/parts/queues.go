@@ -28,10 +28,7 @@ func listQueued(ctx context.Context, client *kube.Client, kind string) ([]unstru
 
 // checkQueuesUnused refuses to remove Kueue while pods or Jobs are in its queues: those that wait would wait
 // forever, and those that run have its finalizer, so that they could no longer be deleted.
-func checkQueuesUnused(ctx context.Context, client *kube.Client, r Record) error {
-	if r.Part != addon.KueueName {
-		return nil
-	}
+func checkQueuesUnused(ctx context.Context, client *kube.Client) error {
 	all, err := listQueued(ctx, client, "Workload")
 	if err != nil {
 		return err
@@ -51,7 +48,7 @@ func checkQueuesUnused(ctx context.Context, client *kube.Client, r Record) error
 		names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
 	}
 	return InUse(fmt.Sprintf("part %s is no longer in the file but stays: without it what is in its queues could neither start nor be deleted: %s%s: "+
-		"let them end or delete them, or add queues to the file again", r.Part, strings.Join(names, ", "), more))
+		"let them end or delete them, or add queues to the file again", addon.KueueName, strings.Join(names, ", "), more))
 }
 
 func finished(u *unstructured.Unstructured) bool {

@@ -346,14 +346,16 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	return client.Delete(ctx, r.Object())
 }
 
-// CheckUnused refuses to remove a provisioner while its volumes exist: they could no longer
-// be mounted or deleted.
+// CheckUnused refuses to remove a part that something needs: the operator of databases, queues with pods, a
+// provisioner whose volumes could no longer be mounted or deleted.
 func CheckUnused(ctx context.Context, client *kube.Client, r Record) error {
-	if r.Part == addon.PostgresName {
+	switch {
+	case r.Part == addon.PostgresName:
 		return checkDatabasesUnused(ctx, client)
-	}
-	if len(r.Classes) == 0 {
-		return checkQueuesUnused(ctx, client, r)
+	case r.Part == addon.KueueName:
+		return checkQueuesUnused(ctx, client)
+	case len(r.Classes) == 0:
+		return nil
 	}
 	volumes, err := client.List(ctx, "v1", "PersistentVolume", "", "")
 	if err != nil {

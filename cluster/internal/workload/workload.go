@@ -249,25 +249,22 @@ const (
 
 // ClaimsOf lists the claims whose data is deleted together with a Helm release.
 func (w *Work) ClaimsOf(namespace, release string) []converge.Loss {
-	var out []converge.Loss
-	for _, c := range w.claims {
+	return w.lostClaims(func(c corev1.PersistentVolumeClaim) bool {
 		a := c.Annotations
-		if release == "" || a[releaseNote] != release || a[namespaceNote] != namespace || a[policyNote] == "keep" {
-			continue
-		}
-		if what, lost := w.Claim(c.Namespace, c.Name); lost {
-			out = append(out, what)
-		}
-	}
-	slices.SortFunc(out, byText)
-	return out
+		return release != "" && a[releaseNote] == release && a[namespaceNote] == namespace && a[policyNote] != "keep"
+	})
 }
 
 // ClaimsLabelled are the claims of a namespace with a label, whose data goes with them.
 func (w *Work) ClaimsLabelled(namespace, key, value string) []converge.Loss {
+	return w.lostClaims(func(c corev1.PersistentVolumeClaim) bool { return c.Namespace == namespace && c.Labels[key] == value })
+}
+
+// lostClaims are claims of a kind whose data goes with them, by name.
+func (w *Work) lostClaims(of func(corev1.PersistentVolumeClaim) bool) []converge.Loss {
 	var out []converge.Loss
 	for _, c := range w.claims {
-		if what, lost := w.Claim(c.Namespace, c.Name); lost && c.Namespace == namespace && c.Labels[key] == value {
+		if what, lost := w.Claim(c.Namespace, c.Name); lost && of(c) {
 			out = append(out, what)
 		}
 	}
