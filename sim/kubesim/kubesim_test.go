@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -288,23 +287,6 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: c}]
 		_, err := a.c.Dial(t.Context())
 		require.ErrorIs(t, err, net.ErrClosed)
 	})
-}
-
-// TestManyNodesWithPods is about real time.
-func TestManyNodesWithPods(t *testing.T) {
-	began := time.Now()
-	bubble(t, func(t *testing.T, a api) {
-		require.NoError(t, a.c.Apply(t.Context(), []byte(pluginManifest)))
-		for i := range 100 {
-			join(t, a.c, fmt.Sprintf("wk%03d", i), 4)
-			time.Sleep(500 * time.Millisecond)
-		}
-		time.Sleep(30 * time.Second)
-		_, out := a.get("/apis/apps/v1/namespaces/kube-system/daemonsets/plugin")
-		assert.EqualValues(t, 100, withVersion(out, "status", "numberReady"))
-	})
-	t.Logf("100 nodes with a DaemonSet in %s", time.Since(began))
-	assert.Less(t, time.Since(began), 10*time.Second)
 }
 
 // TestKubectl has the real kubectl look at a cluster, over a real socket.
