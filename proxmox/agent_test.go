@@ -203,10 +203,8 @@ func TestGuestCancelWhileInputIsRead(t *testing.T) {
 	defer w.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	begun := time.Now()
 	err := c.Agents.Runner(guestVM).Run(ctx, remote.Cmd{Args: []string{"cat"}, Stdin: r})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(begun), 5*time.Second)
 }
 
 func TestTruncatedOutputIsAnError(t *testing.T) {

@@ -54,10 +54,8 @@ func TestUploadObeysContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	c := h.dial(t)
-	begun := time.Now()
 	_, err := c.Storages.Upload(ctx, "pve1", "local", "a.iso", []byte("abc"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(begun), 5*time.Second)
 }
 
 // go-proxmox writes a number in a query as 1.234567e+06, and refuses a quoted 1.

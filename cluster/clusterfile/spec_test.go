@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -265,12 +264,7 @@ func TestManyNodes(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&b, "  wk%d: {memory: 32GiB, labels: {example.com/index: %d}}\n", i+1, i)
 	}
-	began := time.Now()
-	s := parsed(t, b.String())
-	took := time.Since(began)
-	assert.Len(t, s.Nodes, 1003)
-	assert.Less(t, took, 5*time.Second)
-	t.Log(took)
+	assert.Len(t, parsed(t, b.String()).Nodes, 1003)
 }
 
 // FuzzParse: no input makes Parse panic or loop, and an error is always Problems

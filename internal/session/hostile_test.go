@@ -18,7 +18,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -168,13 +167,12 @@ func mutants(t *testing.T, name string, want func(leaf) []any, do func(what, fil
 	}
 }
 
-// Numbers of a file size nothing before they were judged: no panic, no two seconds, no 300 MB,
+// Numbers of a file size nothing before they were judged: no panic, no 300 MB,
 // and no wall of text.
 func TestNumbersAreJudgedFirst(t *testing.T) {
 	numbers := []any{-1, 0, int64(1) << 31, int64(math.MaxInt64), json.RawMessage("99999999999999999999")}
 	amounts := []any{"-1GiB", "0", "2147483648GiB", "9223372036854775807", "9223372036854775807TiB", "-1s", "2147483648h", "9223372036854775807ns"}
 	count := 0
-	var slowest time.Duration
 	mutants(t, "numbers", func(l leaf) []any {
 		switch {
 		case l.numeric && l.text:
@@ -187,19 +185,15 @@ func TestNumbersAreJudgedFirst(t *testing.T) {
 		count++
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		start := time.Now()
 		want, err := cluster.Parse(file, text)
 		if err == nil {
 			_ = hostprep.RoleScript(want, proxmox.Version{Version: "9.0"}, "homelab@pve!x")
 		}
-		took := time.Since(start)
 		runtime.ReadMemStats(&after)
-		slowest = max(slowest, took)
-		assert.Less(t, took, 2*time.Second, what)
 		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(300<<20), what)
 		short(t, what, err)
 	})
-	t.Logf("%d files, slowest %s", count, slowest)
+	t.Logf("%d files", count)
 }
 
 // short checks that an error says where, in lines that fit on a screen.
@@ -246,9 +240,7 @@ func TestWordsStayWords(t *testing.T) {
 		return hostile()
 	}, func(what, file string, text []byte) {
 		count++
-		start := time.Now()
 		want, err := cluster.Parse(file, text)
-		assert.Less(t, time.Since(start), 2*time.Second, what)
 		if err != nil {
 			short(t, what, err)
 			return
@@ -330,12 +322,10 @@ func TestFilesAreJudgedFirst(t *testing.T) {
 	}, func(what, file string, text []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		start := time.Now()
 		want, err := cluster.Parse(file, text)
 		if err == nil && want.HasProxmox() {
 			_, _ = want.Proxmox.TokenSecret.Resolve()
 		}
-		assert.Less(t, time.Since(start), 2*time.Second, what)
 		runtime.ReadMemStats(&after)
 		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(300<<20), what)
 		short(t, what, err)
@@ -347,10 +337,8 @@ func TestFilesAreJudgedFirst(t *testing.T) {
 	})
 	t.Logf("these keys take some: %v", slices.Sorted(maps.Keys(taken)))
 	for _, path := range odd[1:] { // a pipe is awaited: somebody may have meant -spec=<(…)
-		start := time.Now()
 		_, err := cluster.Load(path)
 		require.Error(t, err, path)
-		assert.Less(t, time.Since(start), 2*time.Second, path)
 		short(t, path, err)
 	}
 }

@@ -41,17 +41,15 @@ func TestServeOutlivesHalfOpenConnections(t *testing.T) {
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String(), nil)
 	require.NoError(t, err)
-	start := time.Now()
 	answer, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	body, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
 	_ = answer.Body.Close()
 	assert.Equal(t, "page", string(body))
-	assert.Less(t, time.Since(start), 5*time.Second)
 	closed := 0
 	for _, c := range open[:many-2*mostWaiting] {
-		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			closed++
 		}

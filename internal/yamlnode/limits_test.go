@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-yaml/parser"
 	"github.com/stretchr/testify/assert"
@@ -273,9 +272,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		text := once + repeat(again)
-		began := time.Now()
 		bytes := spent(func() { _, _ = Parse([]byte(text)) })
 		require.Less(t, bytes, uint64(2*allowed), "%q and %q", again, once)
-		require.Less(t, time.Since(began), 10*time.Second, "%q and %q", again, once)
 	})
 }

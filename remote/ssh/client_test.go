@@ -213,19 +213,15 @@ func TestHandshakeNeverAnswered(t *testing.T) {
 	cfg := m.config()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	began := time.Now()
 	_, err := ssh.Dial(ctx, cfg)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "connecting to "+m.addr)
-	assert.Less(t, time.Since(began), 5*time.Second)
 
 	cfg.Timeout = 50 * time.Millisecond
-	began = time.Now()
 	_, err = ssh.Dial(t.Context(), cfg)
 	var unreachable *ssh.UnreachableError
 	require.ErrorAs(t, err, &unreachable)
 	assert.ErrorContains(t, err, "cannot reach "+m.addr+": no answer within 50ms")
-	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
 // A dialer gives its socket the context's deadline, which may come a hair before the

@@ -23,9 +23,7 @@ func (u *user) cutOff(t *testing.T, r chart.Release, n int) bool {
 	u.mu.Lock()
 	u.cut, u.end = n, cancel
 	u.mu.Unlock()
-	began := time.Now()
 	err := u.Apply(ctx, r)
-	took := time.Since(began)
 	reads, writes := u.reset()
 	if reads+len(writes) < n {
 		require.NoError(t, err, "request %d", n)
@@ -35,7 +33,6 @@ func (u *user) cutOff(t *testing.T, r chart.Release, n int) bool {
 		return true // it was the last one
 	}
 	require.ErrorIs(t, err, context.Canceled, "request %d", n)
-	require.Less(t, took, 15*time.Second)
 	const settled = 100 * time.Millisecond
 	time.Sleep(settled)
 	reads, writes = u.reset()

@@ -34,9 +34,7 @@ func factory(t *testing.T, kind labctl.Guests) *plane.Factory {
 	f := plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, kind))
 	t.Cleanup(func() {
 		pids := f.Processes()
-		began := time.Now()
 		assert.NoError(t, f.Close())
-		assert.Less(t, time.Since(began), 5*time.Second, "how long the end takes")
 		for _, pid := range pids {
 			assert.NoDirExists(t, fmt.Sprintf("/proc/%d", pid), "a component outlived its plane")
 		}

@@ -148,9 +148,7 @@ func TestLifeOfALab(t *testing.T) {
 	assert.Greater(t, status.Memory(), int64(100<<20), "memory was measured")
 	assert.False(t, status.Outdated)
 
-	began := time.Now()
 	require.NoError(t, labctl.Stop(t.Context(), dir))
-	assert.Less(t, time.Since(began), 5*time.Second)
 	require.NoError(t, gone(status.Processes))
 	_, err = labctl.Find(t.Context(), dir)
 	require.ErrorIs(t, err, labctl.ErrNotRunning)
