@@ -115,6 +115,6 @@ func TestCloseEndsConnections(t *testing.T) {
 	open, err := dialer.Dial("tcp", "10.0.0.11:22")
 	require.NoError(t, err)
 	require.NoError(t, b.Close()) // returns at all
-	_, _ = io.ReadAll(open) // returns at all
+	_, _ = io.ReadAll(open)       // returns at all
 	assert.Error(t, client.Wait())
 }
