@@ -163,9 +163,14 @@ func (c *flow) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, ap
 		joined[n.Name] = previous
 	}
 
-	// Agents join as soon as they are ready and the API answers.
+	// Agents join as soon as they are ready and the API answers. From any server they learn at
+	// their start, and only then, whether images come from other nodes.
+	served := []*converge.Ref{api}
+	if c.spec.K3s.EmbeddedRegistry {
+		served = append(served, previous)
+	}
 	for _, n := range c.spec.Agents() {
-		joined[n.Name] = up.Add(c.members.K3sStep(n), ready[n.Name], api)
+		joined[n.Name] = up.Add(c.members.K3sStep(n), append([]*converge.Ref{ready[n.Name]}, served...)...)
 	}
 	return joined, api
 }

@@ -64,6 +64,12 @@ type Node struct {
 
 	Registries []Registry // image registries, mirrors and logins in registries.yaml
 
+	// EmbeddedRegistry makes K3s' embedded registry mirror part of every pull: images come from
+	// the nodes that have them, then from the registries. Servers switch it on for the cluster
+	// (embedded-registry); an agent learns it when it starts. Needs ports 5001 and 6443 between
+	// all nodes (docs.k3s.io/installation/registry-mirror).
+	EmbeddedRegistry bool
+
 	// Extra are further keys of config.yaml, passed through. Unknown keys, secrets, and server
 	// keys on an agent are errors.
 	Extra map[string]any
@@ -149,6 +155,7 @@ func (s Server) keys() (map[string]any, error) {
 	putTrue(k, "flannel-ipv6-masq", s.FlannelIPv6Masq)
 	put(k, "disable", s.Disable)
 	putTrue(k, "secrets-encryption", s.SecretsEncryption)
+	putTrue(k, "embedded-registry", s.EmbeddedRegistry)
 	putText(k, "etcd-snapshot-schedule-cron", s.SnapshotSchedule)
 	if s.SnapshotRetention > 0 {
 		k["etcd-snapshot-retention"] = s.SnapshotRetention
@@ -209,7 +216,7 @@ var selfLabels = []string{
 
 func (n Node) check() []error {
 	var errs []error
-	if _, _, err := registries(n.Registries); err != nil {
+	if _, _, err := n.registries(); err != nil {
 		errs = append(errs, err)
 	}
 	if n.Name != "" && !nodeName.MatchString(n.Name) {

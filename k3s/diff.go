@@ -33,6 +33,7 @@ type plan struct {
 	manifests map[string][]byte
 	summary   string
 
+	embedded   bool              // the embedded registry mirror, of which an agent's config.yaml says nothing
 	registries secret.Value      // registries.yaml; zero for none
 	files      map[string][]byte // that registries.yaml refers to
 	s3         secret.Value      // the file with the bucket's keys; of servers only
@@ -72,7 +73,8 @@ func (p plan) withNode(n Node) (plan, error) {
 	if p.config, err = render(p.keys); err != nil {
 		return p, err
 	}
-	p.registries, p.files, err = registries(n.Registries)
+	p.embedded = n.EmbeddedRegistry
+	p.registries, p.files, err = n.registries()
 	return p, err
 }
 
@@ -95,6 +97,9 @@ func (p plan) digest() string {
 	fmt.Fprintf(h, "%q%q", p.version, p.unit())
 	if !p.registries.IsZero() {
 		fmt.Fprint(h, p.registriesSum())
+	}
+	if p.embedded {
+		fmt.Fprint(h, "embedded registry")
 	}
 	if p.wantsS3() {
 		fmt.Fprint(h, p.s3Sum())

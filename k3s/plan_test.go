@@ -182,14 +182,14 @@ func TestRegistriesSayWhatIsAsked(t *testing.T) {
 			"configs:\n  e:\n    tls:\n      insecure_skip_verify: true\n  f:5:\n    tls:\n      insecure_skip_verify: true\nmirrors:\n  r:\n    endpoint:\n    - https://e\n    - https://f:5\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, files, err := registries([]Registry{c.r})
+			text, files, err := (Node{Registries: []Registry{c.r}}).registries()
 			require.NoError(t, err)
 			assert.Equal(t, c.want, strings.TrimPrefix(text.Reveal(), configHead))
 			assert.Len(t, files, c.files)
 		})
 	}
 	for _, bad := range []Registry{{Endpoints: []string{"mirror"}}, {Endpoints: []string{"https://"}}, {Endpoints: []string{"https://%zz"}}, {Username: "u"}, {Password: secret.New("p")}} {
-		_, _, err := registries([]Registry{bad})
+		_, _, err := (Node{Registries: []Registry{bad}}).registries()
 		assert.ErrorContains(t, err, "registry ", "%v", bad)
 	}
 }

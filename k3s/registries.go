@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -73,14 +74,20 @@ func (r Registry) config() map[string]any {
 }
 
 // registries renders registries.yaml as a secret, and the files that it refers to, by path.
-func registries(all []Registry) (secret.Value, map[string][]byte, error) {
+func (n Node) registries() (secret.Value, map[string][]byte, error) {
+	all := n.Registries
+	if n.EmbeddedRegistry && !slices.ContainsFunc(all, func(r Registry) bool { return r.Name == "*" }) {
+		all = append(slices.Clone(all), Registry{Name: "*"})
+	}
 	if len(all) == 0 {
 		return secret.Value{}, nil, nil
 	}
 	mirrors, configs, files := map[string]any{}, map[string]any{}, map[string][]byte{}
 	var errs []error
 	for _, r := range all {
-		if len(r.Endpoints) > 0 || len(r.Rewrite) > 0 {
+		// The embedded mirror has images of registries below mirrors. "*" is no such entry for one
+		// that has a login of its own (getHostConfigs, pkg/agent/containerd/config.go).
+		if len(r.Endpoints) > 0 || len(r.Rewrite) > 0 || n.EmbeddedRegistry {
 			m := map[string]any{}
 			put(m, "endpoint", r.Endpoints)
 			if len(r.Rewrite) > 0 {

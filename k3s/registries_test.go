@@ -59,3 +59,37 @@ configs:
 	a.Registries = []k3s.Registry{{Name: "ghcr.io", Username: "half"}}
 	assert.ErrorContains(t, a.Check(), "username and password go together")
 }
+
+// With the embedded mirror every registry is below mirrors, those with a login of their own by name.
+func TestEmbeddedRegistry(t *testing.T) {
+	m, a := newMachine(t), agent()
+	m.install()
+	a.Registries = []k3s.Registry{{Name: "ghcr.io", Username: "pull", Password: secret.New("pa55")}}
+	a.EmbeddedRegistry = true
+	start := func() {
+		t.Helper()
+		require.NoError(t, k3s.JoinAgent(t.Context(), m, k3s.Join{Token: token, Agent: a}))
+		m.started("k3s-agent")
+		assert.Empty(t, a.Diff(m.observe()).String())
+	}
+	start()
+	assert.YAMLEq(t, `
+mirrors: {"*": {}, ghcr.io: {}}
+configs: {ghcr.io: {auth: {username: pull, password: pa55}}}`, m.read("etc/rancher/k3s/registries.yaml"))
+	assert.NotContains(t, m.read("etc/rancher/k3s/config.yaml"), "embedded", "agents do not start with that key")
+
+	a.EmbeddedRegistry = false
+	assert.Equal(t, "registries.yaml: other contents → as configured (needs a restart)", a.Diff(m.observe()).String())
+	start()
+	a.Registries[0].Name, a.Registries[0].Endpoints = "*", []string{"https://mirror.lab.example"}
+	start()
+	a.EmbeddedRegistry = true
+	assert.Equal(t, "running: as before the last change → as configured (needs a restart)", a.Diff(m.observe()).String(), "no file of it differs")
+	start()
+
+	srv := k3s.Server{Version: version}
+	srv.EmbeddedRegistry = true
+	b, err := srv.YAML()
+	require.NoError(t, err)
+	assert.Contains(t, string(b), "embedded-registry: true\n")
+}

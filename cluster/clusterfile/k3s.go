@@ -47,6 +47,7 @@ func (r k3sSection) kubernetes() {
 	r.kubeletArgs()
 	r.snapshots()
 	r.registries()
+	k.CheckEmbeddedRegistry(r)
 	for i, d := range k.Disable {
 		if !slices.Contains(components, d) {
 			cure := decode.OrSuggest(d, components)
@@ -102,7 +103,7 @@ var managed = map[string]string{
 	"agent-token": "each agent joins with a token of its own", "agent-token-file": "each agent joins with a token of its own",
 	"server": "nodes join through k3s.vip", "cluster-init": "the first server does it", "tls-san": "write k3s.tlsSANs",
 	"cluster-cidr": "write k3s.podCIDR", "service-cidr": "write k3s.serviceCIDR", "cluster-domain": "write k3s.clusterDomain",
-	"disable": "write k3s.disable", "flannel-backend": "write k3s.flannelBackend", "secrets-encryption": "write k3s.secretsEncryption",
+	"disable": "write k3s.disable", "flannel-backend": "write k3s.flannelBackend", "secrets-encryption": "write k3s.secretsEncryption", "embedded-registry": "write k3s.embeddedRegistry",
 	"node-name": "a node's name is its VM's", "node-ip": "write address of the node, and address6 for IPv6 besides", "node-label": "write labels of the node or pool",
 	"node-taint": "write taints of the node or pool", "etcd-snapshot-schedule-cron": "write k3s.snapshots.schedule",
 	"etcd-snapshot-retention": "write k3s.snapshots.retention", "etcd-s3": "write k3s.snapshots.s3", "etcd-s3-endpoint": "write k3s.snapshots.s3.endpoint",

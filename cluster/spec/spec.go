@@ -185,6 +185,7 @@ type K3s struct {
 	SecretsEncryption Switch     `yaml:"secretsEncryption" default:"true" doc:"Encrypt Secrets in etcd."`
 	Snapshots         Snapshots  `yaml:"snapshots" absent:"twice a day" doc:"Snapshots of etcd."`
 	Registries        []Registry `yaml:"registries,named" doc:"Image registries by name."`
+	EmbeddedRegistry  bool       `yaml:"embeddedRegistry" json:",omitempty" doc:"Nodes fetch images [from each other](images.md#from-node-to-node) first."`
 	AirgapDir         string     `yaml:"airgap" absent:"none: download" doc:"Folder with ‘k3s’, ‘sha256sum-amd64.txt’ and ‘k3s-airgap-images-amd64.tar.zst’ of the release, for nodes without internet."`
 	Upgrade           Upgrade    `yaml:"upgrade" absent:"see below" doc:"What another ‘version’ does to running work: [upgrade.md](upgrade.md)."`
 }

@@ -32,7 +32,7 @@ func apiURL(s *spec.Spec) string {
 // them for a while, and pods land there that must not. After that, nodeStep keeps them as in
 // the file.
 func k3sNode(s *spec.Spec, n spec.Node, id string, extra map[string]any) (k3s.Node, error) {
-	node := k3s.Node{Name: n.Name, ProviderID: id, Labels: nodeLabels(s, n), Extra: extra}
+	node := k3s.Node{Name: n.Name, ProviderID: id, Labels: nodeLabels(s, n), EmbeddedRegistry: s.K3s.EmbeddedRegistry, Extra: extra}
 	for _, t := range n.Taints {
 		node.Taints = append(node.Taints, t.String())
 	}
