@@ -73,6 +73,9 @@ func unreadyReason(u *unstructured.Unstructured) (string, error) {
 		return admits(u), nil
 	case "Cluster.postgresql.cnpg.io":
 		return postgresReason(u)
+	case "ScheduledBackup.postgresql.cnpg.io":
+		why, _, err := unstructured.NestedString(u.Object, "status", "error")
+		return why, err
 	case "APIService.apiregistration.k8s.io":
 		return available(u), nil
 	}
@@ -242,8 +245,11 @@ type postgresCluster struct {
 // changed yet when another number of servers was just asked for.
 func postgresReason(u *unstructured.Unstructured) (string, error) {
 	healthy, _ := condition(u, "Ready")
+	archives, why := condition(u, "ContinuousArchiving")
 	return withType(u, func(c *postgresCluster) string {
 		switch {
+		case why != "" && !archives:
+			return "its changes do not get into the bucket: the store does not answer, or the folder has those of another database: " + why
 		case healthy && c.Status.ReadyInstances == c.Spec.Instances:
 			return ""
 		case c.Status.Phase == "":

@@ -98,6 +98,11 @@ func TestNotReady(t *testing.T) {
 		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 1, phase: Creating a new replica, conditions: [{type: Ready, status: "False"}]}`, "1 of 2 servers are ready: Creating a new replica"},
 		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 1, phase: Cluster in healthy state, conditions: [{type: Ready, status: "True"}]}`, "1 of 2 servers are ready: Cluster in healthy state"},
 		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 2, phase: Cluster in healthy state, conditions: [{type: Ready, status: "True"}]}`, nothing},
+		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 2, phase: Cluster in healthy state, conditions: [{type: Ready, status: "True"}, {type: ContinuousArchiving, status: "True", reason: ContinuousArchivingSuccess}]}`, nothing},
+		{"postgresql.cnpg.io/v1, kind: Cluster", `spec: {instances: 2}, status: {readyInstances: 2, phase: Cluster in healthy state, conditions: [{type: Ready, status: "True"}, {type: ContinuousArchiving, status: "False", reason: ContinuousArchivingFailing, message: exit status 1}]}`,
+			"its changes do not get into the bucket: the store does not answer, or the folder has those of another database: ContinuousArchivingFailing: exit status 1"},
+		{"postgresql.cnpg.io/v1, kind: ScheduledBackup", `status: {error: no such cluster}`, "no such cluster"},
+		{"postgresql.cnpg.io/v1, kind: ScheduledBackup", `spec: {}`, nothing},
 
 		{"v1, kind: ConfigMap", `data: {a: b}`, nothing},
 		{"v1, kind: ConfigMap", `metadata: {deletionTimestamp: "2026-11-22T03:04:05Z"}`, "it is being deleted"},

@@ -247,17 +247,26 @@ type Backup struct {
 // Postgres is CloudNativePG. Without databases it is there for those that others describe.
 type Postgres struct {
 	_         struct{}   `short:"switch"`
+	Backup    bool       `yaml:"backup" doc:"Back up the databases into the bucket of ‘backup’: at its schedule, and each change in between."`
 	Databases []Database `yaml:"databases,named" absent:"none" doc:"Databases by name, each on servers of its own."`
 }
 
 // Database is a database, its owner of the same name and the PostgreSQL servers that have it: one that
 // writes, and replicas that can take over.
 type Database struct {
-	Name         string `yaml:"-"`
-	Namespace    string `yaml:"namespace" default:"databases" doc:"Namespace of its servers and of the Secret ‘NAME-app’ with the login."`
-	Instances    int    `yaml:"instances" default:"1" min:"1" max:"9" doc:"Servers, each on another node: with two, one takes over when the other's node fails."`
-	Size         Size   `yaml:"size" default:"10GiB" doc:"Size of each server's volume. It can grow later."`
-	StorageClass string `yaml:"class" absent:"default class" doc:"Their storage class."`
+	Name         string   `yaml:"-"`
+	Namespace    string   `yaml:"namespace" default:"databases" doc:"Namespace of its servers and of the Secret ‘NAME-app’ with the login."`
+	Instances    int      `yaml:"instances" default:"1" min:"1" max:"9" doc:"Servers, each on another node: with two, one takes over when the other's node fails."`
+	Size         Size     `yaml:"size" default:"10GiB" doc:"Size of each server's volume. It can grow later."`
+	StorageClass string   `yaml:"class" absent:"default class" doc:"Their storage class."`
+	Archive      string   `yaml:"archive" absent:"its name" doc:"Folder of its backups. It must be empty when the database is created."`
+	Restore      *Restore `yaml:"restore" absent:"an empty database" doc:"The backup that the database is created from. One that exists is left as it is."`
+}
+
+// Restore is the backup that a database is created from.
+type Restore struct {
+	Archive string `yaml:"archive" short:"text" required:"true" doc:"Folder of the backup, another than the database's own: the name of the database that was backed up, or its ‘archive’."`
+	At      string `yaml:"at" absent:"the last change" doc:"Time up to which changes are restored, ‘2026-11-29T12:00:00Z’."`
 }
 
 // DefaultQueue is the LocalQueue of pods and Jobs that name none; no queue has that name.

@@ -22,7 +22,7 @@ func definedBy() map[string]string {
 		"BGPAdvertisement": "metallb.io_bgpadvertisements.yaml", "BGPPeer": "metallb.io_bgppeers.yaml",
 		"ResourceFlavor": "kueue.x-k8s.io_resourceflavors.yaml", "ClusterQueue": "kueue.x-k8s.io_clusterqueues.yaml", "LocalQueue": "kueue.x-k8s.io_localqueues.yaml",
 		"ClusterIssuer": "cert-manager.io_clusterissuers.yaml", "Certificate": "cert-manager.io_certificates.yaml",
-		"Cluster": "postgresql.cnpg.io_clusters.yaml",
+		"Cluster": "postgresql.cnpg.io_clusters.yaml", "ScheduledBackup": "postgresql.cnpg.io_scheduledbackups.yaml", "ObjectStore": "barmancloud.cnpg.io_objectstores.yaml",
 	}
 }
 

@@ -261,6 +261,15 @@ func writtenSamples(t *testing.T) []sample {
 		{"postgres-rich", must(t, addon.Postgres{Postgres: &spec.Postgres{Databases: []spec.Database{
 			{Name: "hub", Namespace: "databases", Instances: 1, Size: 10 * spec.GiB}, {Name: "keycloak", Namespace: "login", Instances: 3, Size: 1500 * spec.GiB, StorageClass: "longhorn"}}}},
 			rich(addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: "monitoring"}}}}))},
+		{"postgres-backup", must(t, addon.PostgresBackup{Postgres: &spec.Postgres{Backup: true}, Store: &backup}, rich(addon.Site{}))},
+		{"postgres-to-amazon", must(t, addon.Postgres{Postgres: &spec.Postgres{Backup: true, Databases: []spec.Database{
+			{Name: "hub", Namespace: "databases", Instances: 1, Size: 10 * spec.GiB}}}, Store: &backup}, addon.Site{})},
+		{"postgres-restored", must(t, addon.Postgres{Postgres: &spec.Postgres{Backup: true, Databases: []spec.Database{
+			{Name: "hub", Namespace: "databases", Instances: 2, Size: 10 * spec.GiB, Archive: "hub-2", Restore: &spec.Restore{Archive: "hub", At: "2026-11-29T12:00:00Z"}},
+			{Name: "keycloak", Namespace: "login", Instances: 1, Size: 10 * spec.GiB, Restore: &spec.Restore{Archive: "old"}}}},
+			Store: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home", Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1,
+				CAFile: written(t, "PEM"), Schedule: "30 2 * * 6", Retention: 90*24*time.Hour + time.Hour}},
+			addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: addon.PostgresBackupName}}}})},
 		{"velero", must(t, addon.Velero{Backup: &backup}, addon.Site{})},
 		{"velero-rich", must(t, addon.Velero{Backup: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home",
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",

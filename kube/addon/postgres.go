@@ -25,7 +25,10 @@ const (
 
 // Postgres provides CloudNativePG and the databases of the file. It removes a database's claims with the
 // database, so the operator stays while there is one.
-type Postgres struct{ *spec.Postgres }
+type Postgres struct {
+	*spec.Postgres
+	Store *spec.Backup // where backups go
+}
 
 func (p Postgres) Info() Info {
 	return Info{
@@ -51,11 +54,19 @@ func (p Postgres) Make(s *Site) (Recipe, error) {
 	for _, d := range p.Databases {
 		if !slices.Contains(namespaces, d.Namespace) {
 			namespaces = append(namespaces, d.Namespace)
-			r.After = append(r.After, namespaceObject(d.Namespace, nil))
+			r.Before = append(r.Before, namespaceObject(d.Namespace, nil)) // a Secret comes before the release
+		}
+	}
+	if p.Backup {
+		if err := p.addStores(s, &r, namespaces); err != nil {
+			return Recipe{}, err
 		}
 	}
 	for _, d := range p.Databases {
-		r.After = append(r.After, database{d}.object(s))
+		r.After = append(r.After, database{d, p.Backup}.object(s))
+		if p.Backup {
+			r.After = append(r.After, p.scheduledBackup(d))
+		}
 		r.Passwords = append(r.Passwords, Password{fmt.Sprintf("user %s of the database %s", d.Name, d.Name), d.Namespace, d.Name + "-app", "password"})
 		s.requireParts(&r, s.Provider(cmp.Or(d.StorageClass, s.DefaultClass)))
 	}
@@ -66,7 +77,10 @@ func (p Postgres) Make(s *Site) (Recipe, error) {
 	return r, nil
 }
 
-type database struct{ spec.Database }
+type database struct {
+	spec.Database
+	backedUp bool
+}
 
 func (d database) object(s *Site) runtime.Object {
 	storage := values{"size": resource.NewQuantity(int64(d.Size), resource.BinarySI).String()}
@@ -77,14 +91,18 @@ func (d database) object(s *Site) runtime.Object {
 	if list := s.tolerations(); len(list) > 0 {
 		apart["tolerations"] = list
 	}
-	return object(PostgresAPI, PostgresKind, meta(PostgresName, d.Namespace, d.Name), values{
+	v := values{
 		"instances": int64(d.Instances),
 		"storage":   storage,
 		"affinity":  apart,
 		"bootstrap": values{"initdb": values{"database": d.Name, "owner": d.Name}},
 		// Nothing can take over from a single server: its budget would block every drain of its node.
 		"enablePDB": d.Instances > 1,
-	})
+	}
+	if d.backedUp {
+		d.archive(v)
+	}
+	return object(PostgresAPI, PostgresKind, meta(PostgresName, d.Namespace, d.Name), v)
 }
 
 // databaseMetrics are read from each server. The operator's own switch for that is deprecated.

@@ -3,6 +3,7 @@ package parts
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -122,32 +123,35 @@ func (s *Steps) applyChart(ctx context.Context, seen chartState) error {
 	return s.closeRecord(ctx, client, p)
 }
 
-// objectsBeforeRelease are the objects of a part that are applied before its release, the namespace first.
+// objectsBeforeRelease are the objects of a part that are applied before its release, the namespaces first.
 func (s *Steps) objectsBeforeRelease(p addon.Recipe) []runtime.Object {
-	return append(s.namespaceOf(p), p.Before...)
+	return append(s.namespacesOf(p), slices.DeleteFunc(slices.Clone(p.Before), isNamespace)...)
 }
 
-// namespaceOf is the namespace of a part's release, or what a part without a release has of namespaces. If
-// several parts share the namespace, each adds its labels.
-func (s *Steps) namespaceOf(p addon.Recipe) []runtime.Object {
+func isNamespace(o runtime.Object) bool {
+	return o.GetObjectKind().GroupVersionKind().Kind == "Namespace"
+}
+
+// namespacesOf are the namespace of a part's release and those among its objects before that. If several parts
+// share the release's, each adds its labels.
+func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
+	own := slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return !isNamespace(o) })
 	if p.Release == nil {
-		return slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind != "Namespace" })
+		return own
 	}
 	switch name := p.Release.Namespace; name {
 	case "", metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
-		return nil
+		return own
 	default:
 		labels := map[string]string{}
 		for _, other := range s.Pieces() {
 			if other.Release != nil && other.Release.Namespace == name {
-				for k, v := range other.NamespaceLabels {
-					labels[k] = v
-				}
+				maps.Copy(labels, other.NamespaceLabels)
 			}
 		}
-		return []runtime.Object{&corev1.Namespace{
+		return append([]runtime.Object{&corev1.Namespace{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		}}
+		}}, own...)
 	}
 }

@@ -74,7 +74,7 @@ func (s *Steps) costsOfClaims(ctx context.Context, d converge.Diff) []converge.C
 
 // Retires is the cost of removing a part from the cluster; none if it must stay.
 func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why string) []converge.Cost {
-	if errors.As(CheckUnused(ctx, client, r), new(InUse)) {
+	if errors.As(s.CheckUnused(ctx, client, r), new(InUse)) {
 		return nil
 	}
 	cost := converge.Cost{Machine: r.Part, Object: SortPart, Kind: converge.CostDestroy, Reason: why}

@@ -13,30 +13,51 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/cluster/internal/workload"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
-// The operator stays while there is a database of anyone's, and goes where there is none.
+// The operator stays while there is a database of anyone's, and goes where there is none; its plugin stays while a
+// database writes by it that this run does not change.
 func TestDatabasesHoldTheirOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, _, _ := failing(t)
-		r := Record{Part: addon.PostgresName, Keep: true}
-		require.NoError(t, CheckUnused(t.Context(), client, r), "its kinds were never there")
+		s, client, _, _ := failing(t)
+		s.Spec = &spec.Spec{}
+		r, plugin := Record{Part: addon.PostgresName, Keep: true}, Record{Part: addon.PostgresBackupName, Keep: true}
+		unused := func() {
+			t.Helper()
+			require.NoError(t, s.CheckUnused(t.Context(), client, r))
+			require.NoError(t, s.CheckUnused(t.Context(), client, plugin))
+		}
+		unused() // its kinds were never there
 		text, err := os.ReadFile("../../../sim/lab/charts/cloudnative-pg/templates/crds.yaml")
 		require.NoError(t, err)
 		kind := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal(text, &kind.Object))
 		_, err = client.Apply(t.Context(), kind)
 		require.NoError(t, err)
-		require.NoError(t, CheckUnused(t.Context(), client, r))
-		database := &unstructured.Unstructured{Object: map[string]any{"apiVersion": addon.PostgresAPI, "kind": addon.PostgresKind,
-			"metadata": map[string]any{"namespace": "default", "name": "theirs"}, "spec": map[string]any{"instances": int64(1)}}}
-		_, err = client.Apply(t.Context(), database)
-		require.NoError(t, err)
-		err = CheckUnused(t.Context(), client, r)
+		unused()
+		database := func(name string, labels map[string]any, plugins ...any) {
+			t.Helper()
+			_, err = client.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": addon.PostgresAPI, "kind": addon.PostgresKind,
+				"metadata": map[string]any{"namespace": "default", "name": name, "labels": labels}, "spec": map[string]any{"instances": int64(1), "plugins": plugins}}})
+			require.NoError(t, err)
+		}
+		database("theirs", nil, map[string]any{"name": addon.PostgresPlugin, "enabled": false})
+		err = s.CheckUnused(t.Context(), client, r)
 		require.ErrorAs(t, err, new(InUse))
 		assert.ErrorContains(t, err, "default/theirs")
+		require.NoError(t, s.CheckUnused(t.Context(), client, plugin))
+
+		database("ours", map[string]any{"app.kubernetes.io/managed-by": "homelab"}, map[string]any{"name": addon.PostgresPlugin})
+		err = s.CheckUnused(t.Context(), client, plugin)
+		require.ErrorAs(t, err, new(InUse), "the operator stays too")
+		assert.ErrorContains(t, err, ": default/ours: add postgres.backup")
+		s.Spec.Platform.Postgres = &spec.Postgres{}
+		require.NoError(t, s.CheckUnused(t.Context(), client, plugin), "this run removes it from the database first")
+		database("theirs", nil, map[string]any{"name": "another"}, map[string]any{"name": addon.PostgresPlugin})
+		require.ErrorContains(t, s.CheckUnused(t.Context(), client, plugin), ": default/theirs: add postgres.backup")
 	})
 }
 

@@ -28,7 +28,7 @@ func TestQueuesWithoutKueue(t *testing.T) {
 		s, client, _, _ := failing(t)
 		ctx := t.Context()
 		for _, part := range []string{"kueue", "velero"} {
-			require.NoError(t, CheckUnused(ctx, client, Record{Part: part}))
+			require.NoError(t, s.CheckUnused(ctx, client, Record{Part: part}))
 			require.NoError(t, s.waitQueuesReleased(ctx, client, Record{Part: part}))
 		}
 		require.NoError(t, s.RetirePart(ctx, Record{Part: "kueue", Namespace: "kueue-system", Release: "kueue",

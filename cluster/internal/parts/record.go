@@ -306,7 +306,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err != nil {
 		return err
 	}
-	if err := CheckUnused(ctx, client, r); err != nil {
+	if err := s.CheckUnused(ctx, client, r); err != nil {
 		return converge.Permanent(err)
 	}
 	converge.Progressf(ctx, "removing %s", r.Part)
@@ -348,10 +348,10 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 
 // CheckUnused refuses to remove a part that something needs: the operator of databases, queues with pods, a
 // provisioner whose volumes could no longer be mounted or deleted.
-func CheckUnused(ctx context.Context, client *kube.Client, r Record) error {
+func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record) error {
 	switch {
-	case r.Part == addon.PostgresName:
-		return checkDatabasesUnused(ctx, client)
+	case r.Part == addon.PostgresName, r.Part == addon.PostgresBackupName:
+		return s.checkDatabasesUnused(ctx, client, r)
 	case r.Part == addon.KueueName:
 		return checkQueuesUnused(ctx, client)
 	case len(r.Classes) == 0:

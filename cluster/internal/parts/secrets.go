@@ -38,7 +38,7 @@ func (s *Steps) secretsStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 			if err != nil {
 				return nil, err
 			}
-			d, err := client.Diff(ctx, append(s.namespaceOf(p), objects...)...)
+			d, err := client.Diff(ctx, append(s.namespacesOf(p), objects...)...)
 			return append(dropOwnerOnlyFields(d), missing...), err
 		},
 		Diff: func(d converge.Diff) converge.Diff { return d },
@@ -58,7 +58,7 @@ func (s *Steps) secretsStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 			if err != nil {
 				return err
 			}
-			changes, err := client.Apply(ctx, append(s.namespaceOf(p), objects...)...)
+			changes, err := client.Apply(ctx, append(s.namespacesOf(p), objects...)...)
 			if err != nil {
 				return err
 			}

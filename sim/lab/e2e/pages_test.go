@@ -259,6 +259,17 @@ func (r *reader) databases(t *testing.T) {
 	kubeconfig := r.env
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	assert.Contains(t, r.says(t, "kubectl get clusters.postgresql.cnpg.io --all-namespaces"), "Cluster in healthy state")
+
+	r.env = append(r.env, "BACKUP_ACCESS_KEY=AKIAEXAMPLE", "BACKUP_SECRET_KEY=a secret key")
+	backedUp := strings.Replace(pageFile(t, "platform", "postgres"), "postgres:\n", "postgres:\n  backup: true\n", 1)
+	r.write(t, "cluster.yaml", readmeFile(t)+backedUp+pageFile(t, "platform", "backup"))
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "postgres-backup")
+	assert.Contains(t, r.says(t, "kubectl -n login get backups.postgresql.cnpg.io"), "completed")
+	assert.Contains(t, r.says(t, "kubectl -n login get objectstores.barmancloud.cnpg.io -o yaml"), "lastSuccessfulBackupTime")
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
+	r.write(t, "cluster.yaml", readmeFile(t)+pageFile(t, "platform", "postgres"))
+	r.says(t, "go tool mage cluster:up", "-yes") // the plugin goes with the last database that uses it
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	r.env = kubeconfig
 
 	r.write(t, "cluster.yaml", readmeFile(t))

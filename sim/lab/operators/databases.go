@@ -24,7 +24,7 @@ func pods() kind      { return kind{"", "v1", "pods"} }
 const postgresImage = "ghcr.io/cloudnative-pg/postgresql:18.4-system-trixie" // CloudNativePG's default at 1.30.0
 
 func databasePrograms() []program {
-	return []program{{name: "cloudnative-pg", image: "cloudnative-pg/cloudnative-pg", watch: []kind{databases(), pods(), claims()}, sync: cloudNativePG}}
+	return []program{{name: "cloudnative-pg", image: "cloudnative-pg/cloudnative-pg", watch: []kind{databases(), pods(), claims(), scheduledBackups()}, sync: cloudNativePG}}
 }
 
 // cloudNativePG plays the operator: what it creates, and names of it, are those of v1.30.0 (internal/controller,
@@ -42,7 +42,7 @@ func cloudNativePG(ctx context.Context, i *instance) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return 0, nil
+	return 0, backUp(ctx, i)
 }
 
 type database struct {
@@ -64,6 +64,9 @@ func (d database) owned(apiVersion, kind, name string, body map[string]any) *uns
 }
 
 func (d database) reconcile(ctx context.Context) error {
+	if lacks, err := d.lacksPlugin(ctx); lacks || err != nil {
+		return err
+	}
 	if err := d.login(ctx); err != nil {
 		return err
 	}
@@ -92,7 +95,10 @@ func (d database) reconcile(ctx context.Context) error {
 	if err := d.fewer(ctx, int(want)); err != nil {
 		return err
 	}
-	return d.report(ctx, want, ready)
+	if err := d.report(ctx, want, ready); err != nil {
+		return err
+	}
+	return d.archive(ctx)
 }
 
 // fewer deletes servers that are no longer wanted, with their volumes: they are copies.
@@ -164,7 +170,7 @@ func (d database) login(ctx context.Context) error {
 	if _, err := d.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
 		return nil
 	}
-	user, base, password := object.Text(d.Unstructured, "spec", "bootstrap", "initdb", "owner"), object.Text(d.Unstructured, "spec", "bootstrap", "initdb", "database"), rand.Text()
+	user, base, password := d.bootstrap("owner"), d.bootstrap("database"), rand.Text()
 	host := d.GetName() + "-rw"
 	data := map[string]any{"username": user, "user": user, "password": password, "dbname": base, "host": host, "port": "5432",
 		"pgpass": fmt.Sprintf("%s:5432:%s:%s:%s\n", host, base, user, password)}

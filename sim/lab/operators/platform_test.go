@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,7 @@ func (s *site) install(t *testing.T, p chart.Part, err error) {
 			ObjectMeta: metav1.ObjectMeta{Name: p.Release.Namespace, Labels: p.NamespaceLabels}})
 		require.NoError(t, err)
 	}
+	s.apply(t, slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind != "Namespace" }))
 	for _, secret := range p.Secrets {
 		data := map[string][]byte{}
 		for key, value := range secret.Data {
@@ -159,8 +161,8 @@ func (s *site) install(t *testing.T, p chart.Part, err error) {
 		for key := range secret.Generate {
 			data[key] = []byte("0123456789abcdef0123456789abcdef")
 		}
-		_, err := s.core.CoreV1().Secrets(secret.Namespace).Create(t.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: secret.Name, Namespace: secret.Namespace, Labels: secret.Labels}, Type: corev1.SecretType(secret.Type), Data: data}, metav1.CreateOptions{})
+		_, err := s.kube.Apply(t.Context(), &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Name: secret.Name, Namespace: secret.Namespace, Labels: secret.Labels}, Type: corev1.SecretType(secret.Type), Data: data})
 		require.NoError(t, err, secret.Name)
 	}
 	s.apply(t, p.Before)

@@ -2,18 +2,68 @@
 package databases
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
+
+// checkBackup checks where databases are backed up, and what they begin with.
+func checkBackup(c *decode.Checker, s *spec.Spec) {
+	p, store := s.Platform.Postgres, s.Platform.Backup
+	switch {
+	case !p.Backup:
+	case store == nil:
+		c.Wrong(&p.Backup, "there is no bucket for backups of the databases", "write backup: with a bucket and its keys")
+	case store.Insecure:
+		c.Wrong(&p.Backup, "backups of databases go only to a service whose certificate is checked", "write backup.ca instead of backup.insecure")
+	case s.Platform.TLS == nil || s.Platform.TLS.Source == spec.TLSSecret:
+		c.Wrong(&p.Backup, "backups of databases need cert-manager: by its certificates the operator and its plugin know each other", "write tls: self-signed, or another of its sources that creates certificates")
+	}
+	owners := map[string]string{}
+	for i := range p.Databases {
+		d := &p.Databases[i]
+		folder := cmp.Or(d.Archive, d.Name)
+		if (d.Archive != "" || d.Restore != nil) && !p.Backup {
+			c.Wrong(d, d.Name+" has a folder of backups, and databases are not backed up", "write postgres.backup: true")
+		}
+		if other := owners[folder]; other != "" {
+			c.Wrong(d, fmt.Sprintf("%s and %s would write into the same folder %s", other, d.Name, folder), "write another archive")
+		}
+		owners[folder] = d.Name
+		if d.Archive != "" && !decode.DNSLabel.MatchString(d.Archive) {
+			c.Wrong(&d.Archive, fmt.Sprintf("%q cannot be a folder of backups", d.Archive), "write lower-case letters, digits and hyphens, e.g. "+d.Name+"-2")
+		}
+		if d.Restore != nil {
+			checkRestore(c, d, folder)
+		}
+	}
+}
+
+func checkRestore(c *decode.Checker, d *spec.Database, folder string) {
+	r := d.Restore
+	switch {
+	case r.Archive == "":
+		c.Wrong(&r.Archive, "restore has no archive", "write archive: and the name of the database that was backed up, or its archive")
+	case !decode.DNSLabel.MatchString(r.Archive):
+		c.Wrong(&r.Archive, fmt.Sprintf("%q cannot be a folder of backups", r.Archive), "write the name of the database that was backed up, or its archive")
+	case r.Archive == folder:
+		c.Wrong(&r.Archive, fmt.Sprintf("%s would write its changes behind those that it is restored from", d.Name), "write a new folder beside restore, e.g. archive: "+d.Name+"-2")
+	}
+	if _, err := time.Parse(time.RFC3339, r.At); r.At != "" && err != nil {
+		c.Wrong(&r.At, fmt.Sprintf("%q is not a point in time", r.At), "write it as 2026-11-29T12:00:00Z")
+	}
+}
 
 // Check checks the databases of a file. Its nodes and storage are complete.
 func Check(c *decode.Checker, s *spec.Spec) {
 	if s.Platform.Postgres == nil {
 		return
 	}
+	checkBackup(c, s)
 	for i := range s.Platform.Postgres.Databases {
 		d := &s.Platform.Postgres.Databases[i]
 		// PostgreSQL has databases and a role of these names; a name of CloudNativePG's has at most 50 letters.
