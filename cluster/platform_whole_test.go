@@ -1,14 +1,18 @@
 package cluster_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/images"
+	"github.com/cps-gpu/homelab/kube/helm"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -48,7 +52,35 @@ func TestWholePlatform(t *testing.T) {
 		report := w.up(t, spec)
 		assert.Equal(t, len(report.Steps), report.Count(converge.Unchanged))
 		assert.Equal(t, changes{}, before.changes())
+		w.listsImages(t, spec)
 	})
+}
+
+// listsImages expects that every image of a running pod is in the list for the file.
+func (w *world) listsImages(t *testing.T, s *spec.Spec) {
+	t.Helper()
+	list, err := images.Of(t.Context(), s, helm.Source{Cache: t.TempDir()}, nil)
+	require.NoError(t, err)
+	var names []string
+	for _, i := range list.Images {
+		names = append(names, i.Name)
+	}
+	c := w.cluster(t, s)
+	defer c.Close()
+	client, err := c.Kube(t.Context())
+	require.NoError(t, err)
+	running := 0
+	for _, n := range s.Nodes {
+		pods, err := client.NodePods(t.Context(), n.Name)
+		require.NoError(t, err)
+		for _, p := range pods {
+			for _, container := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+				running++
+				assert.Contains(t, names, images.Full(container.Image), "%s/%s", p.Namespace, p.Name)
+			}
+		}
+	}
+	assert.Greater(t, running, 40)
 }
 
 // TestMeasurePlatform prints what a look at the whole platform takes when nothing is

@@ -50,6 +50,11 @@ type UpFlags struct {
 	Destroy string `help:"A,B: agree to destroy these machines"`
 }
 
+// ImagesListFlags are the flags of images:list.
+type ImagesListFlags struct {
+	Names bool `help:"print the names alone, one a line"`
+}
+
 // GPUVerifyFlags are those of gpu:verify.
 type GPUVerifyFlags struct {
 	Level string        `help:"quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, writes volumes and measures links; burn loads every free GPU; default: quick"`

@@ -75,8 +75,12 @@ func (o GPUOperator) Make(s *Site) (Recipe, error) {
 	its.Charts.Values = map[string]map[string]any{GPUOperatorName: o.Values}
 	r := its.release(o.Info(), v)
 	// It deploys an exporter of its own, so the other one is removed first.
-	return Recipe{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privilegedLabels()}, Offers: true,
-		Replaces: []string{"dcgm-exporter"}}, nil
+	recipe := Recipe{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privilegedLabels()}, Offers: true,
+		Replaces: []string{"dcgm-exporter"}}
+	if own, _ := r.Values["driver"].(values); own["usePrecompiled"] == true {
+		recipe.Unlisted = []string{"drivers of nvidia.values.driver.usePrecompiled: nvcr.io/nvidia/driver:BRANCH-KERNEL-ubuntu24.04, an image for each kernel"}
+	}
+	return recipe, nil
 }
 
 // configs are the device plugin's configurations for all ways in which nodes share their GPUs, by

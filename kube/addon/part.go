@@ -81,6 +81,9 @@ type Recipe struct {
 
 	Settle time.Duration // until its objects are ready; 0: five minutes
 
+	Operands []string // images that its programs start and that none of its objects names
+	Unlisted []string // what more they start, and where it is listed
+
 	Web       *Web       // where people find it
 	Passwords []Password // that are generated, and that people need
 

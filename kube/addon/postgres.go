@@ -23,6 +23,10 @@ const (
 	PostgresLabel     = "cnpg.io/cluster" // of pods and claims: the name of their Cluster
 )
 
+// postgresImage is what the operator runs for a database (DefaultImageName, pkg/versions/versions.go of
+// v1.30.0); its chart does not name it.
+const postgresImage = "ghcr.io/cloudnative-pg/postgresql:18.4-system-trixie"
+
 // Postgres provides CloudNativePG and the databases of the file. It removes a database's claims with the
 // database, so the operator stays while there is one.
 type Postgres struct {
@@ -47,8 +51,9 @@ func (p Postgres) Make(s *Site) (Recipe, error) {
 	v := values{"fullnameOverride": "cloudnative-pg"}
 	s.tolerate(v, nil)
 	r := Recipe{
-		Settle: 15 * time.Minute, // it downloads an image, and replicas copy the first server
-		Part:   chart.Part{Name: PostgresName, Release: s.release(p.Info(), v), Keep: true},
+		Settle:   15 * time.Minute, // it downloads an image, and replicas copy the first server
+		Operands: []string{postgresImage},
+		Part:     chart.Part{Name: PostgresName, Release: s.release(p.Info(), v), Keep: true},
 	}
 	var namespaces []string
 	for _, d := range p.Databases {

@@ -35,8 +35,8 @@ const (
 	busyboxVersion = "1.37.0"
 )
 
-// probeImage is the image of probes; any image with sh, cat, printf and rm works.
-const probeImage = busybox + ":" + busyboxVersion
+// ProbeImage is the image of probes; any image with sh, cat, printf and rm works.
+const ProbeImage = busybox + ":" + busyboxVersion
 
 // Probe tests that a storage class works: it creates a volume, writes a text to it from one
 // pod, reads it from another, and removes everything.
@@ -184,7 +184,7 @@ func (p *Probe) setDefaults() {
 		p.Namespace = ProbeNamespace
 	}
 	if p.Image == "" {
-		p.Image = probeImage
+		p.Image = ProbeImage
 	}
 	if p.Mode == "" {
 		p.Mode = corev1.ReadWriteOnce

@@ -44,24 +44,46 @@ func (s Source) Check(ctx context.Context, r chart.Release, c Capabilities) erro
 // kinds first, documents in the order in which Helm installs them. The same release gives the
 // same bytes, except for charts with random values.
 func (s Source) Render(ctx context.Context, r chart.Release, c Capabilities) ([]byte, error) {
-	ch, err := s.load(ctx, r)
+	ch, out, err := s.rendered(ctx, r, c)
 	if err != nil {
 		return nil, err
+	}
+	return whole(ch, out), nil
+}
+
+// RenderWhole is Render with hooks: jobs that Helm runs around an installation.
+func (s Source) RenderWhole(ctx context.Context, r chart.Release, c Capabilities) ([]byte, error) {
+	ch, out, err := s.rendered(ctx, r, c)
+	if err != nil {
+		return nil, err
+	}
+	text := whole(ch, out)
+	for _, h := range out.hooks {
+		text = fmt.Appendf(text, "---\n%s\n", h.Manifest)
+	}
+	return text, nil
+}
+
+func (s Source) rendered(ctx context.Context, r chart.Release, c Capabilities) (*helmchart.Chart, *renderedChart, error) {
+	ch, err := s.load(ctx, r)
+	if err != nil {
+		return nil, nil, err
 	}
 	p, err := prepare(ch, r, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out, err := p.render(moment{revision: 1, install: true}, nil)
-	if err != nil {
-		return nil, err
-	}
+	return ch, out, err
+}
+
+func whole(ch *helmchart.Chart, out *renderedChart) []byte {
 	var b bytes.Buffer
 	for _, crd := range ch.CRDObjects() {
 		fmt.Fprintf(&b, "---\n# Source: %s\n%s\n", crd.Filename, bytes.TrimSpace(crd.File.Data))
 	}
 	b.WriteString(out.manifest)
-	return b.Bytes(), nil
+	return b.Bytes()
 }
 
 // preparedChart is a chart with the values for it, checked.

@@ -191,6 +191,14 @@ func (Model) Verify(ctx context.Context, spec, model *string, json *bool, timeou
 	return call(ctx, ModelVerify, spec, model, json, timeout)
 }
 
+// Images: container images: list.
+type Images mg.Namespace
+
+// List shows which container images the nodes pull.
+func (Images) List(ctx context.Context, spec *string, json *bool, charts *string, offline, names *bool) error {
+	return call(ctx, ImagesList, spec, json, charts, offline, names)
+}
+
 // Fleet: GitOps by Rancher Fleet.
 type Fleet mg.Namespace
 

@@ -94,6 +94,19 @@ func FleetLint(ctx context.Context, o FleetLintOptions) error {
 	return commandError(console.New(o.JSON), gitops.Lint(ctx, o.LintFlags))
 }
 
+// ImagesListOptions are the options of [ImagesList].
+type ImagesListOptions struct {
+	FileOptions
+	OutputOptions
+	session.ChartFlags
+	session.ImagesListFlags
+}
+
+// ImagesList is images:list.
+func ImagesList(ctx context.Context, o ImagesListOptions) error {
+	return withOptionsFlags(ctx, settings(o), session.ImagesList, o.ImagesListFlags)
+}
+
 // FleetRenderOptions are the options of [FleetRender].
 type FleetRenderOptions struct {
 	FileOptions

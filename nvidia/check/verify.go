@@ -19,8 +19,8 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// verifyImage holds NVIDIA's vectorAdd sample, a shell, and CUDA's libraries.
-const verifyImage = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
+// VerifyImage holds NVIDIA's vectorAdd sample, a shell, and CUDA's libraries.
+const VerifyImage = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0-ubuntu22.04"
 
 // VerifyOptions configure where and how GPUs are verified.
 type VerifyOptions struct {
@@ -76,7 +76,7 @@ func VerifyObjects(node string, gpus int, o VerifyOptions) []runtime.Object {
 		o.Namespace = nvidia.PluginName
 	}
 	if o.Image == "" {
-		o.Image = verifyImage
+		o.Image = VerifyImage
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute

@@ -212,7 +212,7 @@ func TestVerifyNameIsAsLongAsItMayBe(t *testing.T) {
 func TestVerifyTakesTenMinutes(t *testing.T) {
 	job := VerifyObjects("n", 1, VerifyOptions{})[1].(*batchv1.Job)
 	require.EqualValues(t, 600, *job.Spec.ActiveDeadlineSeconds)
-	require.Equal(t, verifyImage, job.Spec.Template.Spec.Containers[0].Image)
+	require.Equal(t, VerifyImage, job.Spec.Template.Spec.Containers[0].Image)
 	require.Equal(t, nvidia.PluginName, job.Namespace)
 }
 

@@ -221,6 +221,8 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	r.models(t)
 	r.databases(t)
 	r.says(t, "go tool mage hub:profiles")
+	assert.Contains(t, r.says(t, "go tool mage images:list"), "hub profile gpu")
+	r.says(t, "go tool mage images:list -names")
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	r.says(t, "kubectl get storageclass")
 	r.says(t, "go tool mage template:list")

@@ -1,0 +1,2 @@
+// Package images says which container images a cluster's file needs, and for what.
+package images

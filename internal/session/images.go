@@ -1,0 +1,75 @@
+package session
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/images"
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube/helm"
+)
+
+// ImagesList prints the images that nodes pull for a file. It needs the file and the charts alone.
+func ImagesList(ctx context.Context, o Options, f ImagesListFlags) error {
+	s, err := Load(o)
+	if err != nil {
+		return err
+	}
+	list, err := s.images(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.JSON:
+		return console.Objects(s.Console, list.Images)
+	case f.Names:
+		var names strings.Builder
+		for _, i := range list.Images {
+			names.WriteString(i.Name + "\n")
+		}
+		if err := s.Text(names.String()); err != nil {
+			return err
+		}
+	default:
+		t := console.Table{Header: []string{"IMAGE", "FOR"}}
+		for _, i := range list.Images {
+			t.Add(i.Name, strings.Join(i.For, ", "))
+		}
+		s.Table(t)
+	}
+	for _, more := range list.Unlisted {
+		s.Printf("not in this list: %s", more)
+	}
+	return nil
+}
+
+// images are those of the file.
+func (s *Session) images(ctx context.Context) (images.List, error) {
+	charts := helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}
+	simulated := s.Spec.IsLab() && s.Spec.LabGuests.Guests != "qemu"
+	if simulated {
+		if lab, err := labctl.Find(ctx, LabDir()); err == nil {
+			s.labCharts(lab, &charts)
+		}
+	}
+	var own []string
+	var more []string
+	release := k3s.Release{Version: s.Spec.K3s.Version}
+	switch {
+	case s.Spec.K3s.AirgapDir != "":
+		more = append(more, "k3s: its own images are in the tarball of k3s.airgap")
+	case simulated || s.opt.Offline:
+		more = append(more, "k3s: its own images, which "+release.URL("k3s-images.txt")+" lists")
+	default:
+		var err error
+		if own, err = images.OfK3s(ctx, http.DefaultClient, release); err != nil {
+			return images.List{}, err
+		}
+	}
+	list, err := images.Of(ctx, s.Spec, charts, own)
+	list.Unlisted = append(more, list.Unlisted...)
+	return list, err
+}
