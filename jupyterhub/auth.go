@@ -66,6 +66,9 @@ func (h login) authConfig() map[string]any {
 			own["scope"] = []any{"read:user", "read:org"}
 		}
 	}
+	if h.SignsIn {
+		base["auto_login"], base["enable_auth_state"], base["auth_refresh_age"] = true, true, int(spec.LoginCheck.Seconds())
+	}
 	class := classes[a.Kind]
 	config := map[string]any{
 		"JupyterHub":    map[string]any{"authenticator_class": class[0]},

@@ -19,6 +19,7 @@ type Hub struct {
 	Ingress   Ingress
 	Secrets   Secrets
 	Endpoints Endpoints // of OIDC: what [Discover] returns for an issuer
+	SignsIn   bool      // people sign in by the cluster's own login, with OIDC: the hub sends them there at once, and asks it again
 	AuthCA    []byte    // PEM of the authority that signed the provider's certificate; empty: the public ones and CA
 	Pools     []Pool    // of nodes that profiles may name
 	Queue     string    // Kueue's LocalQueue in which servers with GPUs wait for their turn; empty: none

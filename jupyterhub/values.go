@@ -18,6 +18,9 @@ var profilesSnippet string
 //go:embed files/passwords.py
 var passwordsSnippet string
 
+//go:embed files/login.py
+var loginSnippet string
+
 //go:embed files/culler.py
 var cullerScript string
 
@@ -100,6 +103,9 @@ func (h Hub) snippets() map[string]any {
 	s := map[string]any{}
 	if h.Auth.Kind == spec.AuthDummy {
 		s["10-homelab-passwords"] = passwordsSnippet
+	}
+	if h.SignsIn {
+		s["15-homelab-login"] = loginSnippet
 	}
 	if len(h.profileGroups()) > 0 {
 		s["20-homelab-profiles"] = profilesSnippet

@@ -34,7 +34,7 @@ func (r hubSection) hub() {
 		r.Wrong(&h.Namespace, fmt.Sprintf("%q cannot be the hub's namespace", h.Namespace), "write a name of its own, e.g. jupyterhub")
 	}
 	r.hubDatabase(&h.Database)
-	auth.Complete(r.Checker, h, r.spec.IsLab())
+	auth.Complete(r.Checker, r.spec)
 	r.defaultProfile(h)
 	for i := range h.Profiles {
 		r.hubProfile(&h.Profiles[i])

@@ -30,6 +30,9 @@ func (r ingressSection) hostnames() {
 	if raw := r.spec.Platform.Monitoring; raw != nil {
 		check(&raw.Hostname)
 	}
+	if raw := r.spec.Platform.Login; raw != nil {
+		check(&raw.Hostname)
+	}
 }
 
 // checkHostnames checks that parts with a hostname can be reached, and not in the clear.
@@ -44,6 +47,9 @@ func (r ingressSection) checkHostnames() {
 	}
 	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
 		at = append(at, &r.spec.Platform.Monitoring.Hostname)
+	}
+	if p.Login != nil {
+		at = append(at, &r.spec.Platform.Login.Hostname)
 	}
 	for _, a := range at {
 		// The hub's own proxy can be a Service with an address; the others have none.

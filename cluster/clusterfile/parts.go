@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/certs"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/databases"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/login"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/models"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
@@ -56,6 +57,13 @@ func (r partsSection) monitoring() {
 	r.alerts(m)
 	if m.GPUs.IsOn() && len(r.spec.GPUNodes()) == 0 {
 		r.Warn(&m.GPUs, "no node has GPUs, so there are no metrics of them", "remove gpus")
+	}
+}
+
+func (r partsSection) login() {
+	if l := r.spec.Platform.Login; l != nil {
+		r.hostname(&l.Hostname, "login")
+		login.Check(r.Checker, r.spec)
 	}
 }
 
@@ -127,6 +135,7 @@ func (r partsSection) platform() {
 	r.backup()
 	databases.Check(r.Checker, r.spec)
 	models.Complete(r.Checker, r.spec)
+	r.login()
 	hubSection(r).hub()
 	queuesSection(r).queues()
 	ingressSection(r).withoutBuiltIn()

@@ -86,6 +86,9 @@ func hubNeeds(p *spec.Platform, s *addon.Site) []string {
 	}
 	add("issuer")
 	add("ingress")
+	if p.HubSignsIn() {
+		add(addon.LoginName)
+	}
 	if hubQueue(p) != "" {
 		add(addon.KueueName)
 	}
@@ -108,7 +111,7 @@ func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(con
 	asks := asksIssuer(h)
 	ownCA := p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned
 	borrows := p.TLS != nil && p.TLS.Source == spec.TLSSecret && p.TLS.Secret != h.Namespace+"/"+hubTLS
-	if !asks && !ownCA && !borrows {
+	if !asks && !ownCA && !borrows && !h.SignsIn {
 		return nil
 	}
 	provider := &issuer{ca: h.AuthCA}
@@ -118,6 +121,13 @@ func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(con
 	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
 		h := h
 		var lent []chart.Secret
+		if h.SignsIn {
+			its, err := addon.LoginSecret(ctx, client, addon.ClientHub)
+			if err != nil {
+				return chart.Part{}, err
+			}
+			h.Secrets.Client = its
+		}
 		if asks {
 			endpoints, err := provider.endpoints(ctx)
 			if err != nil {
@@ -174,7 +184,7 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	p := &s.Platform
 	h := jupyterhub.Hub{
 		Hub: *p.Hub, Ingress: hubIngress(p), Pools: hubPools(s), Queue: hubQueue(p), HomesStay: homesStay(s),
-		Taints: site.Taints(), ChartValues: p.Charts.Values["jupyterhub"],
+		SignsIn: p.HubSignsIn(), Taints: site.Taints(), ChartValues: p.Charts.Values["jupyterhub"],
 	}
 	for _, m := range p.Models {
 		if h.Models.URLs == nil {
@@ -256,6 +266,9 @@ func hubSecrets(h *jupyterhub.Hub, s *addon.Site) error {
 		// The issuer is asked for its addresses when they are needed.
 		h.Endpoints = mergeEndpoints(endpointsOfFile(a.OIDC),
 			jupyterhub.Endpoints{Authorize: a.OIDC.Issuer + "/authorize", Token: a.OIDC.Issuer + "/token", Userinfo: a.OIDC.Issuer + "/userinfo"})
+	}
+	if h.SignsIn { // made in the cluster, from where it comes late
+		its.Client = secret.New("to be read when it is needed")
 	}
 	its.Database = secretOf("database.url", h.Database.URL)
 	if s.Unread && !its.Database.IsZero() { // in the required format

@@ -33,12 +33,13 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.Issuer{CertManager: certificates},
 		addon.Ingress{Ingress: p.Ingress, Pages: p.Rancher != nil || len(hosts(p)) > 0},
 		addon.ExternalDNS{DNS: p.DNS, Cluster: s.Name},
+		addon.Login{Login: p.Login, Platform: p},
 		addon.Rancher{Rancher: p.Rancher},
 		addon.FleetCRD{Fleet: standalone},
 		standalone,
 		addon.Logs{Logs: p.Logs},
 		addon.LogCollector{Logs: p.Logs},
-		addon.Monitoring{Monitoring: p.Monitoring, Logs: p.Logs != nil},
+		addon.Monitoring{Monitoring: p.Monitoring, Logs: p.Logs != nil, Login: p.Login, Issuer: p.Issuer()},
 		exporter,
 		addon.GPUDashboard{GPUExporter: exporter},
 		addon.Velero{Backup: p.Backup},
@@ -90,6 +91,9 @@ func hosts(p *spec.Platform) []string {
 	}
 	if p.Monitoring != nil {
 		out = append(out, p.Monitoring.Hostname)
+	}
+	if p.Login != nil {
+		out = append(out, p.Login.Hostname)
 	}
 	return slices.Compact(slices.DeleteFunc(out, func(name string) bool { return name == "" }))
 }

@@ -22,7 +22,9 @@ const grafanaTLS = "grafana-tls"
 // password is generated once, in the Secret monitoring/grafana-admin.
 type Monitoring struct {
 	*spec.Monitoring
-	Logs bool // the cluster has Logs, which Grafana shows too
+	Logs   bool        // the cluster has Logs, which Grafana shows too
+	Login  *spec.Login // by which people sign in to Grafana; nil: with its own password
+	Issuer string      // of Login
 }
 
 func (m Monitoring) Info() Info {
@@ -81,7 +83,19 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	if m.copiesCertificate(s) {
 		p.Late = withCertificate(p.Part, s.TLS.Secret, grafanaTLS)
 	}
+	if m.signsIn() {
+		s.requireParts(&p, LoginName)
+		p.Late = withLogin(p.Part, p.Late)
+	}
 	return p, nil
+}
+
+// root is the address of Grafana's pages.
+func (m Monitoring) root(s *Site) string {
+	if m.issued(s) || m.copiesCertificate(s) || s.gateway() != nil {
+		return "https://" + m.Hostname
+	}
+	return "http://" + m.Hostname
 }
 
 // issued reports whether an issuer of the cluster signs Grafana's certificate.
@@ -134,14 +148,12 @@ func (m Monitoring) grafana(s *Site) values {
 	if m.Hostname == "" {
 		return g
 	}
-	encrypted := m.issued(s) || m.copiesCertificate(s)
-	scheme := "http"
-	if encrypted || s.gateway() != nil {
-		scheme = "https"
-	}
 	// Links in Grafana's own pages and alerts.
-	ini["server"] = values{"root_url": scheme + "://" + m.Hostname}
+	ini["server"] = values{"root_url": m.root(s)}
 	g["grafana.ini"] = ini
+	if m.signsIn() {
+		m.signIn(g, ini)
+	}
 	if s.gateway() != nil {
 		g["route"] = values{"main": values{"enabled": true, "hostnames": []any{m.Hostname},
 			"parentRefs": []any{values{"name": GatewayName, "namespace": GatewayNamespace}}}}
@@ -151,7 +163,7 @@ func (m Monitoring) grafana(s *Site) values {
 	if m.issued(s) {
 		ingress["annotations"] = values{"cert-manager.io/cluster-issuer": s.TLS.Issuer}
 	}
-	if encrypted {
+	if m.issued(s) || m.copiesCertificate(s) {
 		ingress["tls"] = []any{values{"hosts": []any{m.Hostname}, "secretName": grafanaTLS}}
 	}
 	g["ingress"] = ingress

@@ -13,16 +13,40 @@ import (
 
 type section struct {
 	*decode.Checker
-	lab bool // the hub is in the embedded lab
+	lab      bool // the hub is in the embedded lab
+	platform *spec.Platform
 }
 
-// Complete completes and checks a hub's auth.
-func Complete(c *decode.Checker, h *spec.Hub, lab bool) { section{c, lab}.hub(h) }
+// Complete completes and checks the hub's auth.
+func Complete(c *decode.Checker, s *spec.Spec) {
+	section{c, s.IsLab(), &s.Platform}.hub(s.Platform.Hub)
+}
+
+// byLogin makes the cluster's own login the hub's, unless the hub has another one.
+func (r section) byLogin(h *spec.Hub) bool {
+	a, l := &h.Auth, r.platform.Login
+	if l == nil || a.Kind != "" || a.Dummy != nil || a.Native != nil || a.OIDC != nil || a.LDAP != nil || a.GitHub != nil {
+		return false
+	}
+	UserNames(r.Checker, a.Users)
+	UserNames(r.Checker, a.Admins)
+	issuer := r.platform.Issuer()
+	a.Kind = spec.AuthOIDC
+	a.OIDC = &spec.OIDCAuth{
+		Issuer: issuer, ClientID: "hub", AuthorizeURL: issuer + "/auth", TokenURL: spec.LoginService + "/token", UserdataURL: spec.LoginService + "/userinfo",
+		UsernameClaim: "preferred_username", GroupsClaim: "groups", AllowedGroups: l.AllowedGroups, AdminGroups: l.AdminGroups, Scopes: spec.LoginScopes(),
+	}
+	a.AllowAll = a.AllowAll.Or(false)
+	return true
+}
 
 var kinds = []string{spec.AuthDummy, spec.AuthNative, spec.AuthOIDC, spec.AuthLDAP, spec.AuthGitHub}
 
 func (r section) hub(h *spec.Hub) {
 	a := &h.Auth
+	if r.byLogin(h) {
+		return
+	}
 	if !r.IsSet(a) {
 		if !r.lab {
 			r.Wrong(a, "nothing says who may log in to the hub", "write auth: native, or auth: with oidc, ldap or github and their keys")

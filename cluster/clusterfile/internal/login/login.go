@@ -1,0 +1,120 @@
+// Package login checks a file's login: the sources that say who somebody is, and the groups that give rights.
+package login
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/auth"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/suggest"
+)
+
+type section struct {
+	*decode.Checker
+	*spec.Login
+	lab bool
+}
+
+// Check checks the login of a file.
+func Check(c *decode.Checker, s *spec.Spec) {
+	r := section{c, s.Platform.Login, s.IsLab()}
+	r.sources()
+	r.people()
+	r.groups()
+	if r.LDAP != nil {
+		r.ldap()
+	}
+	if r.OIDC != nil {
+		r.oidc()
+	}
+}
+
+// sources are who says who somebody is. A name is one user of the hub, no matter which source says it.
+func (r section) sources() {
+	var have []string
+	for name, is := range map[string]bool{"people": len(r.People) > 0, "github": r.GitHub != nil, "ldap": r.LDAP != nil, "oidc": r.OIDC != nil} {
+		if is {
+			have = append(have, name)
+		}
+	}
+	slices.Sort(have)
+	switch {
+	case len(have) == 0:
+		r.Wrong(r.Login, "login has nobody who could sign in", "write people, github, ldap or oidc under it")
+	case len(have) > 1:
+		r.Warn(r.Login, fmt.Sprintf("who has a name in one of %s is the same user as who has it in another", suggest.JoinOr(have)), "use one source, or see to it that nobody can choose a name that another has")
+	}
+}
+
+func (r section) people() {
+	names, known := make([]string, len(r.People)), map[string]string{}
+	for i := range r.People {
+		p := &r.People[i]
+		names[i] = p.Name
+		if !r.IsSet(&p.Hash) {
+			r.Wrong(&p.Hash, p.Name+" has no hash of a password", "write hash: env:NAME or file:PATH, with what htpasswd -nBC 12 "+p.Name+" prints after the colon")
+		}
+		switch email := strings.ToLower(p.Email); {
+		case !decode.Matches(`^[^@\s]+@[^@\s]+$`, p.Email):
+			r.Wrong(&p.Email, fmt.Sprintf("%q is not an address of %s", p.Email, p.Name), "write email: "+p.Name+"@lab.example; it is typed to sign in, and gets no mail")
+		case known[email] != "":
+			r.Wrong(&p.Email, fmt.Sprintf("%s signs in with this address too", known[email]), "write another one for "+p.Name)
+		default:
+			known[email] = p.Name
+		}
+	}
+	auth.UserNames(r.Checker, names)
+}
+
+// groups checks that groups give rights, and that people of the file have groups that the file knows.
+func (r section) groups() {
+	if len(r.AllowedGroups)+len(r.AdminGroups) == 0 {
+		r.Wrong(r.Login, "no group has rights, so nobody may do anything", "write allowedGroups, adminGroups or both")
+	}
+	named := [][]string{r.AllowedGroups, r.AdminGroups}
+	for i := range r.People {
+		named = append(named, r.People[i].Groups)
+	}
+	for _, list := range named {
+		for i, g := range list {
+			// They are written in expressions of Grafana's.
+			if g == "" || strings.TrimSpace(g) != g || strings.ContainsAny(g, "'\"\\`\n") {
+				r.Wrong(&list[i], fmt.Sprintf("%q cannot be a group", g), "write its name without quotes, backslashes, and spaces around it")
+			}
+		}
+	}
+	if r.GitHub != nil || r.LDAP != nil || r.OIDC != nil {
+		return // they know other groups
+	}
+	for _, list := range named[:2] {
+		for i, g := range list {
+			if !slices.ContainsFunc(r.People, func(p spec.Person) bool { return slices.Contains(p.Groups, g) }) {
+				r.Warn(&list[i], fmt.Sprintf("nobody is in the group %s", g), "write it among the groups of a person, or remove it")
+			}
+		}
+	}
+}
+
+func (r section) ldap() {
+	l := r.LDAP
+	l.CA = r.Existing(&l.CA, l.CA, false)
+	r.IsURL(&l.Server, "ldaps", "ldap")
+	if r.IsSet(&l.SearchUser) != r.IsSet(&l.SearchPassword) {
+		r.Wrong(&l.SearchPassword, "the account that searches is incomplete", "write both searchUser and searchPassword, or neither to search without one")
+	}
+}
+
+func (r section) oidc() {
+	o := r.OIDC
+	o.CA = r.Existing(&o.CA, o.CA, false)
+	r.IsURL(&o.Issuer, "https", "http")
+	if strings.HasPrefix(o.Issuer, "http://") && !r.lab {
+		r.Warn(&o.Issuer, "sign-ins would travel without TLS", "write https://")
+	}
+	if its, ok := strings.CutSuffix(o.Issuer, "/.well-known/openid-configuration"); ok {
+		r.Wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+its)
+	}
+}

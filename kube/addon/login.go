@@ -1,0 +1,211 @@
+package addon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// LoginName is the part, its namespace, and what it calls its objects.
+const LoginName = "dex"
+
+const (
+	// dexImage has groups of its own people since 2.45. 2.46 adds sessions of its own, with which it no longer asks
+	// the sources at a refresh (server/grants/refresh.go): who leaves would stay in until the session ends.
+	dexImage = "ghcr.io/dexidp/dex:v2.45.1@sha256:8499afd690c437f52301efd2b05b2455da5bd2dfc20332cd697dc9937f808462"
+
+	dexPort, dexHealth = 5556, 5558
+
+	dexConfig  = "dex-config"  // its whole configuration, with the secrets of sources
+	dexClients = "dex-clients" // secrets that programs prove themselves with to Dex, generated once
+	dexTLS     = "dex-tls"
+)
+
+// IDs of Dex's clients: keys of dexClients, which each client has a copy of.
+const (
+	ClientHub     = "hub"
+	ClientGrafana = "grafana"
+)
+
+// Login is Dex.
+type Login struct {
+	*spec.Login
+	Platform *spec.Platform // which parts people sign in to by it
+}
+
+func (l Login) Info() Info {
+	i := Info{Name: LoginName, Section: "login", On: l.Login != nil, Namespace: LoginName}
+	if i.On {
+		i.NeverInFleet = "a change of its people has to reach it at once"
+	}
+	return i
+}
+
+func (l Login) Make(s *Site) (Recipe, error) {
+	config, err := l.config(s)
+	if err != nil {
+		return Recipe{}, err
+	}
+	p := Recipe{
+		Web: &Web{"sign-in", l.Platform.Issuer()},
+		Part: chart.Part{Name: LoginName, Before: l.objects(s), Secrets: []chart.Secret{
+			{Namespace: LoginName, Name: dexConfig, Data: map[string]secret.Value{"config.yaml": config}},
+			{Namespace: LoginName, Name: dexClients, Generate: map[string]int{}},
+		}},
+	}
+	for _, c := range l.clients(s) {
+		p.Secrets[1].Generate[c.id] = 32
+	}
+	s.requireParts(&p, "issuer", "ingress")
+	if s.TLS != nil && s.TLS.Source == spec.TLSSecret && s.Ingress.Kind == spec.IngressTraefik && s.TLS.Secret != LoginName+"/"+dexTLS {
+		part := p.Part
+		p.Late = func(ctx context.Context, client *kube.Client) (chart.Part, error) {
+			its, err := CopyCertificate(ctx, client, s.TLS.Secret, LoginName, dexTLS)
+			out := part
+			out.Secrets = append(out.Secrets[:len(out.Secrets):len(out.Secrets)], its)
+			return out, err
+		}
+	}
+	return p, nil
+}
+
+// client is a program that people sign in to.
+type client struct{ id, title, redirect string }
+
+func (l Login) clients(s *Site) []client {
+	var out []client
+	if l.Platform.HubSignsIn() {
+		out = append(out, client{ClientHub, "Notebooks", s.scheme() + l.Platform.Hub.Hostname + "/hub/oauth_callback"})
+	}
+	if m := l.Platform.Monitoring; m != nil && m.Hostname != "" {
+		out = append(out, client{ClientGrafana, "Grafana", Monitoring{Monitoring: m}.root(s) + "/login/generic_oauth"})
+	}
+	return out
+}
+
+// LoginSecret is what a client proves itself with. It is made in the cluster with the part.
+func LoginSecret(ctx context.Context, c *kube.Client, id string) (secret.Value, error) {
+	s := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: LoginName, Name: dexClients}}
+	if err := c.Get(ctx, &s); err != nil {
+		return secret.Value{}, fmt.Errorf("the secret of %s at Dex: %w", id, err)
+	}
+	if len(s.Data[id]) == 0 {
+		return secret.Value{}, fmt.Errorf("the secret of %s at Dex: %s/%s has no %s", id, LoginName, dexClients, id)
+	}
+	return secret.New(string(s.Data[id])), nil
+}
+
+// objects are all but the Secrets. Dex keeps sign-ins as objects of kinds that it adds itself.
+func (l Login) objects(s *Site) []runtime.Object {
+	named := func(namespace string) metav1.ObjectMeta { return meta(LoginName, namespace, LoginName) }
+	account := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: LoginName, Name: LoginName}}
+	rbac := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	return append([]runtime.Object{
+		namespaceObject(LoginName, ownLabels(LoginName)),
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: named(LoginName)},
+		&rbacv1.Role{TypeMeta: rbac("Role"), ObjectMeta: named(LoginName), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"dex.coreos.com"}, Resources: []string{"*"}, Verbs: []string{"*"}}}},
+		&rbacv1.RoleBinding{TypeMeta: rbac("RoleBinding"), ObjectMeta: named(LoginName), Subjects: account, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: LoginName}},
+		&rbacv1.ClusterRole{TypeMeta: rbac("ClusterRole"), ObjectMeta: named(""), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"list", "create"}}}},
+		&rbacv1.ClusterRoleBinding{TypeMeta: rbac("ClusterRoleBinding"), ObjectMeta: named(""), Subjects: account, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LoginName}},
+		l.deployment(s),
+		&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: named(LoginName),
+			Spec: corev1.ServiceSpec{Selector: ownLabels(LoginName), Ports: []corev1.ServicePort{{
+				Name: "http", Protocol: corev1.ProtocolTCP, Port: dexPort, TargetPort: intstr.FromString("http")}}}},
+	}, l.route(s)...)
+}
+
+// route leads browsers to Dex.
+func (l Login) route(s *Site) []runtime.Object {
+	switch s.Ingress.Kind {
+	case spec.IngressNone:
+		return nil
+	case spec.IngressGateway:
+		return []runtime.Object{object("gateway.networking.k8s.io/v1", "HTTPRoute", meta(LoginName, LoginName, LoginName), values{
+			"hostnames": []any{l.Hostname}, "parentRefs": []any{values{"name": GatewayName, "namespace": GatewayNamespace}},
+			"rules": []any{values{"backendRefs": []any{values{"name": LoginName, "port": int64(dexPort)}}}},
+		})}
+	}
+	prefix, class := networkingv1.PathTypePrefix, s.Ingress.Class
+	in := &networkingv1.Ingress{
+		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "Ingress"}, ObjectMeta: meta(LoginName, LoginName, LoginName),
+		Spec: networkingv1.IngressSpec{IngressClassName: &class, Rules: []networkingv1.IngressRule{{Host: l.Hostname,
+			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+				Path: "/", PathType: &prefix, Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+					Name: LoginName, Port: networkingv1.ServiceBackendPort{Number: dexPort}}}}}}}}}},
+	}
+	if s.issued() {
+		in.Annotations = map[string]string{"cert-manager.io/cluster-issuer": s.TLS.Issuer}
+	}
+	if s.TLS != nil {
+		in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{l.Hostname}, SecretName: dexTLS}}
+	}
+	return []runtime.Object{in}
+}
+
+func (l Login) deployment(s *Site) *appsv1.Deployment {
+	replicas := int32(s.replicas(2))
+	return &appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta(LoginName, LoginName, LoginName),
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: ownLabels(LoginName)},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: ownLabels(LoginName)}, Spec: l.pod(s)},
+		},
+	}
+}
+
+func (l Login) pod(s *Site) corev1.PodSpec {
+	no, yes := false, true
+	healthy := func(path string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(dexHealth)}}}
+	}
+	c := corev1.Container{
+		// Without the image's entry point, which takes the configuration for a template.
+		Name: LoginName, Image: dexImage, Command: []string{"dex", "serve", "/etc/dex/config.yaml"},
+		Env:           []corev1.EnvVar{{Name: "DEX_EXPAND_ENV", Value: "false"}}, // a $ in a password is a $
+		Ports:         []corev1.ContainerPort{{Name: "http", ContainerPort: dexPort, Protocol: corev1.ProtocolTCP}},
+		VolumeMounts:  []corev1.VolumeMount{{Name: "config", MountPath: "/etc/dex", ReadOnly: true}},
+		LivenessProbe: healthy("/healthz/live"), ReadinessProbe: healthy("/healthz/ready"),
+		SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, ReadOnlyRootFilesystem: &yes,
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+	}
+	user := int64(1001)
+	c.SecurityContext.RunAsUser = &user
+	for _, its := range l.clients(s) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: its.variable(), ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: dexClients}, Key: its.id}}})
+	}
+	return corev1.PodSpec{
+		ServiceAccountName: LoginName, Tolerations: Tolerations(s.Taints()), Containers: []corev1.Container{c},
+		Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: dexConfig}}}},
+		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelHostname,
+			WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: &metav1.LabelSelector{MatchLabels: ownLabels(LoginName)}}},
+	}
+}
+
+// ldapHost is a directory's host with its port.
+func ldapHost(server string) (host string, startTLS bool, err error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Hostname() == "" {
+		return "", false, fmt.Errorf("login.ldap.server: %q is not ldaps://host", server)
+	}
+	port := map[string]string{"ldap": "389", "ldaps": "636"}[u.Scheme]
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)), u.Scheme == "ldap", nil
+}
