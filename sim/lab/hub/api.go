@@ -143,7 +143,7 @@ func (h *hub) removeUser(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 	h.mu.Lock()
 	delete(h.users, name)
-	maps.DeleteFunc(h.sessions, func(_, user string) bool { return user == name })
+	maps.DeleteFunc(h.sessions, func(_ string, s *session) bool { return s.user == name })
 	h.mu.Unlock()
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -6,6 +6,7 @@
 // runs in it is not Jupyter: a kernel answers the one program by which a hub is verified, and a
 // page runs commands in the pod. The pages say so.
 //
-// Not simulated: accounts, groups and their providers (a password that is everybody's is
+// With the cluster's own login people sign in as with JupyterHub's GenericOAuthenticator. Not simulated:
+// accounts, groups and providers outside the cluster (a password that is everybody's is
 // checked, another is not), sign-up, the admins' pages, named servers, culling.
 package hub

@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/sim/lab/login"
 	"github.com/cps-gpu/homelab/sim/lab/traffic"
 )
 
@@ -42,9 +45,13 @@ type hub struct {
 
 	passwords struct{ user, admin string } // of all, where one password is everybody's
 
+	now   func() time.Time
+	web   *http.Client  // for what is in the cluster
+	oauth *login.Client // who people sign in with; nil: the hub's own page asks for a password
+
 	mu       sync.Mutex
 	users    map[string]*hubUser
-	sessions map[string]string // names of users, by cookie
+	sessions map[string]*session // by cookie
 }
 
 // hubUser is a user of the hub, with their server.
@@ -86,7 +93,7 @@ func Start(ctx context.Context, o Options) error {
 }
 
 func start(ctx context.Context, o Options) (*hub, error) {
-	h := &hub{Options: o, ctx: ctx, tokens: map[string]string{}, users: map[string]*hubUser{}, sessions: map[string]string{}}
+	h := &hub{Options: o, ctx: ctx, tokens: map[string]string{}, users: map[string]*hubUser{}, sessions: map[string]*session{}, now: time.Now, web: o.Traffic.Client()}
 	if err := h.configure(ctx); err != nil {
 		return nil, err
 	}
@@ -157,6 +164,7 @@ func (h *hub) configure(ctx context.Context) error {
 			h.tokens[token] = name
 		}
 	}
+	h.oauth = h.provider()
 	h.passwords.user, h.passwords.admin = string(keys["user-password"]), string(keys["admin-password"])
 	return nil
 }

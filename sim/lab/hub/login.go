@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"crypto/rand"
 	"crypto/subtle"
 	"net/http"
 	"regexp"
@@ -19,7 +18,11 @@ type loginConfig struct {
 		Allowed  []string `json:"allowed_users"`
 		Admins   []string `json:"admin_users"`
 		Blocked  []string `json:"blocked_users"`
+
+		AuthState  bool `json:"enable_auth_state"`
+		RefreshAge int  `json:"auth_refresh_age"` // in seconds
 	} `json:"Authenticator"`
+	OAuth oauthConfig `json:"GenericOAuthenticator"`
 }
 
 // Classes of authenticators whose users the hub itself knows.
@@ -71,8 +74,15 @@ func (h *hub) session(r *http.Request) (user string, ok bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	user, ok = h.sessions[c.Value]
-	return user, ok
+	s, ok := h.sessions[c.Value]
+	if !ok {
+		return "", false
+	}
+	if !h.known(r, s) {
+		delete(h.sessions, c.Value)
+		return "", false
+	}
+	return s.user, true
 }
 
 // cookie is a session's, as long as the browser runs; of "" it ends one.
@@ -88,6 +98,7 @@ func cookie(value string) *http.Cookie {
 type loginPage struct {
 	view
 	Name, Problem string
+	Elsewhere     bool     // at the provider
 	Password      bool     // one for all; otherwise any will do
 	Names         []string // who may log in; none: all
 	Admins        []string
@@ -99,12 +110,16 @@ func (h pages) showLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
 		return
 	}
+	if h.oauth != nil {
+		h.oauth.Begin(w, r)
+		return
+	}
 	h.askLogin(w, http.StatusOK, "", "")
 }
 
 func (h pages) askLogin(w http.ResponseWriter, status int, name, problem string) {
 	config := h.values.Hub.Config
-	p := loginPage{view: view{Title: "Log in"}, Name: name, Problem: problem, Password: config.JupyterHub.Class == sharedPassword,
+	p := loginPage{view: view{Title: "Log in"}, Elsewhere: h.oauth != nil, Name: name, Problem: problem, Password: config.JupyterHub.Class == sharedPassword,
 		Admins: config.Authenticator.Admins, Class: config.JupyterHub.Class}
 	if h.knowsUsers() && !config.Authenticator.AllowAll {
 		p.Names = slices.Concat(config.Authenticator.Admins, config.Authenticator.Allowed)
@@ -113,20 +128,16 @@ func (h pages) askLogin(w http.ResponseWriter, status int, name, problem string)
 }
 
 func (h pages) login(w http.ResponseWriter, r *http.Request) {
+	if h.oauth != nil {
+		h.askLogin(w, http.StatusForbidden, "", "The hub takes no passwords: log in with the provider.")
+		return
+	}
 	name := strings.ToLower(strings.TrimSpace(r.FormValue("username"))) // Authenticator.normalize_username
 	if problem := h.admit(name, r.FormValue("password")); problem != "" {
 		h.askLogin(w, http.StatusForbidden, name, problem)
 		return
 	}
-	value := rand.Text()
-	h.mu.Lock()
-	h.sessions[value] = name
-	if h.users[name] == nil {
-		h.users[name] = &hubUser{name: name}
-	}
-	h.mu.Unlock()
-	http.SetCookie(w, cookie(value))
-	http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
+	h.enter(w, r, &session{user: name})
 }
 
 func (h pages) logout(w http.ResponseWriter, r *http.Request) {
@@ -136,5 +147,9 @@ func (h pages) logout(w http.ResponseWriter, r *http.Request) {
 		h.mu.Unlock()
 	}
 	http.SetCookie(w, cookie(""))
+	if h.oauth != nil { // which would log in at once
+		h.askLogin(w, http.StatusOK, "", "")
+		return
+	}
 	http.Redirect(w, r, "/hub/login", http.StatusSeeOther)
 }

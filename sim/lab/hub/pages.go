@@ -27,6 +27,7 @@ type pages struct{ *hub }
 func (h pages) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /hub/login", h.showLogin)
 	mux.HandleFunc("POST /hub/login", small(h.login))
+	mux.HandleFunc("GET /hub/oauth_callback", h.endLogin)
 	mux.HandleFunc("POST /hub/logout", h.logout)
 	mux.HandleFunc("GET /hub/home", h.own(h.showHome))
 	mux.HandleFunc("GET /hub/spawn", h.own(h.showProfiles))

@@ -59,7 +59,7 @@ type program struct {
 
 // programs are all simulated programs.
 func programs() []program {
-	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), hubPrograms(), modelPrograms(), databasePrograms())
+	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), hubPrograms(), modelPrograms(), databasePrograms(), loginPrograms())
 }
 
 // manager starts and ends instances as pods come and go.

@@ -80,9 +80,9 @@ func (r section) groups() {
 	}
 	for _, list := range named {
 		for i, g := range list {
-			// They are written in expressions of Grafana's.
-			if g == "" || strings.TrimSpace(g) != g || strings.ContainsAny(g, "'\"\\`\n") {
-				r.Wrong(&list[i], fmt.Sprintf("%q cannot be a group", g), "write its name without quotes, backslashes, and spaces around it")
+			// They are written in an expression in Grafana's INI file.
+			if g == "" || strings.TrimSpace(g) != g || strings.ContainsAny(g, "'\"\\`#;$%{}\n") {
+				r.Wrong(&list[i], fmt.Sprintf("%q cannot be a group", g), "write its name without quotes, backslashes, #, ;, $, %, braces, and spaces around it")
 			}
 		}
 	}
