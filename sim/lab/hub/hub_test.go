@@ -39,7 +39,11 @@ hub:
   templateVars: {announcement: "Down on &lt;Friday&gt;<br>8 to 10"}
   config:
     JupyterHub: {authenticator_class: %s}
-    Authenticator: {allow_all: true, admin_users: [teacher], blocked_users: [homelab-verifier]}
+    Authenticator: {allow_all: %t, admin_users: [teacher], blocked_users: [homelab-verifier], enable_auth_state: true, auth_refresh_age: 15}
+    GenericOAuthenticator:
+      {client_id: hub, client_secret: hush, oauth_callback_url: "http://hub.lab.example/hub/oauth_callback", authorize_url: "http://login.lab.example/auth", token_url: "http://dex.dex:5556/token",
+       userdata_url: "http://dex.dex:5556/userinfo", username_claim: preferred_username, scope: [openid, profile, email, groups, offline_access],
+       manage_groups: true, auth_state_groups_key: oauth_user.groups, allowed_groups: [lab], admin_groups: [admins]}
   services: {homelab-verify: {apiToken: ` + serviceToken + `}}
   loadRoles: {homelab-verify: {scopes: ["admin:users", "servers", "access:servers!user=homelab-verifier"], services: [homelab-verify]}}
 singleuser:
@@ -94,7 +98,7 @@ func newWorld(t *testing.T, class string) *world {
 		volume, name string
 		data         map[string][]byte
 	}{
-		{"secret", "hub", map[string][]byte{"values.yaml": fmt.Appendf(nil, values, class, evil)}},
+		{"secret", "hub", map[string][]byte{"values.yaml": fmt.Appendf(nil, values, class, class != genericOAuth, evil)}},
 		{"existing-secret", "hub-homelab", map[string][]byte{"user-password": []byte(userPassword), "admin-password": []byte(adminPassword)}},
 	} {
 		_, err := client.CoreV1().Secrets("jupyterhub").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Data: s.data}, metav1.CreateOptions{})

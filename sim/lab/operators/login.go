@@ -29,7 +29,7 @@ const dexStorage = "lab-dex-storage"
 // dex starts Dex, once: it reads its configuration at its start.
 func dex(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, i.serveOnce(ctx, func() (http.Handler, error) {
-		config, err := i.mounted(ctx, "config", "config.yaml")
+		config, err := i.file(ctx, "config", "config.yaml")
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func dex(ctx context.Context, i *instance) (time.Duration, error) {
 // grafana starts Grafana, once.
 func grafana(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, i.serveOnce(ctx, func() (http.Handler, error) {
-		ini, err := i.mounted(ctx, "config", "grafana.ini")
+		ini, err := i.file(ctx, "config", "grafana.ini")
 		if err != nil {
 			return nil, err
 		}
@@ -89,8 +89,8 @@ func (i *instance) serveOnce(ctx context.Context, start func() (http.Handler, er
 	return nil
 }
 
-// mounted reads a key of the Secret or ConfigMap of a volume of the pod.
-func (i *instance) mounted(ctx context.Context, volume, key string) (string, error) {
+// file reads a key of the Secret or ConfigMap of a volume of the pod.
+func (i *instance) file(ctx context.Context, volume, key string) (string, error) {
 	core := i.Client.CoreV1()
 	for _, v := range i.pod.Spec.Volumes {
 		switch {

@@ -1,0 +1,235 @@
+package operators_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
+	"github.com/cps-gpu/homelab/kube/addon"
+)
+
+const loginFile = `name: t
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+nodes: {cp1: {role: server, address: 10.0.0.11}, wk1: {address: 10.0.0.12}, wk2: {address: 10.0.0.13}}
+tls: self-signed
+login:
+  hostname: login.lab.example
+  allowedGroups: [lab]
+  adminGroups: [admins]
+  oidc: {issuer: https://id.example.org, clientID: dex, clientSecret: file:SECRET}
+  people:
+%s
+hub: {hostname: hub.lab.example}
+monitoring: {hostname: grafana.lab.example, class: local-path}
+`
+
+// fileOf is a cluster whose login knows people, by name with their groups.
+func fileOf(t *testing.T, people map[string]string) *spec.Spec {
+	t.Helper()
+	dir := t.TempDir()
+	var text strings.Builder
+	for name, groups := range people {
+		hash, err := bcrypt.GenerateFromPassword([]byte("secret of "+name), 10)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), hash, 0o600))
+		fmt.Fprintf(&text, "    %s: {email: %s@lab.example, hash: 'file:%s', groups: [%s]}\n", name, name, name, groups)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "SECRET"), []byte("of Dex at the provider"), 0o600))
+	path := filepath.Join(dir, "cluster.yaml")
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, loginFile, text.String()), 0o600))
+	f, err := clusterfile.Load(path)
+	require.NoError(t, err)
+	return f
+}
+
+// browser is one with cookies, which reaches the cluster by its ingress.
+type browser struct {
+	t    *testing.T
+	http *http.Client
+	at   *url.URL
+	text string
+}
+
+func (s *site) browser(t *testing.T) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	front, err := s.core.CoreV1().Services("kube-system").Get(t.Context(), "traefik", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NotEmpty(t, front.Status.LoadBalancer.Ingress)
+	ca, err := addon.IssuerCA(t.Context(), s.kube, "homelab")
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(ca))
+	dial := func(_ context.Context, _, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		conn, ok := s.factory.Reach(net.JoinHostPort(front.Status.LoadBalancer.Ingress[0].IP, port))
+		if !ok {
+			return nil, errors.New("no route to host")
+		}
+		return conn, nil
+	}
+	transport := &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
+	return &browser{t: t, http: &http.Client{Transport: transport, Jar: jar, Timeout: 20 * time.Second}}
+}
+
+func (b *browser) load(res *http.Response, err error) error {
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	b.at, b.text = res.Request.URL, string(text)
+	return err
+}
+
+// until opens a page until it shows some words.
+func (b *browser) until(at, words string) {
+	b.t.Helper()
+	eventually(b.t, 60*time.Second, at+" shows "+words, func(context.Context) error {
+		if err := b.load(b.http.Get(at)); err != nil || !strings.Contains(b.text, words) {
+			return errors.Join(err, fmt.Errorf("%s: %.300s", b.at, b.text))
+		}
+		return nil
+	})
+}
+
+// pick follows the link to a source of Dex's page.
+func (b *browser) pick(source string) {
+	b.t.Helper()
+	m := regexp.MustCompile(`/auth/` + source + `/login\?state=[A-Z0-9]+`).FindString(b.text)
+	require.NotEmpty(b.t, m, b.text)
+	require.NoError(b.t, b.load(b.http.Get("https://"+b.at.Host+m)))
+}
+
+// send sends the form of the page.
+func (b *browser) send(form url.Values) {
+	b.t.Helper()
+	m := regexp.MustCompile(`action="([^"]+)"><input type="hidden" name="state" value="([^"]+)"`).FindStringSubmatch(b.text)
+	require.NotNil(b.t, m, b.text)
+	form.Set("state", m[2])
+	require.NoError(b.t, b.load(b.http.PostForm("https://"+b.at.Host+m[1], form)))
+}
+
+// bring makes what a part of the file is, as package cluster does.
+func (s *site) bring(t *testing.T, p addon.Recipe) {
+	t.Helper()
+	eventually(t, 60*time.Second, p.Name+" knows what the cluster has", func(ctx context.Context) error {
+		late, err := p.Resolve(ctx, s.kube)
+		if err == nil {
+			p = late
+		}
+		return err
+	})
+	for _, o := range p.Before {
+		if o.GetObjectKind().GroupVersionKind().Kind == "Namespace" {
+			s.apply(t, []runtime.Object{o})
+		}
+	}
+	s.install(t, p.Part, nil)
+}
+
+// people changes who is in the file, as a second cluster:up does.
+func (s *site) people(t *testing.T, file *spec.Spec) {
+	t.Helper()
+	pieces, err := platform.Pieces(file, true)
+	require.NoError(t, err)
+	for _, p := range pieces {
+		if p.Name != addon.LoginName {
+			continue
+		}
+		config := p.Secrets[0]
+		_, err := s.kube.Apply(t.Context(), &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Name: config.Name, Namespace: config.Namespace},
+			Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"config.yaml": []byte(config.Data["config.yaml"].Reveal())}})
+		require.NoError(t, err)
+		restarted, err := s.kube.RestartSecretUsers(t.Context(), config.Namespace, config.Name)
+		require.NoError(t, err)
+		require.Len(t, restarted, 1, "Dex")
+	}
+}
+
+// TestLogin: the parts of a file let people sign in to the hub and Grafana, with rights by their groups; whom a
+// provider remembers signs in once; who leaves the file cannot sign in again.
+func TestLogin(t *testing.T) {
+	s := newSite(t)
+	pieces, err := platform.Pieces(fileOf(t, map[string]string{"ada": "admins", "bob": "lab"}), true)
+	require.NoError(t, err)
+	for _, p := range pieces {
+		s.bring(t, p)
+	}
+	const hub, grafana, choose = "https://hub.lab.example/hub/login", "https://grafana.lab.example/", "Log in with OpenID Connect"
+	ada := url.Values{"login": {"ada@lab.example"}, "password": {"secret of ada"}}
+
+	b := s.browser(t)
+	b.until(hub, choose)
+	assert.Equal(t, "login.lab.example", b.at.Host)
+	b.pick("local")
+	b.send(ada)
+	assert.Equal(t, "https://hub.lab.example/hub/spawn", b.at.String(), b.text)
+	b.until(grafana, choose)
+	b.pick("local")
+	b.send(ada)
+	assert.Contains(t, b.text, "Signed in as ada, whose role is Admin.")
+
+	once := s.browser(t)
+	once.until(hub, choose)
+	once.pick("oidc")
+	once.send(url.Values{"login": {"gil"}, "groups": {"lab"}})
+	assert.Equal(t, "https://hub.lab.example/hub/spawn", once.at.String(), once.text)
+	once.until(grafana, choose)
+	once.pick("oidc")
+	assert.Contains(t, once.text, "Signed in as gil, whose role is Viewer.")
+
+	stranger := s.browser(t)
+	stranger.until(hub, choose)
+	stranger.pick("oidc")
+	stranger.send(url.Values{"login": {"eve"}, "groups": {"guests"}})
+	assert.Contains(t, stranger.text, "eve may not log in: no group of theirs may use the hub.")
+
+	s.people(t, fileOf(t, map[string]string{"bob": "lab"}))
+	again := s.browser(t)
+	eventually(t, 60*time.Second, "Dex knows ada no longer", func(context.Context) error {
+		again.until(hub, choose)
+		again.pick("local")
+		if !strings.Contains(again.text, "name=\"state\"") {
+			return errors.New(again.text)
+		}
+		again.send(url.Values{"login": {"ada@lab.example"}, "password": {"secret of ada"}})
+		if again.at.Host == "hub.lab.example" {
+			return errors.New("she could sign in")
+		}
+		return nil
+	})
+	assert.Contains(t, again.text, "Invalid Email Address and password.")
+	again.until(hub, choose)
+	again.pick("local")
+	again.send(url.Values{"login": {"bob@lab.example"}, "password": {"secret of bob"}})
+	assert.Equal(t, "https://hub.lab.example/hub/spawn", again.at.String(), again.text)
+}
