@@ -135,8 +135,8 @@ func (r partsSection) platform() {
 	r.backup()
 	databases.Check(r.Checker, r.spec)
 	models.Complete(r.Checker, r.spec)
-	r.login()
 	hubSection(r).hub()
+	r.login()
 	queuesSection(r).queues()
 	ingressSection(r).withoutBuiltIn()
 }

@@ -21,6 +21,9 @@ type section struct {
 // Check checks the login of a file.
 func Check(c *decode.Checker, s *spec.Spec) {
 	r := section{c, s.Platform.Login, s.IsLab()}
+	if m := s.Platform.Monitoring; !s.Platform.HubSignsIn() && (m == nil || m.Hostname == "") {
+		r.Warn(r.Login, "nothing uses the login", "write hub without auth, or a hostname of monitoring")
+	}
 	r.sources()
 	r.people()
 	r.groups()
