@@ -47,7 +47,7 @@ type LoginOIDC struct {
 	ClientSecret SecretRef `yaml:"clientSecret" required:"true" doc:"Reference to its secret."`
 	Scopes       []string  `yaml:"scopes" default:"profile,email" doc:"What Dex asks for, beside ‘openid’ and ‘offline_access’."`
 	GroupsClaim  string    `yaml:"groupsClaim" default:"groups" doc:"Claim with a person's groups."`
-	NameClaim    string    `yaml:"nameClaim" default:"preferred_username" doc:"Claim with a person's name in the hub. Google has none: write ‘email’."`
+	NameClaim    string    `yaml:"nameClaim" default:"preferred_username" doc:"Claim with a person's name in the hub, e.g. ‘email’."`
 	CA           string    `yaml:"ca" absent:"system's" doc:"PEM of the authority of the provider's certificate."`
 }
 
@@ -73,7 +73,9 @@ func (p *Platform) Issuer() string {
 }
 
 // LoginScopes are what programs ask Dex for. With offline_access they get tokens to ask again with.
-func LoginScopes() []string { return []string{"openid", "profile", "email", "groups", "offline_access"} }
+func LoginScopes() []string {
+	return []string{"openid", "profile", "email", "groups", "offline_access"}
+}
 
 // HubSignsIn reports whether people sign in to the hub by Dex.
 func (p *Platform) HubSignsIn() bool {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/auth"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/suggest"
@@ -27,6 +26,9 @@ func Check(c *decode.Checker, s *spec.Spec) {
 	r.sources()
 	r.people()
 	r.groups()
+	if g := r.GitHub; g != nil {
+		r.must("github", key{&g.ClientID, "clientID"}, key{&g.ClientSecret, "clientSecret"})
+	}
 	if r.LDAP != nil {
 		r.ldap()
 	}
@@ -53,10 +55,12 @@ func (r section) sources() {
 }
 
 func (r section) people() {
-	names, known := make([]string, len(r.People)), map[string]string{}
+	known := map[string]string{}
 	for i := range r.People {
 		p := &r.People[i]
-		names[i] = p.Name
+		if !decode.Matches(`^[a-z0-9][a-z0-9._@+-]*$`, p.Name) {
+			r.Wrong(p, fmt.Sprintf("%q cannot be a user of the hub", p.Name), "write a name in lower case")
+		}
 		if !r.IsSet(&p.Hash) {
 			r.Wrong(&p.Hash, p.Name+" has no hash of a password", "write hash: env:NAME or file:PATH, with what htpasswd -nBC 12 "+p.Name+" prints after the colon")
 		}
@@ -69,7 +73,6 @@ func (r section) people() {
 			known[email] = p.Name
 		}
 	}
-	auth.UserNames(r.Checker, names)
 }
 
 // groups checks that groups give rights, and that people of the file have groups that the file knows.
@@ -103,6 +106,7 @@ func (r section) groups() {
 
 func (r section) ldap() {
 	l := r.LDAP
+	r.must("ldap", key{&l.Server, "server"}, key{&l.SearchBase, "searchBase"})
 	l.CA = r.Existing(&l.CA, l.CA, false)
 	r.IsURL(&l.Server, "ldaps", "ldap")
 	if r.IsSet(&l.SearchUser) != r.IsSet(&l.SearchPassword) {
@@ -112,6 +116,7 @@ func (r section) ldap() {
 
 func (r section) oidc() {
 	o := r.OIDC
+	r.must("oidc", key{&o.Issuer, "issuer"}, key{&o.ClientID, "clientID"}, key{&o.ClientSecret, "clientSecret"})
 	o.CA = r.Existing(&o.CA, o.CA, false)
 	r.IsURL(&o.Issuer, "https", "http")
 	if strings.HasPrefix(o.Issuer, "http://") && !r.lab {
@@ -119,5 +124,19 @@ func (r section) oidc() {
 	}
 	if its, ok := strings.CutSuffix(o.Issuer, "/.well-known/openid-configuration"); ok {
 		r.Wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+its)
+	}
+}
+
+type key struct {
+	at   any
+	name string
+}
+
+// must reports keys of a source that are missing.
+func (r section) must(source string, keys ...key) {
+	for _, k := range keys {
+		if !r.IsSet(k.at) {
+			r.Wrong(k.at, fmt.Sprintf("login.%s has no %s", source, k.name), "write "+k.name+": under it; docs/login.md says where it comes from")
+		}
 	}
 }
