@@ -9,8 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -113,18 +111,23 @@ func LoginSecret(ctx context.Context, c *kube.Client, id string) (secret.Value, 
 // objects are all but the Secrets. Dex keeps sign-ins as objects of kinds that it adds itself.
 func (l Login) objects(s *Site) []runtime.Object {
 	named := func(namespace string) metav1.ObjectMeta { return meta(LoginName, namespace, LoginName) }
-	account := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: LoginName, Name: LoginName}}
-	rbac := func(kind string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	const rbac = "rbac.authorization.k8s.io"
+	rules := func(kind, namespace, group, resources string, verbs ...any) runtime.Object {
+		o := object(rbac+"/v1", kind, named(namespace), nil)
+		o.Object["rules"] = []any{values{"apiGroups": []any{group}, "resources": []any{resources}, "verbs": verbs}}
+		return o
+	}
+	bound := func(kind, namespace string) runtime.Object {
+		o := object(rbac+"/v1", kind+"Binding", named(namespace), nil)
+		o.Object["roleRef"] = values{"apiGroup": rbac, "kind": kind, "name": LoginName}
+		o.Object["subjects"] = []any{values{"kind": "ServiceAccount", "namespace": LoginName, "name": LoginName}}
+		return o
 	}
 	return append([]runtime.Object{
 		namespaceObject(LoginName, ownLabels(LoginName)),
 		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: named(LoginName)},
-		&rbacv1.Role{TypeMeta: rbac("Role"), ObjectMeta: named(LoginName), Rules: []rbacv1.PolicyRule{{APIGroups: []string{"dex.coreos.com"}, Resources: []string{"*"}, Verbs: []string{"*"}}}},
-		&rbacv1.RoleBinding{TypeMeta: rbac("RoleBinding"), ObjectMeta: named(LoginName), Subjects: account, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: LoginName}},
-		&rbacv1.ClusterRole{TypeMeta: rbac("ClusterRole"), ObjectMeta: named(""), Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"list", "create"}}}},
-		&rbacv1.ClusterRoleBinding{TypeMeta: rbac("ClusterRoleBinding"), ObjectMeta: named(""), Subjects: account, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LoginName}},
+		rules("Role", LoginName, "dex.coreos.com", "*", "*"), bound("Role", LoginName),
+		rules("ClusterRole", "", "apiextensions.k8s.io", "customresourcedefinitions", "list", "create"), bound("ClusterRole", ""),
 		l.deployment(s),
 		&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: named(LoginName),
 			Spec: corev1.ServiceSpec{Selector: ownLabels(LoginName), Ports: []corev1.ServicePort{{
@@ -143,21 +146,16 @@ func (l Login) route(s *Site) []runtime.Object {
 			"rules": []any{values{"backendRefs": []any{values{"name": LoginName, "port": int64(dexPort)}}}},
 		})}
 	}
-	prefix, class := networkingv1.PathTypePrefix, s.Ingress.Class
-	in := &networkingv1.Ingress{
-		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "Ingress"}, ObjectMeta: meta(LoginName, LoginName, LoginName),
-		Spec: networkingv1.IngressSpec{IngressClassName: &class, Rules: []networkingv1.IngressRule{{Host: l.Hostname,
-			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
-				Path: "/", PathType: &prefix, Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
-					Name: LoginName, Port: networkingv1.ServiceBackendPort{Number: dexPort}}}}}}}}}},
-	}
+	m := meta(LoginName, LoginName, LoginName)
+	in := values{"ingressClassName": s.Ingress.Class, "rules": []any{values{"host": l.Hostname, "http": values{"paths": []any{values{
+		"path": "/", "pathType": "Prefix", "backend": values{"service": values{"name": LoginName, "port": values{"number": int64(dexPort)}}}}}}}}}
 	if s.issued() {
-		in.Annotations = map[string]string{"cert-manager.io/cluster-issuer": s.TLS.Issuer}
+		m.Annotations = map[string]string{"cert-manager.io/cluster-issuer": s.TLS.Issuer}
 	}
 	if s.TLS != nil {
-		in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{l.Hostname}, SecretName: dexTLS}}
+		in["tls"] = []any{values{"hosts": []any{l.Hostname}, "secretName": dexTLS}}
 	}
-	return []runtime.Object{in}
+	return []runtime.Object{object("networking.k8s.io/v1", "Ingress", m, in)}
 }
 
 func (l Login) deployment(s *Site) *appsv1.Deployment {

@@ -81,7 +81,7 @@ func (c *Client) End(r *http.Request) (Person, error) {
 	return c.exchange(r, url.Values{"grant_type": {"authorization_code"}, "code": {q.Get("code")}, "redirect_uri": {c.Redirect}, "code_verifier": {verifier}})
 }
 
-// Again asks the provider anew about a person whose token has expired.
+// Again asks the provider again about a person whose token has expired.
 func (c *Client) Again(r *http.Request, p Person) (Person, error) {
 	if p.Refresh == "" {
 		return p, errors.New("there is no refresh token")
