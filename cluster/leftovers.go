@@ -252,7 +252,7 @@ func (c *holdings) costsOfLeftovers(ctx context.Context, u leftovers, _ converge
 			})
 			continue
 		}
-		out = append(out, c.parts.Retires(ctx, client, r, "no longer in the file")...)
+		out = append(out, c.parts.Retires(ctx, client, r, "no longer in the file", u.parts...)...)
 	}
 	return out
 }
@@ -293,7 +293,7 @@ func (c *holdings) findLeftovers(ctx context.Context) (u leftovers, err error) {
 	u.held = map[string]parts.InUse{}
 	for _, p := range u.parts {
 		var why parts.InUse
-		if err := c.parts.CheckUnused(ctx, client, p); errors.As(err, &why) {
+		if err := c.parts.CheckUnused(ctx, client, p, u.parts...); errors.As(err, &why) {
 			u.held[p.Part] = why
 		} else if err != nil {
 			return u, err

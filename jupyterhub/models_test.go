@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // Notebooks find models: a sole one without set-up, several by their names; what a profile or the chart's
@@ -31,4 +32,18 @@ func TestNotebooksFindModels(t *testing.T) {
 
 	v = user(map[string]string{"a": "http://a/v1", "b": "http://b/v1"})
 	assert.Equal(t, map[string]any{"MODEL_A_URL": "http://a/v1", "MODEL_B_URL": "http://b/v1"}, v["extraEnv"])
+}
+
+// Behind a gateway all models have its address, which asks for the key of a Secret.
+func TestNotebooksFindTheGateway(t *testing.T) {
+	h := base()
+	h.Auth = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}
+	h.Models = Models{Namespace: "models", URLs: map[string]string{"a": "http://a/v1", "b": "http://b/v1"}, Gateway: "http://g/v1"}
+	p, err := h.Part()
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"MODEL_A_URL": "http://g/v1", "MODEL_B_URL": "http://g/v1", "OPENAI_BASE_URL": "http://g/v1",
+		"OPENAI_API_KEY": map[string]any{"valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "model-key", "key": "key"}}}},
+		p.Release.Values["singleuser"].(map[string]any)["extraEnv"])
+	require.Len(t, p.Secrets, 2)
+	assert.Equal(t, chart.Secret{Namespace: "jupyterhub", Name: "model-key", Prefix: "sk-", Generate: map[string]int{"key": 16}}, p.Secrets[1])
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/modelserver"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
@@ -74,10 +75,15 @@ func (h Hub) Part() (chart.Part, error) {
 	if err != nil {
 		return chart.Part{}, err
 	}
+	secrets := []chart.Secret{hidden}
+	if h.Models.Gateway != "" {
+		secrets = append(secrets, chart.Secret{Namespace: h.namespace(), Name: modelserver.NotebooksSecret, Prefix: modelserver.KeyPrefix,
+			Generate: map[string]int{modelserver.NotebooksKey: 16}})
+	}
 	return chart.Part{
 		Name:    defaultName,
 		Release: &release,
-		Secrets: []chart.Secret{hidden},
+		Secrets: secrets,
 		Before:  its.objects(),
 		Keep:    true,
 	}, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -19,7 +20,9 @@ type ServiceRequest struct {
 	Namespace, Service string
 	Port               string // its name or number
 	Path               string // e.g. /health
-	Body               any    // is sent as JSON by POST; nil: GET
+	Query              url.Values
+	Header             http.Header // the API server keeps Authorization for itself
+	Body               any         // is sent as JSON by POST; nil: GET
 }
 
 // maxRefusal is the most that is read of an answer to find out who refused, in bytes.
@@ -40,10 +43,12 @@ func (c *Client) AskService(ctx context.Context, r ServiceRequest) (*http.Respon
 		verb = http.MethodPost
 	}
 	u := c.base.JoinPath(path(corev1.SchemeGroupVersion, r.Namespace, "services", r.Service+":"+r.Port, "proxy"), r.Path)
+	u.RawQuery = r.Query.Encode()
 	req, err := http.NewRequestWithContext(ctx, verb, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
+	maps.Copy(req.Header, r.Header)
 	req.Header.Set("User-Agent", fieldManager)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")

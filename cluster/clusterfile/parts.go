@@ -135,6 +135,9 @@ func (r partsSection) platform() {
 	r.backup()
 	databases.Check(r.Checker, r.spec)
 	models.Complete(r.Checker, r.spec)
+	if g := r.spec.Platform.ModelGateway; g != nil && g.Hostname != "" {
+		r.hostname(&g.Hostname, "models")
+	}
 	hubSection(r).hub()
 	r.login()
 	queuesSection(r).queues()

@@ -46,6 +46,9 @@ func (r storageSection) classNames() {
 			check(&p.Postgres.Databases[i].StorageClass, p.Postgres.Databases[i].StorageClass)
 		}
 	}
+	if g := p.ModelGateway; g != nil {
+		check(&g.StorageClass, g.StorageClass)
+	}
 	for i := range p.Models {
 		check(&p.Models[i].Class, p.Models[i].Class)
 	}

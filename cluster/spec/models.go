@@ -26,3 +26,30 @@ type Model struct {
 	Size         Size      `yaml:"size" default:"100GiB" doc:"Size of that volume."`
 	Image        string    `yaml:"image" absent:"pinned" doc:"Image of the engine."`
 }
+
+// ModelGateway is LiteLLM: one address for all models, which asks for keys.
+type ModelGateway struct {
+	_            struct{}   `short:"switch"`
+	Hostname     string     `yaml:"hostname" absent:"none: inside the cluster only" doc:"Hostname of the models' address and of LiteLLM's page."`
+	Keys         []ModelKey `yaml:"keys,named" absent:"none" doc:"Keys by the name of a person or group."`
+	StorageClass string     `yaml:"class" absent:"default class" doc:"Storage class of its database."`
+	Size         Size       `yaml:"size" default:"10GiB" doc:"Size of its database's volume. It can grow later."`
+}
+
+// ModelKey lets a person or group use models by the gateway.
+type ModelKey struct {
+	Name     string   `yaml:"-"`
+	Models   []string `yaml:"models" absent:"all" doc:"Models that it may use."`
+	Requests int      `yaml:"requestsPerMinute" absent:"no limit" min:"1" doc:"Requests a minute."`
+	Tokens   int      `yaml:"tokensPerMinute" absent:"no limit" min:"1" doc:"Tokens a minute, questions and answers together."`
+}
+
+// Where models are: their namespace, and the name of the gateway's Service there. No model has that name, or one
+// that begins with it and a hyphen.
+const (
+	ModelsNamespace = "models"
+	GatewayService  = "gateway"
+)
+
+// NotebooksKey is the key that the hub's notebooks share; no key of the file has that name.
+const NotebooksKey = "notebooks"

@@ -13,22 +13,23 @@ const (
 
 // Platform has the services that run on Kubernetes. A nil part is off.
 type Platform struct {
-	Charts     Charts        `yaml:"charts" absent:"pinned charts from the internet" doc:"Sources, versions and values of Helm charts."`
-	Storage    Storage       `yaml:"storage" absent:"K3s' ‘local-path’" doc:"Storage classes."`
-	LB         *LoadBalancer `yaml:"loadBalancer" absent:"K3s' ‘servicelb’" doc:"What assigns addresses to Services."`
-	Ingress    Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
-	DNS        *DNS          `yaml:"dns" absent:"off" doc:"Zones with the cluster's names, and who serves them: for certificates by ACME and for records."`
-	TLS        *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
-	Login      *Login        `yaml:"login" absent:"off" doc:"Dex: one account for the hub and Grafana."`
-	Rancher    *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
-	Fleet      *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
-	Monitoring *Monitoring   `yaml:"monitoring" absent:"off" doc:"Prometheus and Grafana, with the GPUs' metrics."`
-	Logs       *Logs         `yaml:"logs" absent:"off" doc:"VictoriaLogs, with the logs of all pods."`
-	Backup     *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
-	Postgres   *Postgres     `yaml:"postgres" absent:"off" doc:"CloudNativePG, and databases."`
-	Queues     []Queue       `yaml:"queues,named" absent:"off" doc:"Kueue: groups that share the GPUs."`
-	Models     []Model       `yaml:"models,named" absent:"off" doc:"Language models, each with an address of OpenAI's API: [models.md](models.md)."`
-	Hub        *Hub          `yaml:"hub" absent:"off" doc:"JupyterHub."`
+	Charts       Charts        `yaml:"charts" absent:"pinned charts from the internet" doc:"Sources, versions and values of Helm charts."`
+	Storage      Storage       `yaml:"storage" absent:"K3s' ‘local-path’" doc:"Storage classes."`
+	LB           *LoadBalancer `yaml:"loadBalancer" absent:"K3s' ‘servicelb’" doc:"What assigns addresses to Services."`
+	Ingress      Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
+	DNS          *DNS          `yaml:"dns" absent:"off" doc:"Zones with the cluster's names, and who serves them: for certificates by ACME and for records."`
+	TLS          *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
+	Login        *Login        `yaml:"login" absent:"off" doc:"Dex: one account for the hub and Grafana."`
+	Rancher      *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
+	Fleet        *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
+	Monitoring   *Monitoring   `yaml:"monitoring" absent:"off" doc:"Prometheus and Grafana, with the GPUs' metrics."`
+	Logs         *Logs         `yaml:"logs" absent:"off" doc:"VictoriaLogs, with the logs of all pods."`
+	Backup       *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
+	Postgres     *Postgres     `yaml:"postgres" absent:"off" doc:"CloudNativePG, and databases."`
+	Queues       []Queue       `yaml:"queues,named" absent:"off" doc:"Kueue: groups that share the GPUs."`
+	Models       []Model       `yaml:"models,named" absent:"off" doc:"Language models, each with an address of OpenAI's API: [models.md](models.md)."`
+	ModelGateway *ModelGateway `yaml:"modelGateway" absent:"off" doc:"One address for all models, with a key for each person or group."`
+	Hub          *Hub          `yaml:"hub" absent:"off" doc:"JupyterHub."`
 }
 
 // Charts has the sources of charts, and exceptions for single parts.

@@ -5,8 +5,10 @@
 // Kubernetes API server, so that this machine needs no route to them.
 package modelserver
 
+import "github.com/cps-gpu/homelab/cluster/spec"
+
 // Namespace has the model servers: for each model a Deployment and a Service of its name.
-const Namespace = "models"
+const Namespace = spec.ModelsNamespace
 
 // Component is the label app.kubernetes.io/component of a model server's Deployment and pods; NameLabel
 // has the model's name.
@@ -27,4 +29,24 @@ const (
 const (
 	PortName   = "http"
 	PortNumber = 8000
+)
+
+// The gateway in front of the servers, in the same namespace.
+const (
+	GatewayService  = spec.GatewayService // of its Deployment and Service, and of the Secret with MasterKey
+	GatewayPort     = 4000
+	GatewayDatabase = GatewayService + "-db"
+	MasterKey       = "master-key"
+
+	KeyPrefix = "sk-" // LiteLLM takes no other keys (litellm/proxy/auth/user_api_key_auth.py)
+
+	KeysSecret   = GatewayService + "-keys"    // keys of the file, by their names
+	EngineSecret = GatewayService + "-engines" // what servers ask for when a gateway is in front of them
+	EngineKey    = "key"
+)
+
+// NotebooksSecret is in the hub's namespace, with the key that its notebooks share.
+const (
+	NotebooksSecret = "model-key"
+	NotebooksKey    = "key"
 )

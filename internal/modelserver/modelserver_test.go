@@ -32,7 +32,7 @@ func TestAModelAnswers(t *testing.T) {
 		s := w.only(t)
 		assert.Equal(t, modelserver.Server{Name: "qwen", Engine: "vllm", Source: "of/qwen", Context: 4096, Ready: 1, Wanted: 1, GPUs: 2,
 			Nodes: []string{"wk1"}, Address: "http://qwen.models.svc:8000/v1", State: modelserver.Ready}, s)
-		a, err := s.Verify(t.Context(), w.Client)
+		a, err := s.Verify(t.Context(), w.Client, nil)
 		require.NoError(t, err)
 		assert.Equal(t, 10*time.Millisecond, a.FirstToken)
 		assert.InDelta(t, 100, a.Rate, 0.01)
@@ -75,7 +75,7 @@ func TestStates(t *testing.T) {
 				s := w.only(t)
 				assert.Equal(t, x.state, s.State)
 				assert.Contains(t, s.Detail, x.detail)
-				_, err := s.Verify(t.Context(), w.Client)
+				_, err := s.Verify(t.Context(), w.Client, nil)
 				require.ErrorContains(t, err, x.detail)
 			})
 		})
@@ -91,7 +91,7 @@ func TestOff(t *testing.T) {
 		require.NoError(t, err)
 		s := w.only(t)
 		assert.Equal(t, modelserver.Off, s.State)
-		_, err = s.Verify(t.Context(), w.Client)
+		_, err = s.Verify(t.Context(), w.Client, nil)
 		require.ErrorContains(t, err, "it is off: replicas is 0")
 	})
 }
@@ -121,7 +121,7 @@ func TestWrongAnswers(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
 				w.model(t, "qwen", up())
 				w.engine = engine
-				_, err := w.only(t).Verify(t.Context(), w.Client)
+				_, err := w.only(t).Verify(t.Context(), w.Client, nil)
 				require.ErrorContains(t, err, want)
 			})
 		})
@@ -135,12 +135,12 @@ func TestNoAnswer(t *testing.T) {
 		s := w.only(t)
 		w.engine = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		began := time.Now()
-		_, err := s.Verify(t.Context(), w.Client)
+		_, err := s.Verify(t.Context(), w.Client, nil)
 		require.ErrorContains(t, err, "no answer within 3m0s")
 		assert.Equal(t, 3*time.Minute, time.Since(began))
 
 		w.settle(t, "qwen", container(corev1.ContainerStatus{State: running()}))
-		_, err = s.Verify(t.Context(), w.Client)
+		_, err = s.Verify(t.Context(), w.Client, nil)
 		var refused *kube.Error
 		require.ErrorAs(t, err, &refused)
 		assert.ErrorContains(t, err, `no endpoints available for service "qwen`)
@@ -156,7 +156,7 @@ func TestEachRequestMayFail(t *testing.T) {
 			defer func() { w.fail = nil }()
 			all, err := modelserver.List(t.Context(), w.Client)
 			if err == nil && len(all) == 1 {
-				_, err = all[0].Verify(t.Context(), w.Client)
+				_, err = all[0].Verify(t.Context(), w.Client, nil)
 			}
 			return len(all), err
 		}
@@ -204,7 +204,7 @@ func TestOneOfTwo(t *testing.T) {
 		assert.Equal(t, modelserver.Ready, s.State)
 		assert.Equal(t, "1/2", fmt.Sprintf("%d/%d", s.Ready, s.Wanted))
 		assert.Contains(t, s.Detail, "1 of 2 replicas are ready; another is pending: Unschedulable: no nodes available to schedule pods")
-		_, err = s.Verify(t.Context(), w.Client)
+		_, err = s.Verify(t.Context(), w.Client, nil)
 		require.NoError(t, err)
 	})
 }

@@ -26,19 +26,23 @@ const patience = 3 * time.Minute
 // maxAnswer is the most that is read of an answer, in bytes.
 const maxAnswer = 4 << 20
 
-// Verify asks a server for one chat completion, as a client would. Its error says what the server lacks,
-// and what to do.
-func (s Server) Verify(ctx context.Context, k *kube.Client) (Answer, error) {
+// Verify asks a server for one chat completion, as a client would: by way of the gateway if there is one. Its
+// error says what the server lacks, and what to do.
+func (s Server) Verify(ctx context.Context, k *kube.Client, by *Gateway) (Answer, error) {
 	if s.State != Ready {
 		return Answer{}, s.unready()
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer cancel()
-	if err := s.serves(ctx, k); err != nil {
+	ask := func(path string, body any) (*http.Response, error) { return s.ask(ctx, k, path, body) }
+	if by != nil {
+		ask = func(path string, body any) (*http.Response, error) { return by.ask(ctx, path, nil, body) }
+	}
+	if err := s.serves(ask, by != nil); err != nil {
 		return Answer{}, err
 	}
 	asked := time.Now()
-	resp, err := s.ask(ctx, k, "/v1/chat/completions", map[string]any{
+	resp, err := ask("/v1/chat/completions", map[string]any{
 		"model": s.Name, "messages": []any{map[string]any{"role": "user", "content": question}},
 		"max_tokens": maxTokens, "temperature": 0, "stream": true, "stream_options": map[string]any{"include_usage": true},
 	})
@@ -64,9 +68,9 @@ func (s Server) unready() error {
 	return fmt.Errorf("it is %s: %s", s.State, s.Detail)
 }
 
-// serves checks that the engine knows the model by its name.
-func (s Server) serves(ctx context.Context, k *kube.Client) error {
-	resp, err := s.ask(ctx, k, "/v1/models", nil)
+// serves checks that the engine, or the gateway, knows the model by its name.
+func (s Server) serves(ask func(path string, body any) (*http.Response, error), gateway bool) error {
+	resp, err := ask("/v1/models", nil)
 	if err != nil {
 		return err
 	}
@@ -82,6 +86,9 @@ func (s Server) serves(ctx context.Context, k *kube.Client) error {
 	var names []string
 	for _, m := range list.Data {
 		names = append(names, m.ID)
+	}
+	if !slices.Contains(names, s.Name) && gateway {
+		return fmt.Errorf("the gateway serves %q, and not %s: homelab cluster:up brings its list up to date", strings.Join(names, ", "), s.Name)
 	}
 	if !slices.Contains(names, s.Name) {
 		return fmt.Errorf("it serves %q, and not %s: homelab cluster:up starts it with its name", strings.Join(names, ", "), s.Name)

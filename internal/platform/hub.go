@@ -192,6 +192,9 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 		}
 		h.Models.URLs[m.Name] = addon.ModelURL(m.Name, s.K3s.ClusterDomain)
 	}
+	if p.ModelGateway != nil {
+		h.Models.Gateway = addon.GatewayURL(s.K3s.ClusterDomain)
+	}
 	h.Version = cmp.Or(h.Version, p.Charts.Versions["jupyterhub"])
 	err := hubSecrets(&h, site)
 	if p.TLS != nil && (p.TLS.Source == spec.TLSCA || p.TLS.Source == spec.TLSSecret) {

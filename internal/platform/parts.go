@@ -44,10 +44,11 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.GPUDashboard{GPUExporter: exporter},
 		addon.Velero{Backup: p.Backup},
 		addon.PostgresBackup{Postgres: p.Postgres, Store: p.Backup},
-		addon.Postgres{Postgres: p.Postgres, Store: p.Backup},
+		addon.Postgres{Postgres: p.Postgres, Store: p.Backup, Gateway: p.ModelGateway != nil},
 		addon.Kueue{Queues: p.Queues},
-		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel},
+		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel, Gateway: p.ModelGateway != nil},
 		hub{spec: s},
+		addon.ModelGateway{ModelGateway: p.ModelGateway, Models: p.Models},
 		gitOps{p.Fleet},
 	}
 }
@@ -94,6 +95,9 @@ func hosts(p *spec.Platform) []string {
 	}
 	if p.Login != nil {
 		out = append(out, p.Login.Hostname)
+	}
+	if p.ModelGateway != nil {
+		out = append(out, p.ModelGateway.Hostname)
 	}
 	return slices.Compact(slices.DeleteFunc(out, func(name string) bool { return name == "" }))
 }

@@ -95,6 +95,10 @@ func ModelVerify(s *Session, ctx context.Context, f ModelVerifyFlags) error {
 	if err != nil {
 		return err
 	}
+	gateway, err := modelserver.FindGateway(ctx, k)
+	if err != nil {
+		return err
+	}
 	var results []modelResult
 	failed := 0
 	for _, m := range servers {
@@ -102,7 +106,7 @@ func ModelVerify(s *Session, ctx context.Context, f ModelVerifyFlags) error {
 			s.Printf("asking %s", m.Name)
 		}
 		r := modelResult{Model: m.Name, Engine: m.Engine, Source: m.Source, Nodes: m.Nodes, Lab: s.Spec.IsLab()}
-		a, err := m.Verify(ctx, k)
+		a, err := m.Verify(ctx, k, gateway)
 		if ctx.Err() != nil {
 			return err
 		}

@@ -10,11 +10,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 )
+
+// copiedCertificate adds to a part without a release the certificate of tls.secret, if there is one and the part's
+// Ingress cannot read it.
+func (s *Site) copiedCertificate(part chart.Part, namespace, name string) func(context.Context, *kube.Client) (chart.Part, error) {
+	if s.TLS == nil || s.TLS.Source != spec.TLSSecret || s.Ingress.Kind != spec.IngressTraefik || s.TLS.Secret == namespace+"/"+name {
+		return nil
+	}
+	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
+		its, err := CopyCertificate(ctx, client, s.TLS.Secret, namespace, name)
+		out := part
+		out.Secrets = append(slices.Clone(part.Secrets), its)
+		return out, err
+	}
+}
 
 // withCertificate adds to a part a certificate that another owner keeps in the cluster, as
 // namespace/name.

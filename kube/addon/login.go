@@ -70,15 +70,7 @@ func (l Login) Make(s *Site) (Recipe, error) {
 		p.Secrets[1].Generate[c.id] = 32
 	}
 	s.requireParts(&p, "issuer", "ingress")
-	if s.TLS != nil && s.TLS.Source == spec.TLSSecret && s.Ingress.Kind == spec.IngressTraefik && s.TLS.Secret != LoginName+"/"+dexTLS {
-		part := p.Part
-		p.Late = func(ctx context.Context, client *kube.Client) (chart.Part, error) {
-			its, err := CopyCertificate(ctx, client, s.TLS.Secret, LoginName, dexTLS)
-			out := part
-			out.Secrets = append(out.Secrets[:len(out.Secrets):len(out.Secrets)], its)
-			return out, err
-		}
-	}
+	p.Late = s.copiedCertificate(p.Part, LoginName, dexTLS)
 	return p, nil
 }
 
@@ -132,30 +124,7 @@ func (l Login) objects(s *Site) []runtime.Object {
 		&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: named(LoginName),
 			Spec: corev1.ServiceSpec{Selector: ownLabels(LoginName), Ports: []corev1.ServicePort{{
 				Name: "http", Protocol: corev1.ProtocolTCP, Port: dexPort, TargetPort: intstr.FromString("http")}}}},
-	}, l.route(s)...)
-}
-
-// route leads browsers to Dex.
-func (l Login) route(s *Site) []runtime.Object {
-	switch s.Ingress.Kind {
-	case spec.IngressNone:
-		return nil
-	case spec.IngressGateway:
-		return []runtime.Object{object("gateway.networking.k8s.io/v1", "HTTPRoute", meta(LoginName, LoginName, LoginName), values{
-			"hostnames": []any{l.Hostname}, "parentRefs": []any{values{"name": GatewayName, "namespace": GatewayNamespace}},
-			"rules": []any{values{"backendRefs": []any{values{"name": LoginName, "port": int64(dexPort)}}}},
-		})}
-	}
-	m := meta(LoginName, LoginName, LoginName)
-	in := values{"ingressClassName": s.Ingress.Class, "rules": []any{values{"host": l.Hostname, "http": values{"paths": []any{values{
-		"path": "/", "pathType": "Prefix", "backend": values{"service": values{"name": LoginName, "port": values{"number": int64(dexPort)}}}}}}}}}
-	if s.issued() {
-		m.Annotations = map[string]string{"cert-manager.io/cluster-issuer": s.TLS.Issuer}
-	}
-	if s.TLS != nil {
-		in["tls"] = []any{values{"hosts": []any{l.Hostname}, "secretName": dexTLS}}
-	}
-	return []runtime.Object{object("networking.k8s.io/v1", "Ingress", m, in)}
+	}, s.page(named(LoginName), l.Hostname, dexPort, dexTLS)...)
 }
 
 func (l Login) deployment(s *Site) *appsv1.Deployment {

@@ -41,6 +41,7 @@ const (
 type Models struct {
 	Models    []spec.Model
 	PoolLabel string // of nodes, with the name of their pool
+	Gateway   bool   // a gateway is in front of them, so they ask for its key
 }
 
 // ModelURL is the address of a model for programs in the cluster.
@@ -56,9 +57,12 @@ func (m Models) Make(s *Site) (Recipe, error) {
 	p := Recipe{GPUs: true, Settle: modelStart, Part: chart.Part{Name: "models", Before: []runtime.Object{
 		namespaceObject(modelserver.Namespace, ownLabels("models")),
 	}}}
+	if m.Gateway {
+		p.Secrets = append(p.Secrets, chart.Secret{Namespace: modelserver.Namespace, Name: modelserver.EngineSecret, Generate: map[string]int{modelserver.EngineKey: 16}})
+	}
 	var errs []error
 	for _, one := range m.Models {
-		server := modelServer{Model: one, site: s, others: m.Models, pool: m.PoolLabel, places: serving.Targets(serving.Places(s.Nodes, one))}
+		server := modelServer{Model: one, site: s, others: m.Models, pool: m.PoolLabel, gateway: m.Gateway, places: serving.Targets(serving.Places(s.Nodes, one))}
 		if len(server.places) == 0 {
 			errs = append(errs, fmt.Errorf("models: no node can serve %s", one.Name))
 			continue
@@ -78,10 +82,11 @@ func (m Models) Make(s *Site) (Recipe, error) {
 // modelServer is one model and where it runs.
 type modelServer struct {
 	spec.Model
-	site   *Site
-	others []spec.Model // all, with this one
-	pool   string       // PoolLabel
-	places []serving.Place
+	site    *Site
+	others  []spec.Model // all, with this one
+	pool    string       // PoolLabel
+	gateway bool
+	places  []serving.Place
 }
 
 func (m modelServer) meta(name string) metav1.ObjectMeta {
@@ -243,8 +248,11 @@ func (m modelServer) env() []corev1.EnvVar {
 		env = append(env, corev1.EnvVar{Name: "HF_ENDPOINT", Value: strings.TrimSuffix(m.Mirror, "/")})
 	}
 	if !m.Token.IsZero() {
-		env = append(env, corev1.EnvVar{Name: "HF_TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: m.tokenSecret()}, Key: tokenKey}}})
+		env = append(env, secretVariable("HF_TOKEN", m.tokenSecret(), tokenKey))
+	}
+	if m.gateway { // /health is open in both
+		name := map[string]string{spec.EngineVLLM: "VLLM_API_KEY", spec.EngineLlamaCPP: "LLAMA_API_KEY"}[m.Engine]
+		env = append(env, secretVariable(name, modelserver.EngineSecret, modelserver.EngineKey))
 	}
 	return env
 }

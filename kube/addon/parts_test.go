@@ -251,6 +251,13 @@ func writtenSamples(t *testing.T) []sample {
 		{"gpu-operator-driver", must(t, addon.GPUOperator{NVIDIA: driver, Nodes: gpus}, rich(addon.Site{}))},
 		{"models", must(t, addon.Models{Models: models(key1)[:1]}, served(addon.Site{}))},
 		{"models-rich", must(t, addon.Models{Models: models(key1), PoolLabel: "homelab.cps-gpu.github.com/pool"}, served(addon.Site{}))},
+		{"models-gateway", must(t, addon.Models{Models: models(key1)[:2], Gateway: true}, served(addon.Site{}))},
+		{"model-gateway", must(t, addon.ModelGateway{ModelGateway: &spec.ModelGateway{Size: 10 * spec.GiB}, Models: models(key1)[:1]}, addon.Site{})},
+		{"model-gateway-rich", must(t, addon.ModelGateway{ModelGateway: &spec.ModelGateway{Hostname: "models.example.org", Size: 20 * spec.GiB, StorageClass: "longhorn",
+			Keys: []spec.ModelKey{{Name: "alice"}, {Name: "robotics", Models: []string{"short"}, Requests: 60}}}, Models: models(key1)},
+			rich(addon.Site{TLS: signed, Ingress: spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}, Made: []addon.Recipe{{Part: chart.Part{Name: "models"}}, {Part: chart.Part{Name: "postgres"}}}}))},
+		{"model-gateway-route", must(t, addon.ModelGateway{ModelGateway: &spec.ModelGateway{Hostname: "models.example.org", Size: 10 * spec.GiB}, Models: models(key1)[:1]},
+			addon.Site{TLS: signed, Ingress: gateway})},
 		{"kueue", must(t, addon.Kueue{Queues: []spec.Queue{{Name: "students", Namespaces: []string{"course-a"}, GPUs: 8, Borrow: spec.On}}},
 			addon.Site{Offered: map[string]int{"nvidia.com/gpu": 8}})},
 		{"kueue-rich", must(t, addon.Kueue{Queues: []spec.Queue{

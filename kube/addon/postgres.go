@@ -31,12 +31,13 @@ const postgresImage = "ghcr.io/cloudnative-pg/postgresql:18.4-system-trixie"
 // database, so the operator stays while there is one.
 type Postgres struct {
 	*spec.Postgres
-	Store *spec.Backup // where backups go
+	Store   *spec.Backup // where backups go
+	Gateway bool         // the gateway of models has a database of its own
 }
 
 func (p Postgres) Info() Info {
 	return Info{
-		Name: PostgresName, Section: "postgres", On: p.Postgres != nil, Namespace: postgresNamespace,
+		Name: PostgresName, Section: "postgres", On: p.Postgres != nil || p.Gateway, Namespace: postgresNamespace,
 		NeverInFleet: "it would delete the data of a database that left the file without asking",
 		Chart: chart.Pin{
 			Chart: "cloudnative-pg", Repo: "https://cloudnative-pg.github.io/charts",
@@ -54,6 +55,9 @@ func (p Postgres) Make(s *Site) (Recipe, error) {
 		Settle:   15 * time.Minute, // it downloads an image, and replicas copy the first server
 		Operands: []string{postgresImage},
 		Part:     chart.Part{Name: PostgresName, Release: s.release(p.Info(), v), Keep: true},
+	}
+	if p.Postgres == nil {
+		return r, nil
 	}
 	var namespaces []string
 	for _, d := range p.Databases {

@@ -52,6 +52,7 @@ type Secret struct {
 	Labels          map[string]string
 	Data            map[string]secret.Value // given
 	Generate        map[string]int          // generated if missing: random bytes, written as hex
+	Prefix          string                  // of generated values
 }
 
 // Ref names the object.

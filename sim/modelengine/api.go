@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,6 +31,13 @@ func (e Engine) Handler(ready func() bool) http.Handler {
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case !s.admits(r):
+			_, _ = io.Copy(io.Discard, r.Body) // the caller may have no buffer for what nobody reads
+			if e.Kind == LlamaCpp {
+				writeJSON(w, http.StatusUnauthorized, map[string]any{"error": map[string]any{"message": "Invalid API Key", "type": "authentication_error", "code": 401}})
+				return
+			}
+			writeJSON(w, http.StatusUnauthorized, map[string]any{"error": "Unauthorized"})
 		case ready() || e.Kind == LlamaCpp && r.URL.Path == "/v1/models":
 			mux.ServeHTTP(w, r)
 		case e.Kind == LlamaCpp:
@@ -41,6 +49,16 @@ func (e Engine) Handler(ready func() bool) http.Handler {
 }
 
 type server struct{ Engine }
+
+// admits reports whether a request has the key, or needs none: vLLM guards /v1 (entrypoints/openai/api_server.py),
+// llama.cpp everything but a few paths (tools/server).
+func (s server) admits(r *http.Request) bool {
+	open := !strings.HasPrefix(r.URL.Path, "/v1")
+	if s.Kind == LlamaCpp {
+		open = slices.Contains([]string{"/", "/health", "/v1/health", "/models", "/v1/models", "/api/tags"}, r.URL.Path)
+	}
+	return s.Key == "" || open || r.Header.Get("Authorization") == "Bearer "+s.Key
+}
 
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")

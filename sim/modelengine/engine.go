@@ -35,6 +35,7 @@ type Engine struct {
 	Name    string // what clients call the model
 	Source  string // where its weights are from
 	Context int    // tokens of one request, and of its answer; 0: the model's own
+	Key     string // that it asks for, of VLLM_API_KEY or LLAMA_API_KEY; empty: none
 
 	quantization string
 	utilization  float64 // part of the cards' memory that it takes

@@ -12,6 +12,7 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // SortPart is the sort of costs that are about a part of the platform.
@@ -72,9 +73,10 @@ func (s *Steps) costsOfClaims(ctx context.Context, d converge.Diff) []converge.C
 	return out
 }
 
-// Retires is the cost of removing a part from the cluster; none if it must stay.
-func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why string) []converge.Cost {
-	if errors.As(s.CheckUnused(ctx, client, r), new(InUse)) {
+// Retires is the cost of removing a part from the cluster, after those that leave before it; none if it must
+// stay.
+func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why string, leaving ...Record) []converge.Cost {
+	if errors.As(s.CheckUnused(ctx, client, r, leaving...), new(InUse)) {
 		return nil
 	}
 	cost := converge.Cost{Machine: r.Part, Object: SortPart, Kind: converge.CostDestroy, Reason: why}
@@ -85,6 +87,9 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 	}
 	cost.Holds = w.ClaimsOf(r.Namespace, r.Release)
 	for _, ref := range slices.Concat(r.After, r.Before) {
+		if ref.APIVersion == addon.PostgresAPI && ref.Kind == addon.PostgresKind {
+			cost.Holds = append(cost.Holds, w.ClaimsLabelled(ref.Namespace, addon.PostgresLabel, ref.Name)...)
+		}
 		if ref.Kind != "PersistentVolumeClaim" || r.Keep {
 			continue
 		}

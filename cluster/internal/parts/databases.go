@@ -36,7 +36,7 @@ func (s *Steps) costOfDatabase(ctx context.Context, name string) converge.Cost {
 // checkDatabasesUnused refuses to remove CloudNativePG while there are databases, no matter who created them:
 // nothing would take over from a server that fails, nor start one again. Nor is its plugin removed while some write
 // their changes by it: they would keep them all, until their volumes are full.
-func (s *Steps) checkDatabasesUnused(ctx context.Context, client *kube.Client, r Record) error {
+func (s *Steps) checkDatabasesUnused(ctx context.Context, client *kube.Client, r Record, leaving []Record) error {
 	all, err := client.List(ctx, addon.PostgresAPI, addon.PostgresKind, "", "")
 	if errors.As(err, new(*kube.NoKindError)) {
 		return nil
@@ -46,6 +46,10 @@ func (s *Steps) checkDatabasesUnused(ctx context.Context, client *kube.Client, r
 	}
 	var names []string
 	for _, u := range all {
+		its := kube.Ref{APIVersion: addon.PostgresAPI, Kind: addon.PostgresKind, Namespace: u.GetNamespace(), Name: u.GetName()}
+		if slices.ContainsFunc(leaving, func(l Record) bool { return l.Part != r.Part && slices.Contains(l.After, its) }) {
+			continue
+		}
 		changes := s.Spec.Platform.Postgres != nil && anyOwned([]unstructured.Unstructured{u}) // before the plugin goes
 		if r.Part == addon.PostgresName || usesPlugin(u) && !changes {
 			names = append(names, u.GetNamespace()+"/"+u.GetName())

@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
@@ -48,6 +49,9 @@ func TestDatabasesHoldTheirOperator(t *testing.T) {
 		err = s.CheckUnused(t.Context(), client, r)
 		require.ErrorAs(t, err, new(InUse))
 		assert.ErrorContains(t, err, "default/theirs")
+		its := kube.Ref{APIVersion: addon.PostgresAPI, Kind: addon.PostgresKind, Namespace: "default", Name: "theirs"}
+		require.NoError(t, s.CheckUnused(t.Context(), client, r, Record{Part: addon.ModelGatewayName, After: []kube.Ref{its}}), "it leaves before the operator")
+		require.ErrorAs(t, s.CheckUnused(t.Context(), client, r, Record{Part: addon.PostgresName, After: []kube.Ref{its}}), new(InUse), "the operator's own removal would lose it")
 		require.NoError(t, s.CheckUnused(t.Context(), client, plugin))
 
 		database("ours", map[string]any{"app.kubernetes.io/managed-by": "homelab"}, map[string]any{"name": addon.PostgresPlugin})

@@ -71,6 +71,9 @@ func (s *Steps) AddPart(up *converge.Graph, p addon.Recipe, on Ground, ready Ref
 	if p.ObjectsApart() { // objects of kinds that its chart has added
 		then(s.objectsStep(p))
 	}
+	if p.Name == addon.ModelGatewayName {
+		then(s.modelKeysStep())
+	}
 	if len(p.Classes) > 0 { // a storage class is ready after a volume was written and read
 		then(s.storageStep(p), on.Nodes...)
 	}

@@ -347,11 +347,12 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 }
 
 // CheckUnused refuses to remove a part that something needs: the operator of databases, queues with pods, a
-// provisioner whose volumes could no longer be mounted or deleted.
-func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record) error {
+// provisioner whose volumes could no longer be mounted or deleted. What belongs to parts that leave before it
+// does not count.
+func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record, leaving ...Record) error {
 	switch {
 	case r.Part == addon.PostgresName, r.Part == addon.PostgresBackupName:
-		return s.checkDatabasesUnused(ctx, client, r)
+		return s.checkDatabasesUnused(ctx, client, r, leaving)
 	case r.Part == addon.KueueName:
 		return checkQueuesUnused(ctx, client)
 	case len(r.Classes) == 0:

@@ -119,9 +119,11 @@ func secretObjects(ctx context.Context, client *kube.Client, all []chart.Secret,
 			case len(kept) > 0:
 				want.Data[key] = kept
 			case generate:
-				if want.Data[key], err = random(s.Generate[key]); err != nil {
+				value, err := random(s.Generate[key])
+				if err != nil {
 					return nil, nil, err
 				}
+				want.Data[key] = append([]byte(s.Prefix), value...)
 			case there: // otherwise the whole Secret is missing
 				missing = append(missing, converge.Field{Path: fmt.Sprintf("secret/%s/%s/data.%s", s.Namespace, s.Name, key), Want: "generated", Effect: converge.Update})
 			}

@@ -247,6 +247,16 @@ func (r *reader) models(t *testing.T) {
 	said := r.says(t, "go tool mage model:verify")
 	assert.Contains(t, said, "This is the lab: no model was loaded")
 	assert.Contains(t, said, "1 of 1 models answer.")
+
+	r.write(t, "cluster.yaml", readmeFile(t)+pageFile(t, "models", "modelGateway"))
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "key/robotics: qwen, 60 requests a minute, 200000 tokens a minute")
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
+	assert.Contains(t, r.says(t, "go tool mage platform:passwords", "-yes"), "key alice for models")
+	assert.Contains(t, r.says(t, "go tool mage model:verify"), "1 of 1 models answer.")
+	r.write(t, "cluster.yaml", readmeFile(t)+pageModels(t))
+	said, code := r.ends(t, "go tool mage cluster:up")
+	assert.NotZero(t, code, "nobody agreed")
+	assert.Contains(t, said, "models/gateway-db-1")
 	r.write(t, "cluster.yaml", readmeFile(t))
 	r.says(t, "go tool mage cluster:up", "-yes")
 }

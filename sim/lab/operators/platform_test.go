@@ -159,7 +159,7 @@ func (s *site) install(t *testing.T, p chart.Part, err error) {
 			data[key] = []byte(value.Reveal())
 		}
 		for key := range secret.Generate {
-			data[key] = []byte("0123456789abcdef0123456789abcdef")
+			data[key] = []byte(secret.Prefix + "0123456789abcdef0123456789abcdef")
 		}
 		_, err := s.kube.Apply(t.Context(), &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 			ObjectMeta: metav1.ObjectMeta{Name: secret.Name, Namespace: secret.Namespace, Labels: secret.Labels}, Type: corev1.SecretType(secret.Type), Data: data})

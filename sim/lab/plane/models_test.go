@@ -100,7 +100,7 @@ func models(t *testing.T, kind labctl.Guests) {
 		return err
 	})
 	for i, want := range []string{"CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has a total capacity of 40.00 GiB", "", "Insufficient nvidia.com/gpu", ""} {
-		a, err := all[i].Verify(t.Context(), u.Client)
+		a, err := all[i].Verify(t.Context(), u.Client, nil)
 		if want != "" {
 			require.ErrorContains(t, err, want)
 			continue

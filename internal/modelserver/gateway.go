@@ -1,0 +1,180 @@
+package modelserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// Gateway is LiteLLM in front of the servers, asked with its administrator's key.
+type Gateway struct {
+	kube   *kube.Client
+	master secret.Value
+}
+
+// FindGateway finds the cluster's gateway; nil: it has none.
+func FindGateway(ctx context.Context, k *kube.Client) (*Gateway, error) {
+	key, err := ReadKey(ctx, k, Namespace, GatewayService, MasterKey)
+	if err != nil || key.IsZero() {
+		return nil, err
+	}
+	return &Gateway{k, key}, nil
+}
+
+// ReadKey reads a key of a Secret; zero: there is none.
+func ReadKey(ctx context.Context, k *kube.Client, namespace, name, key string) (secret.Value, error) {
+	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := k.Get(ctx, s); errors.Is(err, kube.ErrNotFound) || err == nil && len(s.Data[key]) == 0 {
+		return secret.Value{}, nil
+	} else if err != nil {
+		return secret.Value{}, err
+	}
+	return secret.New(string(s.Data[key])), nil
+}
+
+// Limits are what a key may do.
+type Limits struct {
+	Models   []string // sorted; none: all
+	Requests int      // a minute; 0: no limit
+	Tokens   int      // a minute; 0: no limit
+}
+
+// Key is a key of the gateway. It keeps a key's SHA-256 and not the key.
+type Key struct {
+	Name string // its alias, which is unique
+	Hash string
+	Ours bool // homelab made it
+	Limits
+}
+
+// KeyHash is what the gateway keeps of a key.
+func KeyHash(key secret.Value) string {
+	sum := sha256.Sum256([]byte(key.Reveal()))
+	return hex.EncodeToString(sum[:])
+}
+
+// The mark of keys that homelab made, in their metadata.
+const markKey, markValue = "managed-by", "homelab"
+
+// maxPages bounds the reading of a list, of 100 keys a page.
+const maxPages = 100
+
+// Keys lists all keys (litellm/proxy/management_endpoints/key_management_endpoints.py, as all requests here).
+func (g *Gateway) Keys(ctx context.Context) ([]Key, error) {
+	var out []Key
+	for page := 1; page <= maxPages; page++ {
+		var list struct {
+			Keys []struct {
+				Token    string         `json:"token"`
+				Alias    string         `json:"key_alias"`
+				Models   []string       `json:"models"`
+				RPM      int            `json:"rpm_limit"`
+				TPM      int            `json:"tpm_limit"`
+				Metadata map[string]any `json:"metadata"`
+			} `json:"keys"`
+			Pages int `json:"total_pages"`
+		}
+		query := url.Values{"return_full_object": {"true"}, "size": {"100"}, "page": {strconv.Itoa(page)}}
+		if err := g.do(ctx, "/key/list", query, nil, &list); err != nil {
+			return nil, err
+		}
+		for _, k := range list.Keys {
+			slices.Sort(k.Models)
+			out = append(out, Key{Name: k.Alias, Hash: k.Token, Ours: k.Metadata[markKey] == markValue, Limits: Limits{k.Models, k.RPM, k.TPM}})
+		}
+		if page >= list.Pages {
+			break
+		}
+	}
+	return out, nil
+}
+
+// limitsOf are limits as the gateway takes them: null is none.
+func limitsOf(l Limits, body map[string]any) map[string]any {
+	body["models"], body["rpm_limit"], body["tpm_limit"] = append([]string{}, l.Models...), nil, nil
+	if l.Requests > 0 {
+		body["rpm_limit"] = l.Requests
+	}
+	if l.Tokens > 0 {
+		body["tpm_limit"] = l.Tokens
+	}
+	return body
+}
+
+// Add makes a key of this value.
+func (g *Gateway) Add(ctx context.Context, name string, value secret.Value, l Limits) error {
+	return g.do(ctx, "/key/generate", nil, limitsOf(l, map[string]any{
+		"key": value.Reveal(), "key_alias": name, "metadata": map[string]any{markKey: markValue}, "key_type": "llm_api"}), nil)
+}
+
+// Limit changes what a key may do.
+func (g *Gateway) Limit(ctx context.Context, hash string, l Limits) error {
+	return g.do(ctx, "/key/update", nil, limitsOf(l, map[string]any{"key": hash}), nil)
+}
+
+// Revoke deletes a key: from then on it is refused.
+func (g *Gateway) Revoke(ctx context.Context, hash string) error {
+	return g.do(ctx, "/key/delete", nil, map[string]any{"keys": []string{hash}}, nil)
+}
+
+// do sends a request, and reads the answer into out.
+func (g *Gateway) do(ctx context.Context, path string, query url.Values, body, out any) error {
+	resp, err := g.ask(ctx, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
+		return fmt.Errorf("the gateway's %s: %w", path, err)
+	}
+	return nil
+}
+
+// ask sends a request as the administrator. An answer other than 200 is a GatewayError.
+func (g *Gateway) ask(ctx context.Context, path string, query url.Values, body any) (*http.Response, error) {
+	header := http.Header{}
+	header.Set("x-litellm-api-key", g.master.Reveal()) // of litellm/proxy/_types.py, SpecialHeaders
+	resp, err := g.kube.AskService(ctx, kube.ServiceRequest{Namespace: Namespace, Service: GatewayService, Port: PortName,
+		Path: path, Query: query, Header: header, Body: body})
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	said, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("the gateway's %s: %w", path, err)
+	}
+	if resp.StatusCode == http.StatusUnauthorized { // its words have a part of the key, and its hash
+		return nil, &GatewayError{resp.StatusCode, "it does not take the key of the Secret " + Namespace + "/" + GatewayService +
+			": kubectl -n " + Namespace + " rollout restart deployment " + GatewayService}
+	}
+	return nil, &GatewayError{resp.StatusCode, messageOf(said)}
+}
+
+// GatewayError is an error that the gateway answered with.
+type GatewayError struct {
+	Status  int // of HTTP
+	Message string
+}
+
+// Error returns the gateway's message.
+func (e *GatewayError) Error() string {
+	return fmt.Sprintf("the gateway answers HTTP %d: %s", e.Status, e.Message)
+}
