@@ -41,6 +41,7 @@ var around = map[string]string{
 // beside is what a page assumes of the rest of the file; by the page.
 var beside = map[string]string{
 	"distributions.md": "nvidia: {driver: {mode: dkms}}",
+	"images.md":        "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nstorage:\nhub:",
 	"gitops.md":        "monitoring: {hostname: grafana.lab.example}",
 	"mig.md":           "storage:",
 	"lab-vms.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nhub:",

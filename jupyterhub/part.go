@@ -12,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/modelserver"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
@@ -155,7 +156,8 @@ func (h Hub) TokenSecret() GeneratedSecret {
 func (h installation) objects() []runtime.Object {
 	var all []runtime.Object
 	for _, s := range h.Shared {
-		all = append(all, h.volume(s), h.claim(s))
+		of := h.Exports[s.Name]
+		all = append(all, kube.Share{Claim: h.meta(claimOf(s)), Volume: h.namespace() + "-" + claimOf(s), Server: of.Server, Path: of.Export, MountOptions: of.MountOptions}.Objects()...)
 	}
 	if bundle := h.bundle(); len(bundle) > 0 {
 		all = append(all, &corev1.ConfigMap{
@@ -169,44 +171,6 @@ func (h installation) objects() []runtime.Object {
 
 func (h installation) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/part-of": defaultName}}
-}
-
-// volume is for a folder that is not ours: it stays when the volume is deleted. NFS ignores
-// its size, but it must equal the claim's.
-func (h installation) volume(s spec.HubShare) *corev1.PersistentVolume {
-	name := h.namespace() + "-" + claimOf(s)
-	meta := h.meta(name)
-	meta.Namespace = ""
-	return &corev1.PersistentVolume{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
-		ObjectMeta: meta,
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Ti")},
-			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			MountOptions:                  h.Exports[s.Name].MountOptions,
-			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: h.namespace(), Name: claimOf(s)},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver:           "nfs.csi.k8s.io",
-				VolumeHandle:     h.Exports[s.Name].Server + "#" + h.Exports[s.Name].Export + "#" + name,
-				VolumeAttributes: map[string]string{"server": h.Exports[s.Name].Server, "share": h.Exports[s.Name].Export},
-			}},
-		},
-	}
-}
-
-func (h installation) claim(s spec.HubShare) *corev1.PersistentVolumeClaim {
-	none := ""
-	return &corev1.PersistentVolumeClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: h.meta(claimOf(s)),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: &none,
-			VolumeName:       h.namespace() + "-" + claimOf(s),
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Ti")}},
-		},
-	}
 }
 
 // quota limits the namespace. Kubernetes then refuses pods without requests for what is

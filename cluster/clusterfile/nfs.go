@@ -43,7 +43,7 @@ func (r nfsSection) checkExport(nfs *spec.NFS) {
 		r.Wrong(&nfs.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
 	}
 	for i := range nfs.Shares {
-		if export := nfs.Shares[i].Export; export != "" && !spec.IsWithin(export, spec.ExportRoot) {
+		if export := nfs.Shares[i].Export; nfs.Shares[i].Server == "" && export != "" && !spec.IsWithin(export, spec.ExportRoot) {
 			r.Wrong(&nfs.Shares[i].Export, export+" would be on the system disk of the NFS server", onDisk)
 		}
 	}
@@ -101,6 +101,7 @@ func (r nfsSection) nfs(n *spec.NFS) {
 	r.exportPath(&n.Export, n.Export)
 	for i := range n.Shares {
 		s := &n.Shares[i]
+		r.shareServer(s)
 		r.mountOptions(s.MountOptions)
 		if !r.IsSet(&s.MountOptions) {
 			s.MountOptions = n.MountOptions
@@ -112,6 +113,25 @@ func (r nfsSection) nfs(n *spec.NFS) {
 			r.Wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", s.Name), "write export: and an absolute path, e.g. /export/"+s.Name)
 		}
 		r.exportPath(&s.Export, s.Export)
+	}
+}
+
+// shareServer reads the server of a share, and who may mount it.
+func (r nfsSection) shareServer(s *spec.Share) {
+	if server, export, ok := strings.Cut(s.Export, ":/"); ok && s.Server == "" {
+		s.Server, s.Export = strings.Trim(server, "[]"), "/"+export
+		if !isHost(s.Server) {
+			r.Wrong(&s.Export, fmt.Sprintf("%q is neither a name nor an address of a server", s.Server), "write e.g. 10.0.0.31:/export/"+s.Name)
+		}
+	} else if s.Server != "" && !isHost(s.Server) {
+		r.Wrong(&s.Server, fmt.Sprintf("%q is neither a name nor an address of a server", s.Server), "write e.g. 10.0.0.31")
+	}
+	for i, n := range s.Namespaces {
+		if !decode.DNSLabel.MatchString(n) {
+			r.Wrong(&s.Namespaces[i], fmt.Sprintf("%q cannot be a namespace", n), "write lower-case letters, digits and hyphens")
+		} else if slices.Contains(s.Namespaces[:i], n) {
+			r.Wrong(&s.Namespaces[i], fmt.Sprintf("namespace %s is listed twice", n), "remove one")
+		}
 	}
 }
 

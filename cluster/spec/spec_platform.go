@@ -66,16 +66,18 @@ type NFS struct {
 	// lose writes.
 	MountOptions []string `yaml:"mountOptions" default:"nfsvers=4,hard,noatime" doc:"‘nfsvers=4’ takes the newest NFS 4 of the server; for a server with NFS 3 alone write ‘nfsvers=3’."`
 	Retain       Switch   `yaml:"retain" default:"true" doc:"Keep the data when its claim is deleted."`
-	Shares       []Share  `yaml:"shares,named" doc:"Folders of the server by name, for notebooks: see ‘hub.shared’."`
+	Shares       []Share  `yaml:"shares,named" doc:"Folders by name, of this server or another: for notebooks by ‘hub.shared’, for pods by claims."`
 	VM           *NFSVM   `yaml:"vm" doc:"Create the server: a VM with a data disk."` // nil: an external server
 }
 
-// Share is one folder of the NFS server, mounted unchanged.
+// Share is one folder of an NFS server, mounted unchanged.
 type Share struct {
 	Name         string   `yaml:"-"`
-	Export       string   `yaml:"export" short:"text" required:"true" doc:"Absolute path on the server."`
+	Server       string   `yaml:"server" absent:"that of ‘nfs’" doc:"Address or name of another server."`
+	Export       string   `yaml:"export" short:"text" required:"true" doc:"Absolute path on the server; ‘address:/path’ for another server."`
 	ReadOnly     bool     `yaml:"readOnly" doc:"Mount it read-only."`
-	MountOptions []string `yaml:"mountOptions" absent:"those of ‘nfs’" doc:"Mount options of the share in notebooks."`
+	Namespaces   []string `yaml:"namespaces" absent:"none" doc:"Namespaces with a claim of the share's name, for pods."`
+	MountOptions []string `yaml:"mountOptions" absent:"those of ‘nfs’" doc:"Its mount options."`
 }
 
 // NFSVM is an NFS server that homelab creates on Proxmox.

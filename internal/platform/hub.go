@@ -211,7 +211,7 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	if nfs := p.Storage.NFS; nfs != nil {
 		h.Exports = map[string]jupyterhub.NFSExport{}
 		for _, of := range nfs.Shares {
-			h.Exports[of.Name] = jupyterhub.NFSExport{Server: nfs.Server, Export: of.Export, MountOptions: of.MountOptions, ReadOnly: of.ReadOnly}
+			h.Exports[of.Name] = jupyterhub.NFSExport{Server: cmp.Or(of.Server, nfs.Server), Export: of.Export, MountOptions: of.MountOptions, ReadOnly: of.ReadOnly}
 		}
 	}
 	return h, err

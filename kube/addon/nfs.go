@@ -1,13 +1,17 @@
 package addon
 
 import (
+	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
@@ -56,7 +60,7 @@ func (n NFS) Make(s *Site) (Recipe, error) {
 	r := s.release(n.Info(), v)
 	r.Name = "csi-driver-nfs"
 	sc := class{
-		part: "nfs", name: n.Class, provisioner: "nfs.csi.k8s.io", mode: corev1.ReadWriteMany, retain: n.Retain.IsOn(), expand: true,
+		part: "nfs", name: n.Class, provisioner: kube.NFSDriver, mode: corev1.ReadWriteMany, retain: n.Retain.IsOn(), expand: true,
 		parameters: map[string]string{
 			"server": n.Server, "share": n.Export,
 			"subDir":   "${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}",
@@ -66,5 +70,26 @@ func (n NFS) Make(s *Site) (Recipe, error) {
 		},
 		mountOptions: n.MountOptions,
 	}
-	return sc.piece(s, chart.Part{Release: r, Keep: true}), nil
+	out := sc.piece(s, chart.Part{Release: r, Keep: true})
+	var namespaces []string
+	for _, share := range n.Shares {
+		for _, namespace := range share.Namespaces {
+			if !slices.Contains(namespaces, namespace) {
+				namespaces = append(namespaces, namespace)
+				out.After = append(out.After, namespaceObject(namespace, nil))
+			}
+			out.After = append(out.After, n.share(share, namespace)...)
+		}
+	}
+	return out, nil
+}
+
+// share is a folder as pods of a namespace mount it.
+func (n NFS) share(s spec.Share, namespace string) []runtime.Object {
+	options := slices.Clone(s.MountOptions)
+	if s.ReadOnly {
+		options = append(options, "ro")
+	}
+	return kube.Share{Claim: meta("nfs", namespace, s.Name), Volume: "homelab-share-" + namespace + "-" + s.Name,
+		Server: cmp.Or(s.Server, n.Server), Path: s.Export, MountOptions: options}.Objects()
 }

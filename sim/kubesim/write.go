@@ -252,6 +252,9 @@ func immutable(k kind, live map[string]any, u *unstructured.Unstructured) (errs 
 			errs = append(errs, field.Invalid(field.NewPath(p[0], p[1:]...), want, "field is immutable"))
 		}
 	}
+	if k.Kind == "PersistentVolume" && !equal(dig(live, "spec", "csi"), dig(u.Object, "spec", "csi")) { // pkg/apis/core/validation
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "spec.persistentvolumesource is immutable after creation"))
+	}
 	return errs
 }
 

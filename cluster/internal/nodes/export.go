@@ -32,7 +32,7 @@ type exports struct {
 func exportsOf(n *spec.NFS) exports {
 	e := exports{paths: []string{n.Export}}
 	for _, s := range n.Shares {
-		if !slices.ContainsFunc(e.paths, func(p string) bool { return spec.IsWithin(s.Export, p) }) {
+		if s.Server == "" && !slices.ContainsFunc(e.paths, func(p string) bool { return spec.IsWithin(s.Export, p) }) {
 			e.paths = append(e.paths, s.Export)
 		}
 	}
