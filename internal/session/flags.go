@@ -55,6 +55,14 @@ type ImagesListFlags struct {
 	Names bool `help:"print the names alone, one a line"`
 }
 
+// ImagesMirrorFlags are the flags of images:mirror.
+type ImagesMirrorFlags struct {
+	Out     string `help:"FOLDER: copy them into this folder instead, to carry it to where there is no internet"`
+	From    string `help:"FOLDER: copy all images of such a folder to the registry"`
+	Arch    string `help:"A,B: architectures of images that have several; default: amd64"`
+	Replace bool   `help:"overwrite what another image has under the same name"`
+}
+
 // GPUVerifyFlags are those of gpu:verify.
 type GPUVerifyFlags struct {
 	Level string        `help:"quick, full or burn: quick computes and reads nvidia-smi; full also over-allocates, reloads systemd, writes volumes and measures links; burn loads every free GPU; default: quick"`

@@ -191,12 +191,17 @@ func (Model) Verify(ctx context.Context, spec, model *string, json *bool, timeou
 	return call(ctx, ModelVerify, spec, model, json, timeout)
 }
 
-// Images: container images: list.
+// Images: container images: list and copy.
 type Images mg.Namespace
 
 // List shows which container images the nodes pull.
 func (Images) List(ctx context.Context, spec *string, json *bool, charts *string, offline, names *bool) error {
 	return call(ctx, ImagesList, spec, json, charts, offline, names)
+}
+
+// Mirror copies these images to the registry of the file.
+func (Images) Mirror(ctx context.Context, spec *string, timeout *time.Duration, charts *string, offline *bool, out, from, arch *string, replace *bool) error {
+	return call(ctx, ImagesMirror, spec, timeout, charts, offline, out, from, arch, replace)
 }
 
 // Fleet: GitOps by Rancher Fleet.

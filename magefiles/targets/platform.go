@@ -107,6 +107,19 @@ func ImagesList(ctx context.Context, o ImagesListOptions) error {
 	return withOptionsFlags(ctx, settings(o), session.ImagesList, o.ImagesListFlags)
 }
 
+// ImagesMirrorOptions are the options of [ImagesMirror].
+type ImagesMirrorOptions struct {
+	FileOptions
+	LimitOptions
+	session.ChartFlags
+	session.ImagesMirrorFlags
+}
+
+// ImagesMirror is images:mirror.
+func ImagesMirror(ctx context.Context, o ImagesMirrorOptions) error {
+	return withOptionsFlags(ctx, settings(o), session.ImagesMirror, o.ImagesMirrorFlags)
+}
+
 // FleetRenderOptions are the options of [FleetRender].
 type FleetRenderOptions struct {
 	FileOptions

@@ -148,6 +148,7 @@ func Verbs() []Verb {
 			verb("model:list", "ModelList", ModelList, "shows the models that the cluster serves; engine, replicas, node, address, and what one lacks that is not ready."),
 			verb("model:verify", "ModelVerify", ModelVerify, "asks each model a question; time to the first token, tokens per second, and how both differ from earlier runs."),
 			verb("images:list", "ImagesList", ImagesList, "shows which container images the nodes pull; for which part, from the file and its charts alone."),
+			verb("images:mirror", "ImagesMirror", ImagesMirror, "copies these images to the registry of the file; or into a folder, and from there. What is there already is not copied again."),
 			verb("fleet:lint", "FleetLint", FleetLint, "finds mistakes in a Fleet repository. It needs no cluster; exit code 1 for errors."),
 			verb("fleet:render", "FleetRender", FleetRender, "writes the folder of what is deployed through Git. It needs the file alone; -live also asks the cluster. Other files stay."),
 			verb("fleet:push", "FleetPush", FleetPush, "commits that folder to the Git repository of the file. It never overwrites changes of others, and asks before it removes files whose objects Fleet would then delete."),

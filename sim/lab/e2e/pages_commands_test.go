@@ -36,6 +36,7 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage fleet:(push|status)`), "a Git server; internal/session.TestFleetRenderAndPush"},
 	{regexp.MustCompile(`^go tool mage fleet:lint -dir=path/to/repository`), "path/to is the reader's; typed with . and DIR"},
 	{regexp.MustCompile(`^go tool mage node:replace -node=(NAME|cp1)`), "NAME is the reader's; typed with gpu1; internal/session.TestReplacePage"},
+	{regexp.MustCompile(`^go tool mage images:mirror`), "registries, and the internet; internal/session.TestImagesMirror"},
 	{regexp.MustCompile(`^go tool mage k3s:upgrade`), "minutes; internal/session.TestUpgradePage"},
 	{regexp.MustCompile(` OLD\b|^helm list|^kubectl patch pv|^for pv in`), "an existing hub, and real pods"},
 	{regexp.MustCompile(`^kubectl describe pvc -n NAMESPACE`), "NAMESPACE and NAME are the reader's"},
