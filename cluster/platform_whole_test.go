@@ -59,7 +59,7 @@ func TestWholePlatform(t *testing.T) {
 // listsImages expects that every image of a running pod is in the list for the file.
 func (w *world) listsImages(t *testing.T, s *spec.Spec) {
 	t.Helper()
-	list, err := images.Of(t.Context(), s, helm.Source{Cache: t.TempDir()}, nil)
+	list, err := images.NewList(t.Context(), s, helm.Source{Cache: t.TempDir()}, nil)
 	require.NoError(t, err)
 	var names []string
 	for _, i := range list.Images {

@@ -50,7 +50,7 @@ func (l lister) objects(of string, all []runtime.Object) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", of, err)
 		}
-		l.add(of, In(m)...)
+		l.add(of, Named(m)...)
 	}
 	return nil
 }
@@ -63,9 +63,9 @@ func (l lister) manifest(of string, text []byte) error {
 	return l.objects(of, all)
 }
 
-// Of returns the images that a file needs, from the file and its charts alone. k3sImages are
+// NewList returns the images that a file needs, from the file and its charts alone. k3sImages are
 // those of K3s itself ([OfK3s]).
-func Of(ctx context.Context, s *spec.Spec, charts helm.Source, k3sImages []string) (List, error) {
+func NewList(ctx context.Context, s *spec.Spec, charts helm.Source, k3sImages []string) (List, error) {
 	l := lister{}
 	l.add("k3s", k3sImages...)
 	errs := []error{l.machines(s)}

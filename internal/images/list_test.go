@@ -27,13 +27,13 @@ var update = flag.Bool("update", false, "write testdata")
 
 const files = "../../cluster/clusterfile/testdata/good"
 
-// TestOf: the lists of two files, with the lab's charts.
-func TestOf(t *testing.T) {
+// TestNewList: the lists of two files, with the lab's charts.
+func TestNewList(t *testing.T) {
 	for _, name := range []string{"platform", "operator", "models"} {
 		s, err := clusterfile.Load(filepath.Join(files, name+".yaml"))
 		require.NoError(t, err)
 		s.Platform.Storage.CephFS, s.Platform.Charts.Folder = nil, "" // the lab has no such chart
-		list, err := images.Of(t.Context(), s, helm.Source{Folder: "../../sim/lab/charts", Offline: true, Cache: t.TempDir()}, []string{"docker.io/rancher/mirrored-pause:3.10.2"})
+		list, err := images.NewList(t.Context(), s, helm.Source{Folder: "../../sim/lab/charts", Offline: true, Cache: t.TempDir()}, []string{"docker.io/rancher/mirrored-pause:3.10.2"})
 		require.NoError(t, err)
 		var b strings.Builder
 		for _, i := range list.Images {
@@ -64,7 +64,7 @@ func TestRealChartsHideNoImage(t *testing.T) {
 		s, err := clusterfile.Load(file)
 		require.NoError(t, err)
 		s.Platform.Charts.Folder = ""
-		list, _ := images.Of(t.Context(), s, source, nil) // without charts that the folder lacks
+		list, _ := images.NewList(t.Context(), s, source, nil) // without charts that the folder lacks
 		var names []string
 		for _, i := range list.Images {
 			names = append(names, i.Name)

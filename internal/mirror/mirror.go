@@ -74,7 +74,7 @@ func openFolder(ctx context.Context, folder string) (*oci.Store, error) {
 	return oci.NewWithContext(ctx, folder)
 }
 
-// Copy copies images by their full names ([images.Full]), and tells of each. An image that fails does not stop the
+// Copy copies images by their full names (with registry and tag), and reports each. An image that fails does not stop the
 // others, unless it is To that fails; the error has all.
 func (c Copier) Copy(ctx context.Context, names []string, tell func(Outcome)) error {
 	if err := c.distinct(names); err != nil {

@@ -69,7 +69,7 @@ func (s *Session) images(ctx context.Context) (images.List, error) {
 			return images.List{}, err
 		}
 	}
-	list, err := images.Of(ctx, s.Spec, charts, own)
+	list, err := images.NewList(ctx, s.Spec, charts, own)
 	list.Unlisted = append(more, list.Unlisted...)
 	return list, err
 }

@@ -34,7 +34,7 @@ func ImagesMirror(ctx context.Context, o Options, f ImagesMirrorFlags) error {
 	if err != nil {
 		return exitError(invalid, err)
 	}
-	names, err := s.mirrored(ctx, f.From)
+	names, err := s.mirrorNames(ctx, f.From)
 	if err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func ImagesMirror(ctx context.Context, o Options, f ImagesMirrorFlags) error {
 	return nil
 }
 
-// mirrored are the names of the images: those of the file, or of a folder of an earlier run.
-func (s *Session) mirrored(ctx context.Context, folder string) ([]string, error) {
+// mirrorNames are the names of the images: those of the file, or of a folder of an earlier run.
+func (s *Session) mirrorNames(ctx context.Context, folder string) ([]string, error) {
 	if folder != "" {
 		return mirror.Names(ctx, folder)
 	}

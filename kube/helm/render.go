@@ -44,7 +44,7 @@ func (s Source) Check(ctx context.Context, r chart.Release, c Capabilities) erro
 // kinds first, documents in the order in which Helm installs them. The same release gives the
 // same bytes, except for charts with random values.
 func (s Source) Render(ctx context.Context, r chart.Release, c Capabilities) ([]byte, error) {
-	ch, out, err := s.rendered(ctx, r, c)
+	ch, out, err := s.renderChart(ctx, r, c)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s Source) Render(ctx context.Context, r chart.Release, c Capabilities) ([]
 
 // RenderWhole is Render with hooks: jobs that Helm runs around an installation.
 func (s Source) RenderWhole(ctx context.Context, r chart.Release, c Capabilities) ([]byte, error) {
-	ch, out, err := s.rendered(ctx, r, c)
+	ch, out, err := s.renderChart(ctx, r, c)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s Source) RenderWhole(ctx context.Context, r chart.Release, c Capabilities
 	return text, nil
 }
 
-func (s Source) rendered(ctx context.Context, r chart.Release, c Capabilities) (*helmchart.Chart, *renderedChart, error) {
+func (s Source) renderChart(ctx context.Context, r chart.Release, c Capabilities) (*helmchart.Chart, *renderedChart, error) {
 	ch, err := s.load(ctx, r)
 	if err != nil {
 		return nil, nil, err
