@@ -1,6 +1,7 @@
 package kubesim
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -148,6 +149,11 @@ func patch(e *entry, contentType string, body []byte) (map[string]any, error) {
 	case "application/merge-patch+json":
 		return normal(mergePatch(live, p))
 	case "application/strategic-merge-patch+json":
+		// Of a definition only x-kubernetes-validations is merged as a list (apiextensions/v1/types_jsonschema.go),
+		// and then the patch has directives.
+		if e.kind.Group == "apiextensions.k8s.io" && !bytes.Contains(body, []byte(`"$`)) {
+			return normal(mergePatch(live, p))
+		}
 		if e.kind.custom {
 			break
 		}

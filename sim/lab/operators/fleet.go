@@ -71,12 +71,14 @@ func fleetController(ctx context.Context, i *instance) (time.Duration, error) {
 		return 0, err
 	}
 	up, _, _ := unstructured.NestedInt64(agent.Object, "status", "readyReplicas")
-	status, message := "True", ""
+	status, message, seen := "True", "", map[string]any{"namespace": agents}
 	if up == 0 {
 		status, message = "Unknown", "waiting for the fleet-agent"
+	} else if object.Text(cluster, "status", "agent", "lastSeen") == "" {
+		seen["lastSeen"] = metav1.Now().UTC().Format(time.RFC3339)
 	}
 	return 0, i.patchStatus(ctx, cluster, map[string]any{
-		"namespace": "cluster-fleet-local-local-1a3d67d0a899", "agent": map[string]any{"namespace": agents},
+		"namespace": "cluster-fleet-local-local-1a3d67d0a899", "agent": seen,
 		"conditions": object.Conditions(cluster, false, "Ready", status, "", message),
 	})
 }
