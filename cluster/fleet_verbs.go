@@ -33,5 +33,6 @@ func (c *Cluster) FleetState(ctx context.Context, commit string) (*fleet.State, 
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Observe(ctx, client, fleet.StatusOptions{Commit: commit})
+	_, via := c.site.spec.Platform.GitOps()
+	return fleet.Observe(ctx, client, fleet.StatusOptions{Tool: fleet.Tool(via), Commit: commit})
 }

@@ -187,11 +187,11 @@ func (e effects) ofPlatform(c inside) {
 	var through []chart.Part
 	for _, p := range pieces {
 		e.say("part/"+p.Name, p, nil)
-		if p.Via == spec.ViaFleet {
+		if p.InGit() {
 			through = append(through, p.Part)
 		}
 	}
-	if s.Platform.Fleet != nil && s.Platform.Fleet.Repo != "" {
+	if f, _ := s.Platform.GitOps(); f != nil && f.Repo != "" {
 		tree, err := platform.Tree(s, through)
 		e.say("fleet/tree", tree, err)
 		remote, err := c.parts.FleetRemote()

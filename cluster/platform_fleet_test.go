@@ -119,11 +119,49 @@ func (w *world) playFleet(t testing.TB, ctx context.Context, g gitHost, folder s
 	}
 }
 
+// playFlux says what Flux's controllers would: that what lies in Git is deployed. It deploys nothing.
+func (w *world) playFlux(t testing.TB, ctx context.Context, g gitHost, folder string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+		all := w.kube.Clusters()
+		if len(all) == 0 || len(all[0].Names("gitrepositories.source.toolkit.fluxcd.io")) == 0 {
+			continue
+		}
+		c, revision := all[0], "main@sha1:"+g.git(t, "rev-parse", "main")
+		ready := "{type: Ready, status: 'True', reason: Succeeded, message: done, observedGeneration: 100, lastTransitionTime: '2026-11-22T00:00:00Z'}"
+		say := func(apiVersion, kind, name, labels, more string) {
+			put(c, fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: homelab-flux, labels: {%s}}, status: {conditions: [%s], %s}}`, apiVersion, kind, name, labels, ready, more))
+		}
+		say("source.toolkit.fluxcd.io/v1", "GitRepository", "homelab", "", "artifact: {revision: '"+revision+"'}")
+		for _, name := range c.Names("kustomizations.kustomize.toolkit.fluxcd.io") {
+			if _, name, _ = strings.Cut(name, "/"); strings.HasPrefix(name, "homelab-") {
+				say("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name, "", "lastAppliedRevision: '"+revision+"'")
+			}
+		}
+		for _, dir := range strings.Fields(g.git(t, "ls-tree", "-d", "--name-only", "main:"+folder)) {
+			for line := range strings.Lines(g.git(t, "show", "main:"+folder+"/"+dir+"/flux.yaml")) {
+				if _, part, ok := strings.Cut(line, fleet.PartLabel+": "); ok {
+					say("kustomize.toolkit.fluxcd.io/v1", "Kustomization", dir, fleet.PartLabel+": "+strings.TrimSpace(part), "lastAppliedRevision: '"+revision+"'")
+				}
+			}
+		}
+	}
+}
+
 func put(c *kubesim.Cluster, manifest string) { _ = c.Apply(context.Background(), []byte(manifest)) } // kinds come with the chart
 
 // A part goes through Git: pushed once, waited for, and pushed again when it changes.
-func TestPartThroughFleet(t *testing.T) {
+func TestPartThroughFleet(t *testing.T) { partThroughGit(t, fleet.ToolFleet, (*world).playFleet) }
+
+func TestPartThroughFlux(t *testing.T) { partThroughGit(t, fleet.ToolFlux, (*world).playFlux) }
+
+func partThroughGit(t *testing.T, tool fleet.Tool, play func(*world, testing.TB, context.Context, gitHost, string)) {
 	facts.Program(t, "git", "git")
+	via := string(tool)
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("GIT_TOKEN", "correct horse battery")
 		w := newWorld(t, pvesim.OneGPU())
@@ -132,18 +170,18 @@ func TestPartThroughFleet(t *testing.T) {
 		w.gitDial = g.Dial
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go w.playFleet(t, ctx, g, "fleet/one-gpu")
+		go play(w, t, ctx, g, via+"/one-gpu")
 
 		text := replace(t, withPlatform(t, "one-gpu", smallPlatform+
-			"fleet: {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}\n"),
-			"offline: true}", "offline: true, via: {jupyterhub: fleet}}")
+			via+": {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}\n"),
+			"offline: true}", "offline: true, via: {jupyterhub: "+via+"}}")
 		spec := parse(t, text)
 		report := w.up(t, spec)
-		for _, step := range []string{"chart/fleet", "push/fleet", "objects/gitops", "fleet/jupyterhub"} {
+		for _, step := range []string{"chart/" + via, "push/" + via, "objects/gitops", via + "/jupyterhub"} {
 			_, ok := report.Step(step)
 			assert.True(t, ok, step)
 		}
-		assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), "fleet/one-gpu/jupyterhub/fleet.yaml")
+		assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), via+"/one-gpu/jupyterhub/"+tool.BundleFile())
 		assert.NotContains(t, g.git(t, "log", "-p"), "horse")
 		commit, before := g.git(t, "rev-parse", "main"), w.now()
 		assert.Empty(t, changedSteps(w.up(t, spec)))
@@ -153,7 +191,7 @@ func TestPartThroughFleet(t *testing.T) {
 		spec = parse(t, replace(t, text, "small: {cpu: 1, memory: 2GiB}", "small: {cpu: 1, memory: 3GiB}"))
 		plan := w.plan(t, spec)
 		require.Len(t, plan, 2, "the push, and waiting for it: %q", plan)
-		assert.Equal(t, []string{"push/fleet", "fleet/jupyterhub"}, changedSteps(w.up(t, spec)))
+		assert.Equal(t, []string{"push/" + via, via + "/jupyterhub"}, changedSteps(w.up(t, spec)))
 		assert.Equal(t, "2", g.git(t, "rev-list", "--count", "main"))
 		assert.NotContains(t, w.output.String(), "horse")
 		stop()

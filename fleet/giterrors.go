@@ -106,7 +106,7 @@ func (r Remote) explain(p place, doing string, err error) error {
 	case errors.As(err, &hostKey):
 		e.Kind = ErrHostKey
 	case errors.As(err, &refused):
-		e.Hint, e.Kind = explainRefusal(refused)
+		e.Hint, e.Kind = r.explainRefusal(refused)
 	case errors.As(err, &exit) && unknownRepository(exit.Stderr):
 		e.Kind, e.Hint = ErrNoRepository, "create it on the server, or correct the URL; servers also answer this to hide a repository from a key that may not see it"
 	case errors.As(err, &lost), errors.As(err, &nobody), errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
@@ -119,7 +119,7 @@ func (r Remote) explainStatus(code int) (hint string, kind error) {
 	switch code {
 	case http.StatusUnauthorized:
 		if r.Password.IsZero() {
-			return "it needs a user name and a password or token: give them by reference (fleet.username, fleet.password)", ErrCredentials
+			return "it needs a user name and a password or token: give them by reference (" + r.key("username") + ", " + r.key("password") + ")", ErrCredentials
 		}
 		return "user name or password are wrong, or the token has expired", ErrCredentials
 	case http.StatusForbidden:
@@ -145,11 +145,11 @@ func unknownRepository(said string) bool {
 // explainRefusal distinguishes a branch that another push moved from a commit that the server
 // rejects. The messages are those of git-receive-pack (builtin/receive-pack.c) and
 // git-send-pack.
-func explainRefusal(e *refusal) (hint string, kind error) {
+func (r Remote) explainRefusal(e *refusal) (hint string, kind error) {
 	for _, words := range []string{"failed to lock", "failed to update ref", "cannot lock ref", "fetch first", "non-fast-forward", "reference already exists", "stale info"} {
 		if strings.Contains(e.status, words) {
 			return "", ErrMoved
 		}
 	}
-	return "if the branch is protected, push to another (fleet.branch) and open a pull request from there", ErrRefused
+	return "if the branch is protected, push to another (" + r.key("branch") + ") and open a pull request from there", ErrRefused
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// GitRepo names the repository that Fleet deploys to its own cluster.
+// GitRepo names the repository that Fleet or Flux deploys to its own cluster.
 type GitRepo struct {
+	Tool       Tool     // who deploys; default Fleet
 	Name       string   // of the object; default homelab
 	URL        string   // as in [Remote]
 	Branch     string   // default main
@@ -44,9 +45,12 @@ func (g GitRepo) name() string {
 // Objects returns the objects to apply: the GitRepo, and the Secret with which Fleet logs in,
 // which is nil if it is not needed. Apply the Secret first.
 func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
-	p, err := Remote{URL: g.URL, Password: g.Password}.address()
+	p, err := Remote{Tool: g.Tool, URL: g.URL, Password: g.Password}.address()
 	if err != nil {
 		return nil, nil, err
+	}
+	if g.Tool == ToolFlux {
+		return g.fluxObjects(p)
 	}
 	credentials, err := g.secret(p)
 	if err != nil {

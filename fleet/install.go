@@ -68,10 +68,13 @@ func (c Copies) CheckCompatible(standalone bool) error {
 	return nil
 }
 
-// UnreadyReason says what Fleet lacks before it can deploy, in words that fit after "waiting: ";
-// nothing if it is ready. It covers Rancher's Fleet too, which Rancher installs some minutes
+// UnreadyReason says what the tool lacks before it can deploy, in words that fit after "waiting: ";
+// nothing if it is ready. For Fleet it covers Rancher's Fleet too, which Rancher installs some minutes
 // after it is ready itself.
-func UnreadyReason(ctx context.Context, k *kube.Client) (string, error) {
+func (t Tool) UnreadyReason(ctx context.Context, k *kube.Client) (string, error) {
+	if t == ToolFlux {
+		return fluxUnreadyReason(ctx, k)
+	}
 	for _, o := range []runtime.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: controller}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "gitjob"}},

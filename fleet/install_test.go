@@ -52,7 +52,7 @@ func TestFleetIsReadyWhenItsAgentHasCheckedIn(t *testing.T) {
 		waits := func(words string) {
 			t.Helper()
 			time.Sleep(time.Second) // for the Deployments' controller
-			why, err := fleet.UnreadyReason(t.Context(), w.Client)
+			why, err := fleet.ToolFleet.UnreadyReason(t.Context(), w.Client)
 			require.NoError(t, err)
 			if words == "" {
 				assert.Empty(t, why)

@@ -119,7 +119,7 @@ func TestMessageSaysWhatChanged(t *testing.T) {
 		for _, n := range names {
 			changes = append(changes, Change{Path: n, What: Added})
 		}
-		subject, _, _ := strings.Cut(messageOf(changes), "\n")
+		subject, _, _ := strings.Cut(Remote{}.messageOf(changes), "\n")
 		return subject
 	}
 	assert.Equal(t, "fleet: README", of(ListFile, "README.md"))
@@ -127,7 +127,7 @@ func TestMessageSaysWhatChanged(t *testing.T) {
 	assert.Equal(t, "fleet: a, b, c, d", of("a/x", "b/x", "c/x", "d/x"))
 	assert.Equal(t, "fleet: a, b, c, d and 1 more", of("a/x", "b/x", "c/x", "d/x", "e/x"))
 	assert.Equal(t, "fleet: a, b, c, d and 2 more", of("a/x", "b/x", "c/x", "d/x", "e/x", "f/x", "f/y"))
-	assert.Equal(t, "fleet: a\n\nadded a/x\nremoved a/y\n", messageOf([]Change{{Path: ListFile, What: Changed}, {Path: "a/x", What: Added}, {Path: "a/y", What: Removed}}))
+	assert.Equal(t, "fleet: a\n\nadded a/x\nremoved a/y\n", Remote{}.messageOf([]Change{{Path: ListFile, What: Changed}, {Path: "a/x", What: Added}, {Path: "a/y", What: Removed}}))
 }
 
 // Between two looks each file that is another one is named, a link for a file, too.

@@ -65,7 +65,7 @@ func (r Remote) observe(ctx context.Context, p place, want Tree) (*Repo, error) 
 	case from.IsZero() && len(t.branches) == 0: // empty: the first commit is ours
 	case from.IsZero() && (!r.Create || t.head.IsZero()): // HEAD may name a branch that does not exist
 		return nil, &GitError{Repo: p.text, Doing: "look at branch " + r.branch(), Kind: ErrNoBranch,
-			Hint: "there are " + strings.Join(t.branches, ", ") + "; name one of them (fleet.branch), or make it: git push origin " + t.branches[0] + ":" + r.branch()}
+			Hint: "there are " + strings.Join(t.branches, ", ") + "; name one of them (" + r.key("branch") + "), or make it: git push origin " + t.branches[0] + ":" + r.branch()}
 	case from.IsZero():
 		from = t.head
 	}
@@ -133,7 +133,7 @@ func (r Remote) push(ctx context.Context, p place, want Tree, o PushOptions) (*P
 		commit, err := r.commitAndSend(ctx, p, s, changes, o)
 		var refused *refusal
 		if errors.As(err, &refused) {
-			if _, kind := explainRefusal(refused); errors.Is(kind, ErrMoved) {
+			if _, kind := r.explainRefusal(refused); errors.Is(kind, ErrMoved) {
 				converge.Progressf(ctx, "somebody pushed to %s in the meantime: checking again", r.branch())
 				continue
 			}
@@ -194,7 +194,7 @@ func (r Remote) commitAndSend(ctx context.Context, p place, s *Repo, changes []C
 	}
 	message := o.Message
 	if message == "" {
-		message = messageOf(changes)
+		message = r.messageOf(changes)
 	}
 	folder, err := r.folder()
 	if err != nil {
@@ -224,7 +224,7 @@ func (r Remote) commitAndSend(ctx context.Context, p place, s *Repo, changes []C
 }
 
 // messageOf says what changed, by directory.
-func messageOf(changes []Change) string {
+func (r Remote) messageOf(changes []Change) string {
 	var names []string
 	seen := map[string]bool{}
 	var body strings.Builder
@@ -246,5 +246,5 @@ func messageOf(changes []Change) string {
 	case len(names) > few:
 		subject = fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 	}
-	return "fleet: " + subject + "\n" + body.String() + "\n"
+	return string(r.Tool.orDefault()) + ": " + subject + "\n" + body.String() + "\n"
 }

@@ -17,6 +17,7 @@ import (
 // Remote is the Git repository that Fleet deploys from, and how to log in. Nothing is stored
 // on this machine: each read loads one commit into memory.
 type Remote struct {
+	Tool   Tool   // who deploys it, for the words of errors and commits; default Fleet
 	URL    string // https://host/path, ssh://user@host:port/path or user@host:path; never with a password
 	Branch string // default main
 	Path   string // our folder in it; empty: its root
@@ -53,7 +54,7 @@ func (r Remote) address() (place, error) {
 	if user, rest, ok := strings.Cut(r.URL, "@"); ok && !strings.Contains(r.URL, "://") && !strings.Contains(user, "/") {
 		host, file, ok := strings.Cut(rest, ":")
 		if strings.Contains(user, ":") || looksLikeToken(user) {
-			return place{}, errPassword
+			return place{}, r.errPassword()
 		}
 		if !ok || host == "" || file == "" {
 			return place{}, fmt.Errorf("the Git repository %q: write user@host:path", r.URL)
@@ -66,7 +67,7 @@ func (r Remote) address() (place, error) {
 	}
 	user := u.User.Username()
 	if _, has := u.User.Password(); has || looksLikeToken(user) {
-		return place{}, errPassword
+		return place{}, r.errPassword()
 	}
 	switch u.Scheme {
 	case "https", "http":
@@ -88,7 +89,13 @@ func (r Remote) address() (place, error) {
 	return place{}, fmt.Errorf("the Git repository %s: %s is not a supported protocol: use https or ssh", u.Redacted(), u.Scheme)
 }
 
-var errPassword = errors.New("the Git repository's URL contains a password, which would appear in the cluster and in logs; give it by reference instead (fleet.password)")
+// errPassword refuses a URL with a password.
+func (r Remote) errPassword() error {
+	return errors.New("the Git repository's URL contains a password, which would appear in the cluster and in logs; give it by reference instead (" + r.key("password") + ")")
+}
+
+// key is a key of cluster.yaml, as errors name it.
+func (r Remote) key(name string) string { return string(r.Tool.orDefault()) + "." + name }
 
 // looksLikeToken recognizes tokens that GitHub and GitLab accept as a user name.
 func looksLikeToken(user string) bool {

@@ -14,6 +14,7 @@ import (
 
 // Options describe the cluster of a rendered folder.
 type Options struct {
+	Tool    Tool   // who deploys it; default Fleet
 	Cluster string // its name, for the README
 	Source  string // the file that the folder is generated from; default cluster.yaml
 	Path    string // the folder's path in the repository, for the README; may be empty
@@ -36,6 +37,9 @@ func Render(bundles []Bundle, o Options) (Tree, error) {
 	}
 	if err := errors.Join(unique(ordered), checkNamespaceOwners(ordered)); err != nil {
 		return nil, err
+	}
+	if o.Tool == ToolFlux {
+		return renderFlux(ordered, o)
 	}
 	t := Tree{"README.md": readme(ordered, o)}
 	for _, b := range ordered {

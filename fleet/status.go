@@ -16,8 +16,9 @@ import (
 
 // StatusOptions select the GitRepo and commit.
 type StatusOptions struct {
+	Tool      Tool   // who deploys; default Fleet
 	Name      string // of the GitRepo; default homelab
-	Namespace string // default fleet-local
+	Namespace string // default fleet-local; not of Flux
 	// Commit is the one that should be deployed: without it the state before the last push
 	// looks like success. Empty: any.
 	Commit string
@@ -29,6 +30,11 @@ const (
 	StateWaiting = "Waiting" // for another bundle
 	StateNowhere = "Nowhere" // no cluster is its target
 	StateOld     = "Old"     // of a commit before the one that is wanted
+	StateKept    = "Kept"    // no longer in Git; its release stays (Flux)
+
+	StateErrApplied = string(api.ErrApplied)
+	StateNotReady   = string(api.NotReady)
+	StateOutOfSync  = string(api.OutOfSync)
 )
 
 // badness orders states, the worst first: failed before waiting.
@@ -78,6 +84,9 @@ func (o Obstacle) String() string {
 
 // Observe reads a GitRepo and the state of each of its bundles.
 func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, error) {
+	if o.Tool == ToolFlux {
+		return observeFlux(ctx, k, o)
+	}
 	o.Name, o.Namespace = cmp.Or(o.Name, defaultRepoName), cmp.Or(o.Namespace, localNamespace)
 	s := &State{Name: o.Name, Want: o.Commit}
 	u := fleetObject("GitRepo", o.Namespace, o.Name)
@@ -171,7 +180,7 @@ func (s *State) Diff() converge.Diff {
 	}
 	if d.Empty() && len(s.Bundles) == 0 {
 		return converge.Diff{{Path: "gitrepo/" + s.Name, Have: "no bundles", Want: "some", Effect: converge.Update,
-			Note: "there is no fleet.yaml below its paths, or Fleet is still processing it"}}
+			Note: "there is no bundle below its paths, or they are still being processed"}}
 	}
 	return d
 }
@@ -198,7 +207,7 @@ func (s *State) Part(part string) converge.Diff {
 	d := s.repoDiff()
 	found := false
 	for _, b := range s.Bundles {
-		if b.Part == part {
+		if b.Part == part && b.State != StateKept {
 			found = true
 			d = append(d, b.diff()...)
 		}
@@ -212,7 +221,7 @@ func (s *State) Part(part string) converge.Diff {
 func shortCommit(commit string) string { return commit[:min(12, len(commit))] }
 
 func (b BundleState) diff() converge.Diff {
-	if b.State == StateReady {
+	if b.State == StateReady || b.State == StateKept {
 		return nil
 	}
 	f := converge.Field{Path: "bundle/" + b.Name, Have: b.State, Want: StateReady, Effect: converge.Update}

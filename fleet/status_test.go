@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
@@ -48,22 +47,33 @@ func newWorld(t *testing.T) world {
 // fleet installs Fleet's kinds.
 func (w world) fleet(t *testing.T) world {
 	t.Helper()
-	var crds []runtime.Object
 	for _, kind := range []string{"GitRepo", "Bundle", "BundleDeployment", "Cluster"} {
-		crds = append(crds, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-			"metadata": map[string]any{"name": strings.ToLower(kind) + "s." + api.SchemeGroupVersion.Group},
-			"spec": map[string]any{
-				"group": api.SchemeGroupVersion.Group, "scope": "Namespaced",
-				"names": map[string]any{"kind": kind, "plural": strings.ToLower(kind) + "s", "singular": strings.ToLower(kind)},
-				"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "storage": true,
-					"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
-			},
-		}})
+		w.kind(t, api.SchemeGroupVersion.Group, "v1alpha1", kind)
 	}
-	_, err := w.Apply(t.Context(), crds...)
-	require.NoError(t, err)
 	return w
+}
+
+// kind installs one.
+func (w world) kind(t *testing.T, group, version, kind string) {
+	t.Helper()
+	_, err := w.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural(kind) + "." + group},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced",
+			"names": map[string]any{"kind": kind, "plural": plural(kind), "singular": strings.ToLower(kind)},
+			"versions": []any{map[string]any{"name": version, "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+		},
+	}})
+	require.NoError(t, err)
+}
+
+func plural(kind string) string {
+	if stem, ok := strings.CutSuffix(strings.ToLower(kind), "y"); ok {
+		return stem + "ies"
+	}
+	return strings.ToLower(kind) + "s"
 }
 
 // create puts objects into the cluster as they are, with their status.
@@ -82,7 +92,7 @@ func (w world) create(t *testing.T, manifest []byte) {
 		require.NoError(t, err)
 		body, err := json.Marshal(u.Object)
 		require.NoError(t, err)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://10.0.0.10:6443"+path+"/namespaces/"+u.GetNamespace()+"/"+strings.ToLower(u.GetKind())+"s", bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://10.0.0.10:6443"+path+"/namespaces/"+u.GetNamespace()+"/"+plural(u.GetKind()), bytes.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := w.raw.RoundTrip(req)

@@ -54,11 +54,12 @@ func (r chartsSection) charts() {
 			r.Wrong(at, fmt.Sprintf("the values of %s have a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
 		}
 	}
+	ways := []string{spec.ViaDirect, spec.ViaFleet, spec.ViaFlux}
 	for _, name := range sortedNames(raw.Via) {
 		at := r.MemberAt(&raw.Via, name)
 		r.partName(at, name)
-		if via := raw.Via[name]; via != spec.ViaDirect && via != spec.ViaFleet {
-			r.Wrong(at, fmt.Sprintf("a part cannot be deployed via %q", via), decode.OrSuggest(via, []string{spec.ViaDirect, spec.ViaFleet}))
+		if via := raw.Via[name]; !slices.Contains(ways, via) {
+			r.Wrong(at, fmt.Sprintf("a part cannot be deployed via %q", via), decode.OrSuggest(via, ways))
 		}
 	}
 }

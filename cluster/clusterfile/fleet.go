@@ -13,22 +13,29 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// fleetSection completes and checks fleet.
+// fleetSection completes and checks fleet or flux.
 type fleetSection struct{ *resolver }
 
 func (r fleetSection) fleet() {
-	f := r.spec.Platform.Fleet
+	f, via := r.spec.Platform.GitOps()
 	if f == nil {
 		return
 	}
-	f.Standalone = f.Standalone.Or(r.spec.Platform.Rancher == nil)
-	f.Path, f.Author = cmp.Or(f.Path, "fleet/"+r.spec.Name), cmp.Or(f.Author, "homelab <homelab@"+r.spec.Name+".invalid>")
+	if via == spec.ViaFlux && r.spec.Platform.Fleet != nil {
+		r.Wrong(&r.spec.Platform.Flux, "Fleet and Flux would both deploy the parts", "keep fleet: or flux:")
+	}
+	fleets := via == spec.ViaFleet && r.spec.Platform.Rancher != nil // Rancher's own
+	f.Standalone = f.Standalone.Or(!fleets)
+	f.Path, f.Author = cmp.Or(f.Path, via+"/"+r.spec.Name), cmp.Or(f.Author, "homelab <homelab@"+r.spec.Name+".invalid>")
 	f.KnownHosts, f.CAFile = r.Existing(&f.KnownHosts, f.KnownHosts, false), r.Existing(&f.CAFile, f.CAFile, false)
-	if f.Standalone.IsOn() && r.spec.Platform.Rancher != nil {
+	if f.Standalone.IsOn() && fleets {
 		r.Wrong(&f.Standalone, "Rancher brings its own Fleet, and two of them revert each other's changes", "remove standalone: true, or rancher")
 	}
-	if !f.Standalone.IsOn() && r.spec.Platform.Rancher == nil {
+	if !f.Standalone.IsOn() && !fleets && via == spec.ViaFleet {
 		r.Wrong(&f.Standalone, "nothing installs Fleet: it is not standalone, and there is no Rancher", "remove standalone: false, or write rancher:")
+	}
+	if f.Default != spec.ViaDirect && f.Default != via {
+		r.Wrong(&f.Default, "this section deploys by "+via, "write direct or "+via)
 	}
 	if f.Polling < 5*time.Second {
 		r.Wrong(&f.Polling, fmt.Sprintf("the repository would be polled every %s", decode.Period(f.Polling)), "write 5s or more; 15s is usual")

@@ -7,17 +7,19 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 )
 
-// fleet judges what Fleet has made of the Git repositories.
+// fleet judges what Fleet and Flux have made of the Git repositories.
 func (d *diagnosis) fleet() {
 	for _, s := range d.e.Fleet {
 		for _, why := range s.Wrong {
-			d.add(inWorkload, "", Finding{
-				Failure: "fleet-repo", Severity: Warning, Where: "gitrepo " + s.Name, What: why, Evidence: []string{"job: " + s.Job},
-				Do: "what runs keeps running, and no new commit arrives: check URL, credentials and branch; homelab fleet:status",
-			})
+			f := Finding{Failure: "fleet-repo", Severity: Warning, Where: "gitrepo " + s.Name, What: why,
+				Do: "what runs keeps running, and no new commit arrives: check URL, credentials and branch; homelab fleet:status"}
+			if s.Job != "" {
+				f.Evidence = []string{"job: " + s.Job}
+			}
+			d.add(inWorkload, "", f)
 		}
 		for _, b := range s.Bundles {
-			if b.State != fleet.StateReady {
+			if b.State != fleet.StateReady && b.State != fleet.StateKept {
 				d.bundle(s, b)
 			}
 		}
@@ -61,7 +63,7 @@ func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 func waitsForBundle(s *fleet.State, b fleet.BundleState, cause Finding) bool {
 	name, ok := strings.CutPrefix(cause.Where, "bundle ")
 	return ok && b.State == fleet.StateWaiting && slices.ContainsFunc(b.Obstacles, func(o fleet.Obstacle) bool {
-		return slices.Contains(strings.FieldsFunc(o.Reason, func(r rune) bool { return r == ' ' || r == ',' }), name)
+		return slices.Contains(strings.FieldsFunc(o.Reason, func(r rune) bool { return strings.ContainsRune(" ,'/", r) }), name)
 	}) && slices.ContainsFunc(s.Bundles, func(x fleet.BundleState) bool { return x.Name == name })
 }
 

@@ -26,7 +26,7 @@ type Evidence struct {
 	Nodes   []kube.Node
 	Objects map[string][]unstructured.Unstructured // by kind: Pod, PersistentVolumeClaim, StorageClass, Namespace, Event
 	Unread  map[string]error                       // kinds that could not be listed
-	Fleet   []*fleet.State                         // each GitRepo, with its bundles
+	Fleet   []*fleet.State                         // each GitRepo of Fleet, and Flux' GitRepository, with its bundles
 
 	LastRun *FailedRun // the last run on this machine, if it failed
 }

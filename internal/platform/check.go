@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/k3s"
@@ -165,22 +166,26 @@ func (c checker) section(part string) any {
 
 // checkFleetParts checks which parts go through Git.
 func (c checker) checkFleetParts() {
-	p, raw, on := &c.spec.Platform, &c.spec.Platform.Charts, c.enabledParts()
+	raw, on := &c.spec.Platform.Charts, c.enabledParts()
+	f, via := c.spec.Platform.GitOps()
+	tool := fleet.Tool(via).Title()
 	off := func(name string) bool { return c.parts[name].Chart.Chart != "" && !slices.Contains(on, name) }
 	for _, name := range slices.Sorted(maps.Keys(raw.Via)) {
 		at, why := c.Entry(&raw.Via, name), c.parts[name].NeverInFleet
 		switch {
 		case off(name):
 			c.Wrong(at, fmt.Sprintf("the part %s is off, so this has no effect", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
-		case raw.Via[name] != spec.ViaFleet || !slices.Contains(on, name):
+		case raw.Via[name] != spec.ViaFleet && raw.Via[name] != spec.ViaFlux || !slices.Contains(on, name):
+		case f != nil && raw.Via[name] != via:
+			c.Wrong(at, fmt.Sprintf("the file has %s, not %s", via, raw.Via[name]), "write "+name+": "+via)
 		case why != "":
-			c.Wrong(at, fmt.Sprintf("Fleet cannot deploy %s: %s", name, why), "write "+name+": direct, or remove it here")
+			c.Wrong(at, fmt.Sprintf(tool+" cannot deploy %s: %s", name, why), "write "+name+": direct, or remove it here")
 		default:
 			c.fleetIsReady(at)
 		}
 	}
-	if p.Fleet != nil && p.Fleet.Default == spec.ViaFleet {
-		c.fleetIsReady(&p.Fleet.Default)
+	if f != nil && f.Default == via {
+		c.fleetIsReady(&f.Default)
 	}
 	for _, name := range slices.Sorted(maps.Keys(raw.Versions)) {
 		if off(name) {
@@ -196,13 +201,15 @@ func (c checker) checkFleetParts() {
 
 // fleetIsReady checks that there is a Fleet with a repository.
 func (c checker) fleetIsReady(at any) {
-	switch f := c.spec.Platform.Fleet; {
+	f, via := c.spec.Platform.GitOps()
+	tool := fleet.Tool(via).Title()
+	switch {
 	case f == nil:
 		c.Wrong(at, "parts are deployed through Fleet, but the file has no fleet", "write fleet: {repo: https://…} with the repository that Fleet reads")
 	case f.Repo == "":
-		c.Wrong(at, "parts are deployed through Fleet, but it has no repository", "write repo: under fleet: homelab writes to it and Fleet reads it")
+		c.Wrong(at, "parts are deployed through "+tool+", but it has no repository", "write repo: under "+via+": homelab writes to it and "+tool+" reads it")
 	case f.SSHKey.IsZero() && f.Password.IsZero():
-		c.Wrong(at, "homelab cannot write to the repository without a login", "write username and password, or sshKey and knownHosts, under fleet")
+		c.Wrong(at, "homelab cannot write to the repository without a login", "write username and password, or sshKey and knownHosts, under "+via)
 	}
 }
 

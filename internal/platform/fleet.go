@@ -3,32 +3,37 @@ package platform
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// GitOps is the part that points Fleet at the repository.
+// GitOps is the part that points Fleet or Flux at the repository.
 const GitOps = "gitops"
 
-// gitOps points Fleet at the repository, if the repository has anything for Fleet.
-type gitOps struct{ *spec.Fleet }
+// gitOps points Fleet or Flux at the repository, if the repository has anything for it.
+type gitOps struct{ *spec.Platform }
 
 func (g gitOps) Info() addon.Info {
+	f, via := g.GitOps()
 	i := addon.Info{
-		Name: GitOps, Section: "fleet", On: g.Fleet != nil && g.Repo != "",
-		NeverInFleet: "Fleet learns from it what to deploy",
+		Name: GitOps, Section: via, On: f != nil && f.Repo != "",
+		NeverInFleet: fleet.Tool(via).Title() + " learns from it what to deploy",
 	}
 	if i.On {
-		i.Stays = "the folder " + g.Path + " of " + g.Repo
+		i.Stays = "the folder " + f.Path + " of " + f.Repo
 	}
 	return i
 }
 
 func (g gitOps) Make(s *addon.Site) (addon.Recipe, error) {
-	paths := g.Extra
-	if slices.ContainsFunc(s.Made, func(o addon.Recipe) bool { return o.Via == spec.ViaFleet }) {
-		paths = append([]string{g.Path}, paths...)
+	f, via := g.GitOps()
+	paths := f.Extra
+	if slices.ContainsFunc(s.Made, func(o addon.Recipe) bool { return o.InGit() }) {
+		paths = append([]string{f.Path}, paths...)
 	}
 	if len(paths) == 0 { // an empty path is an error for Fleet
 		return addon.Recipe{}, nil
@@ -39,7 +44,7 @@ func (g gitOps) Make(s *addon.Site) (addon.Recipe, error) {
 			p.Needs = append(p.Needs, o.Name)
 		}
 	}
-	login, err := GitLogin(g.Fleet)
+	login, err := GitLogin(g.Platform)
 	login.Paths = paths
 	if err != nil && !s.Unread {
 		return p, err
@@ -49,6 +54,9 @@ func (g gitOps) Make(s *addon.Site) (addon.Recipe, error) {
 		return p, err
 	}
 	p.After = objects
+	if via == spec.ViaFlux {
+		p.Before = []runtime.Object{fleet.FluxHome()}
+	}
 	if credentials != nil {
 		p.Secrets = []chart.Secret{*credentials}
 	}

@@ -37,6 +37,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.Rancher{Rancher: p.Rancher},
 		addon.FleetCRD{Fleet: standalone},
 		standalone,
+		addon.Flux{Fleet: p.Flux},
 		addon.Logs{Logs: p.Logs},
 		addon.LogCollector{Logs: p.Logs},
 		addon.Monitoring{Monitoring: p.Monitoring, Logs: p.Logs != nil, Login: p.Login, Issuer: p.Issuer()},
@@ -49,7 +50,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel, Gateway: p.ModelGateway != nil},
 		hub{spec: s},
 		addon.ModelGateway{ModelGateway: p.ModelGateway, Models: p.Models},
-		gitOps{p.Fleet},
+		gitOps{p},
 	}
 }
 
@@ -133,7 +134,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Recipe, error) {
 	for i, p := range site.Made { // what Fleet depends on cannot wait for it, only be ready a little later
 		if p.Direct != "" {
 			site.Made[i].Needs = slices.DeleteFunc(slices.Clone(p.Needs), func(name string) bool {
-				return slices.ContainsFunc(site.Made, func(o addon.Recipe) bool { return o.Name == name && o.Via == spec.ViaFleet })
+				return slices.ContainsFunc(site.Made, func(o addon.Recipe) bool { return o.Name == name && o.InGit() })
 			})
 		}
 	}
@@ -142,14 +143,15 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Recipe, error) {
 
 // viaOf says how a part is installed in the cluster.
 func viaOf(p *spec.Platform, x addon.Recipe) string {
-	if x.Direct != "" || p.Fleet == nil || p.Fleet.Repo == "" {
+	f, _ := p.GitOps()
+	if x.Direct != "" || f == nil || f.Repo == "" {
 		return spec.ViaDirect
 	}
 	if via := p.Charts.Via[x.Name]; via != "" {
 		return via
 	}
-	if p.Fleet.Default != "" {
-		return p.Fleet.Default
+	if f.Default != "" {
+		return f.Default
 	}
 	return spec.ViaDirect
 }
@@ -206,7 +208,7 @@ func Split(pieces []addon.Recipe) (before, after []addon.Recipe) {
 	for _, p := range pieces {
 		waits := slices.ContainsFunc(p.Needs, func(name string) bool { return late[name] })
 		switch {
-		case p.Via == spec.ViaFleet:
+		case p.InGit():
 			late[p.Name] = true
 		case p.Name == GitOps: // Fleet's own steps install it
 		case waits:

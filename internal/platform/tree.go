@@ -21,7 +21,7 @@ func FleetTree(s *spec.Spec) (tree fleet.Tree, assumed []string, err error) {
 	}
 	var parts []chart.Part
 	for _, p := range pieces {
-		if p.Via == spec.ViaFleet {
+		if p.InGit() {
 			parts, assumed = append(parts, p.Part), append(assumed, p.Assumes...)
 		}
 	}
@@ -33,38 +33,40 @@ func FleetTree(s *spec.Spec) (tree fleet.Tree, assumed []string, err error) {
 }
 
 func Tree(s *spec.Spec, parts []chart.Part) (fleet.Tree, error) {
-	if s.Platform.Fleet == nil {
-		return nil, errors.New("the file has no fleet: write fleet: {repo: URL}, and charts.via says what goes through it")
+	f, via := s.Platform.GitOps()
+	if f == nil {
+		return nil, errors.New("the file names no Git repository: write fleet: or flux: with {repo: URL}, and charts.via says what goes through it")
 	}
 	bundles, err := fleet.BundlesOfAll(parts...)
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Render(bundles, fleet.Options{Cluster: s.Name, Source: filepath.Base(s.File), Path: s.Platform.Fleet.Path})
+	return fleet.Render(bundles, fleet.Options{Tool: fleet.Tool(via), Cluster: s.Name, Source: filepath.Base(s.File), Path: f.Path})
 }
 
-// GitLogin returns the credentials of the repository, for us and for Fleet.
-func GitLogin(f *spec.Fleet) (fleet.GitRepo, error) {
-	g := fleet.GitRepo{URL: f.Repo, Branch: f.Branch, Polling: f.Polling, Username: f.Username}
+// GitLogin returns the credentials of the repository, for us and for Fleet or Flux.
+func GitLogin(p *spec.Platform) (fleet.GitRepo, error) {
+	f, via := p.GitOps()
+	g := fleet.GitRepo{Tool: fleet.Tool(via), URL: f.Repo, Branch: f.Branch, Polling: f.Polling, Username: f.Username}
 	var err error
 	if !f.Password.IsZero() {
 		if g.Password, err = f.Password.Resolve(); err != nil {
-			return g, fmt.Errorf("fleet.password: %w", err)
+			return g, fmt.Errorf("%s.password: %w", via, err)
 		}
 	}
 	if !f.SSHKey.IsZero() {
 		if g.SSHKey, err = f.SSHKey.Resolve(); err != nil {
-			return g, fmt.Errorf("fleet.sshKey: %w", err)
+			return g, fmt.Errorf("%s.sshKey: %w", via, err)
 		}
 		known, err := limit.File(f.KnownHosts, limit.Named)
 		if err != nil {
-			return g, fmt.Errorf("fleet.knownHosts: %w", err)
+			return g, fmt.Errorf("%s.knownHosts: %w", via, err)
 		}
 		g.KnownHosts = string(known)
 	}
 	if f.CAFile != "" {
 		if g.CA, err = limit.File(f.CAFile, limit.Named); err != nil {
-			return g, fmt.Errorf("fleet.ca: %w", err)
+			return g, fmt.Errorf("%s.ca: %w", via, err)
 		}
 	}
 	return g, nil

@@ -17,14 +17,14 @@ import (
 const defaultFolder = "fleet"
 
 // fleetTree renders the parts that go through Git, from the file alone if the session is not
-// bound to a world, and prints the linter's findings.
+// bound to a world, and prints what the linter finds for Fleet.
 func fleetTree(s *Session, ctx context.Context) (fleet.Tree, error) {
 	tree, assumed, err := platform.FleetTree(s.Spec)
 	if err != nil {
 		return nil, exitError(invalid, err)
 	}
 	if tree == nil {
-		return nil, exitErrorf(invalid, "no part is deployed through Git: name parts in charts.via, or write fleet.default: fleet for all")
+		return nil, exitErrorf(invalid, "no part is deployed through Git: name parts in charts.via, or write default: fleet or default: flux in that section for all")
 	}
 	if s.Cluster != nil {
 		if tree, err = s.Cluster.FleetTree(ctx); err != nil {
@@ -34,6 +34,9 @@ func fleetTree(s *Session, ctx context.Context) (fleet.Tree, error) {
 	}
 	for _, what := range assumed {
 		s.Printf("assumed: %s; fleet:push and fleet:render -live ask", what)
+	}
+	if _, via := s.Spec.Platform.GitOps(); fleet.Tool(via) != fleet.ToolFleet {
+		return tree, nil
 	}
 	report, err := lint.Run(ctx, tree.FS(), lint.Options{})
 	if err != nil {
@@ -104,8 +107,8 @@ func FleetPush(s *Session, ctx context.Context, f FleetPushFlags) error {
 		return err
 	}
 	printChanges(s, done.Changes)
-	s.Printf("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until Fleet has deployed it",
-		printable.Count(len(done.Changes), "change"), done.Commit)
+	s.Printf("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until %s has deployed it",
+		printable.Count(len(done.Changes), "change"), done.Commit, printable.Word(remote.Tool.Title()))
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -60,6 +61,9 @@ func (p Recipe) Objects() []runtime.Object {
 	return p.After
 }
 
+// InGit reports whether the part goes through Git.
+func (p Recipe) InGit() bool { return p.Via == spec.ViaFleet || p.Via == spec.ViaFlux }
+
 // NeedsObjectsFirst reports whether a part that goes through Git needs objects in the cluster first: Secrets,
 // and labels of its namespace that Fleet does not set.
 func (p Recipe) NeedsObjectsFirst() bool { return len(p.Secrets) > 0 || len(p.NamespaceLabels) > 0 }
@@ -67,13 +71,13 @@ func (p Recipe) NeedsObjectsFirst() bool { return len(p.Secrets) > 0 || len(p.Na
 // Recipe is how a part is installed.
 type Recipe struct {
 	chart.Part
-	Via string // spec.ViaDirect or spec.ViaFleet
+	Via string // spec.ViaDirect, spec.ViaFleet or spec.ViaFlux
 
 	Network bool   // the pods' network itself: no node is ready without it
 	Offers  bool   // it makes GPUs allocatable: parts that need GPUs wait for that
 	Direct  string // why Fleet cannot deploy it, as in Info
 	GPUs    bool   // it monitors or uses GPUs: install it when pods can request GPUs
-	Fleet   bool   // it brings Fleet
+	Fleet   bool   // it brings Fleet or Flux
 
 	Replaces []string // parts that do the same work, and must be removed before
 	APIs     []string // kinds that it adds and that templates of other charts ask for

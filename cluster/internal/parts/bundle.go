@@ -18,7 +18,7 @@ const bundleTime = 15 * time.Minute
 // bundleStep waits until Fleet has deployed a part as it is in the last commit.
 func (s *Steps) bundleStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 	return &converge.Resource[converge.Diff]{
-		ID: "fleet/" + p.Name,
+		ID: string(s.tool()) + "/" + p.Name,
 		Observe: func(ctx context.Context) (converge.Diff, error) {
 			state, pending, err := s.fleetState(ctx)
 			if err != nil {
@@ -50,7 +50,7 @@ func (s *Steps) fleetState(ctx context.Context) (state *fleet.State, pending boo
 	if s.pushed.pending || s.pushed.state != nil && s.pushed.state.Want == s.pushed.commit && time.Since(s.pushed.at) < stateAge {
 		return s.pushed.state, s.pushed.pending, nil
 	}
-	state, err = fleet.Observe(ctx, client, fleet.StatusOptions{Commit: s.pushed.commit})
+	state, err = fleet.Observe(ctx, client, fleet.StatusOptions{Tool: s.tool(), Commit: s.pushed.commit})
 	if err != nil {
 		return nil, false, err
 	}
@@ -86,16 +86,20 @@ func (s *Steps) follow(ctx context.Context) error {
 // checkNotInFleet returns an error if Fleet still deploys a part that Up must apply directly: Fleet
 // deletes the part together with its bundle.
 func (s *Steps) checkNotInFleet(ctx context.Context, client *kube.Client, p addon.Recipe) error {
-	if f := s.Spec.Platform.Fleet; f == nil || f.Repo == "" || p.Direct != "" && !p.Offers {
+	if f, _ := s.Spec.Platform.GitOps(); f == nil || f.Repo == "" || p.Direct != "" && !p.Offers {
 		return nil
 	}
-	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{})
+	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{Tool: s.tool()})
 	if err != nil {
 		return err
 	}
 	for _, b := range state.Bundles {
-		if b.Part == p.Name {
-			return converge.Permanent(fmt.Errorf("Fleet still deploys %s (bundle %s), and would delete it when its bundle goes: "+
+		switch {
+		case b.Part != p.Name:
+		case b.State == fleet.StateKept:
+			return converge.Permanent(fmt.Errorf("Flux still looks after the release of %s, which is no longer in Git: make it let go, without uninstalling it: %s", p.Name, fleet.ReleaseKept(b.Name)))
+		default:
+			return converge.Permanent(fmt.Errorf(s.tool().Title()+" still deploys %s (bundle %s), and would delete it when its bundle goes: "+
 				"first remove it from Git with homelab fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
 		}
 	}

@@ -103,14 +103,17 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 	return []converge.Cost{cost}
 }
 
-// costsOfPush are the bundles that a push removes from Git: Fleet deletes what it has
+// costsOfPush are the bundles that a push removes from Git: Fleet or Flux deletes what it has
 // deployed from them.
 func costsOfPush(_ context.Context, _ *fleet.Repo, d converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, f := range d {
-		if f.Effect == converge.Remove && path.Base(f.Path) == "fleet.yaml" {
+		for _, tool := range []fleet.Tool{fleet.ToolFleet, fleet.ToolFlux} {
+			if f.Effect != converge.Remove || path.Base(f.Path) != tool.BundleFile() {
+				continue
+			}
 			out = append(out, converge.Cost{
-				Machine: path.Dir(f.Path), Kind: converge.CostDestroy, Reason: "it is no longer in Git, so Fleet deletes it",
+				Machine: path.Dir(f.Path), Kind: converge.CostDestroy, Reason: "it is no longer in Git, so " + tool.Title() + " deletes it",
 				Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},
 			})
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/platform"
@@ -22,7 +21,7 @@ import (
 func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground, ready Refs) {
 	var through []addon.Recipe
 	for _, p := range pieces {
-		if p.Via == spec.ViaFleet {
+		if p.InGit() {
 			through = append(through, p)
 		}
 	}
@@ -59,6 +58,12 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 	ready[platform.GitOps] = source
 }
 
+// tool is the program that deploys from Git.
+func (s *Steps) tool() fleet.Tool {
+	_, via := s.Spec.Platform.GitOps()
+	return fleet.Tool(via)
+}
+
 // fleetTime is how long Fleet may take to start: Rancher installs it some minutes after Rancher
 // itself is ready.
 const fleetTime = 15 * time.Minute
@@ -66,23 +71,40 @@ const fleetTime = 15 * time.Minute
 // fleetStep waits until Fleet can deploy something.
 func (s *Steps) fleetStep() *converge.Resource[string] {
 	return &converge.Resource[string]{
-		ID: "ready/fleet",
+		ID: "ready/" + string(s.tool()),
 		Observe: func(ctx context.Context) (string, error) {
 			client, err := s.Kube(ctx)
 			if err != nil {
 				return "", err
 			}
-			return fleet.UnreadyReason(ctx, client)
+			if err := s.checkOtherTool(ctx, client); err != nil {
+				return "", err
+			}
+			return s.tool().UnreadyReason(ctx, client)
 		},
 		Diff: func(why string) converge.Diff {
 			if why == "" {
 				return nil
 			}
-			return converge.Diff{{Have: why, Want: "Fleet deploys to this cluster", Effect: converge.Create}}
+			return converge.Diff{{Have: why, Want: s.tool().Title() + " deploys to this cluster", Effect: converge.Create}}
 		},
 		Settle: fleetTime,
 		Poll:   run.LookAtGit,
 	}
+}
+
+// checkOtherTool refuses to deploy with one tool what the other still deploys.
+func (s *Steps) checkOtherTool(ctx context.Context, client *kube.Client) error {
+	other := fleet.ToolFleet
+	if s.tool() == other {
+		other = fleet.ToolFlux
+	}
+	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{Tool: other})
+	if err != nil || len(state.Bundles) == 0 {
+		return err
+	}
+	return converge.Permanent(fmt.Errorf("%s still deploys bundle %s, and the two would undo each other's work: take it from %s first, as docs/gitops.md says under \"Switching\"",
+		other.Title(), state.Bundles[0].Name, other.Title()))
 }
 
 // FleetParts are the parts that Fleet deploys. Values that only the running cluster knows
@@ -94,7 +116,7 @@ func (s *Steps) FleetParts(ctx context.Context) ([]chart.Part, error) {
 	}
 	var out []chart.Part
 	for _, p := range pieces {
-		if p.Via != spec.ViaFleet {
+		if !p.InGit() {
 			continue
 		}
 		if p.Late != nil {
@@ -123,6 +145,9 @@ func (s *Steps) checkOnlyFleet(ctx context.Context, p addon.Recipe) error {
 	client, err := s.Kube(ctx)
 	if err != nil {
 		return err
+	}
+	if s.tool() == fleet.ToolFlux && p.Name == string(fleet.ToolFlux) {
+		return converge.Permanent(fleet.CheckNoFlux(ctx, client))
 	}
 	copies, err := fleet.ObserveCopies(ctx, client)
 	if err != nil {

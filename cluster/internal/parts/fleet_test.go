@@ -82,7 +82,7 @@ func TestLoginToTheRepository(t *testing.T) {
 			assert.Equal(t, !tt.f.Password.IsZero(), r.Password.Reveal() == "correct horse battery")
 			assert.Equal(t, tt.f.CAFile != "", string(r.CA) == "the CA")
 			assert.Equal(t, !tt.f.SSHKey.IsZero(), len(r.Signers) == 1 && r.HostKeys != nil)
-			g, err := platform.GitLogin(tt.f)
+			g, err := platform.GitLogin(&spec.Platform{Fleet: tt.f})
 			require.NoError(t, err)
 			assert.Equal(t, !tt.f.SSHKey.IsZero(), strings.HasPrefix(g.KnownHosts, "git.example"))
 		})

@@ -39,7 +39,7 @@ func (s *Steps) FleetTree(ctx context.Context) (fleet.Tree, error) {
 // pushStep keeps the folder in Git as in the file.
 func (s *Steps) pushStep() *converge.Resource[*fleet.Repo] {
 	return &converge.Resource[*fleet.Repo]{
-		ID: "push/fleet",
+		ID: "push/" + string(s.tool()),
 		Observe: func(ctx context.Context) (*fleet.Repo, error) {
 			tree, err := s.FleetTree(ctx)
 			if err != nil {
@@ -101,12 +101,12 @@ func markPermanent(err error) error {
 
 // FleetRemote is the Git repository that the file names, and the credentials for it.
 func (s *Steps) FleetRemote() (fleet.Remote, error) {
-	f := s.Spec.Platform.Fleet
+	f, via := s.Spec.Platform.GitOps()
 	if f == nil || f.Repo == "" {
-		return fleet.Remote{}, errors.New("the file names no Git repository: write fleet: {repo: URL}")
+		return fleet.Remote{}, errors.New("the file names no Git repository: write fleet: or flux: with {repo: URL}")
 	}
-	r := fleet.Remote{URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: s.GitDial}
-	login, err := platform.GitLogin(f)
+	r := fleet.Remote{Tool: fleet.Tool(via), URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: s.GitDial}
+	login, err := platform.GitLogin(&s.Spec.Platform)
 	if err != nil {
 		return r, err
 	}
@@ -114,7 +114,7 @@ func (s *Steps) FleetRemote() (fleet.Remote, error) {
 	if !login.SSHKey.IsZero() {
 		signer, err := ssh.ParseSigner([]byte(login.SSHKey.Reveal()))
 		if err != nil {
-			return r, fmt.Errorf("fleet.sshKey: %w", err)
+			return r, fmt.Errorf("%s.sshKey: %w", via, err)
 		}
 		r.Signers = []ssh.Signer{signer}
 		r.HostKeys = ssh.NewKnownHosts(f.KnownHosts).HostKeys

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -49,7 +48,7 @@ func recordOf(p addon.Recipe) Record {
 	for _, s := range p.Secrets {
 		r.Secrets = append(r.Secrets, s.Ref())
 	}
-	if p.Via == spec.ViaFleet { // what is in Git is removed with the bundle
+	if p.InGit() { // what is in Git is removed with the bundle
 		r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
 	}
 	return r
@@ -257,7 +256,7 @@ func (s *Steps) RetiredParts(ctx context.Context) (gone, given []Record, err err
 		switch {
 		case i < 0:
 			gone = append(gone, *r)
-		case pieces[i].Via == spec.ViaFleet && (r.Release != "" || len(r.Before)+len(r.After) > 0):
+		case pieces[i].InGit() && (r.Release != "" || len(r.Before)+len(r.After) > 0):
 			given = append(given, *r)
 		}
 	}
