@@ -13,6 +13,9 @@ require (
 
 require (
 	github.com/cps-gpu/homelab v0.0.0-00010101000000-000000000000
+	github.com/fluxcd/helm-controller/api v1.5.3
+	github.com/fluxcd/kustomize-controller/api v1.8.3
+	github.com/fluxcd/source-controller/api v1.8.2
 	github.com/google/uuid v1.6.0
 	github.com/openai/openai-go/v3 v3.9.0
 	github.com/things-go/go-socks5 v0.1.0
@@ -29,7 +32,11 @@ require (
 
 require (
 	github.com/coreos/go-oidc/v3 v3.17.0
+	github.com/fluxcd/pkg/apis/acl v0.9.0 // indirect
+	github.com/fluxcd/pkg/apis/kustomize v1.15.1 // indirect
+	github.com/fluxcd/pkg/apis/meta v1.25.1 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
+	sigs.k8s.io/controller-runtime v0.23.1 // indirect
 )
 
 require (

@@ -138,13 +138,19 @@ func (g *deployer) fetch(ctx context.Context, repo *api.GitRepo) (string, fs.FS,
 	if err != nil {
 		return "", nil, err
 	}
+	return clone(ctx, &git.CloneOptions{
+		URL: repo.Spec.Repo, Auth: auth, CABundle: repo.Spec.CABundle, InsecureSkipTLS: repo.Spec.InsecureSkipTLSverify,
+		ReferenceName: plumbing.NewBranchReferenceName(cmp.Or(repo.Spec.Branch, "master")),
+	})
+}
+
+// clone reads the newest commit of what the options name into memory.
+func clone(ctx context.Context, from *git.CloneOptions) (commit string, files fs.FS, err error) {
 	const patience = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	r, err := git.CloneContext(ctx, memory.NewStorage(), nil, &git.CloneOptions{
-		URL: repo.Spec.Repo, Auth: auth, Depth: 1, SingleBranch: true, CABundle: repo.Spec.CABundle, InsecureSkipTLS: repo.Spec.InsecureSkipTLSverify,
-		ReferenceName: plumbing.NewBranchReferenceName(cmp.Or(repo.Spec.Branch, "master")), Tags: git.NoTags,
-	})
+	from.Depth, from.SingleBranch, from.Tags = 1, true, git.NoTags
+	r, err := git.CloneContext(ctx, memory.NewStorage(), nil, from)
 	if err != nil {
 		return "", nil, err
 	}
@@ -152,15 +158,15 @@ func (g *deployer) fetch(ctx context.Context, repo *api.GitRepo) (string, fs.FS,
 	if err != nil {
 		return "", nil, err
 	}
-	commit, err := r.CommitObject(head.Hash())
+	newest, err := r.CommitObject(head.Hash())
 	if err != nil {
 		return "", nil, err
 	}
-	tree, err := commit.Tree()
+	tree, err := newest.Tree()
 	if err != nil {
 		return "", nil, err
 	}
-	files := fstest.MapFS{}
+	read := fstest.MapFS{}
 	err = tree.Files().ForEach(func(f *gitobject.File) error {
 		reader, err := f.Reader()
 		if err != nil {
@@ -172,10 +178,10 @@ func (g *deployer) fetch(ctx context.Context, repo *api.GitRepo) (string, fs.FS,
 		if f.Mode == filemode.Symlink {
 			file.Mode |= fs.ModeSymlink
 		}
-		files[f.Name] = file
+		read[f.Name] = file
 		return err
 	})
-	return head.Hash().String(), files, err
+	return head.Hash().String(), read, err
 }
 
 // credentials returns those of the Secret that the GitRepo names.

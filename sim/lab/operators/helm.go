@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	api "github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/postrender"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/repo"
 	records "helm.sh/helm/v3/pkg/storage/driver"
@@ -68,13 +70,13 @@ func (r *reach) ToRawKubeConfigLoader() clientcmd.ClientConfig {
 }
 
 // helm is Helm in a namespace, with its own code.
-func (g *deployer) helm(namespace string) (*action.Configuration, *kube.Client, error) {
-	r, err := newReach(g.Config, namespace)
+func (i *instance) helm(namespace string) (*action.Configuration, *kube.Client, error) {
+	r, err := newReach(i.Config, namespace)
 	if err != nil {
 		return nil, nil, err
 	}
 	cfg := &action.Configuration{}
-	err = cfg.Init(r, namespace, "secrets", func(format string, args ...any) { g.Log.Debug("helm: " + fmt.Sprintf(format, args...)) })
+	err = cfg.Init(r, namespace, "secrets", func(format string, args ...any) { i.Log.Debug("helm: " + fmt.Sprintf(format, args...)) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("helm: %w", err)
 	}
@@ -86,6 +88,18 @@ func (g *deployer) helm(namespace string) (*action.Configuration, *kube.Client, 
 	return cfg, client, nil
 }
 
+// helmRun is one run of helm install or helm upgrade, whichever the cluster needs.
+type helmRun struct {
+	name, namespace string
+	chart           *chart.Chart
+	values          map[string]any
+	options         api.HelmOptions
+	makeNamespace   bool
+	wait            time.Duration // for what it makes; 0: not at all
+	history         int
+	after           postrender.PostRenderer
+}
+
 // install installs or upgrades a bundle's release (fleet v0.16.1
 // internal/helmdeployer/install.go): an upgrade works from any state and takes over existing
 // objects; hooks have 30 s unless a time is set.
@@ -94,64 +108,57 @@ func (g *deployer) install(ctx context.Context, b *fleetread.Bundle, r fleetread
 	if err != nil {
 		return err
 	}
-	cfg, client, err := g.helm(r.Namespace)
+	made, err := g.deployRelease(ctx, helmRun{name: r.Name, namespace: r.Namespace, chart: ch, values: r.Values, options: r.Options, makeNamespace: true,
+		wait: r.Timeout, history: cmp.Or(r.Options.MaxHistory, 2), after: &afterRender{files: ch.Files, bundle: b.Name, release: r, mapper: g.Mapper}})
 	if err != nil {
 		return err
 	}
-	last, err := cfg.Releases.Last(r.Name)
-	if err != nil && !errors.Is(err, records.ErrReleaseNotFound) {
-		return fmt.Errorf("release %s: %w", r.Name, err)
-	}
-	after := &afterRender{files: ch.Files, bundle: b.Name, release: r, mapper: g.Mapper}
-	const hooks = 30 * time.Second
-	timeout := cmp.Or(r.Timeout, hooks)
-	var made *release.Release
-	if err != nil {
-		u := action.NewInstall(cfg)
-		u.ReleaseName, u.Namespace, u.CreateNamespace, u.Replace = r.Name, r.Namespace, true, true
-		u.TakeOwnership, u.Force, u.Atomic = r.Options.TakeOwnership, r.Options.Force, r.Options.Atomic
-		u.Timeout, u.Wait, u.WaitForJobs = timeout, r.Timeout > 0, r.Options.WaitForJobs
-		u.SkipSchemaValidation, u.PostRenderer = r.Options.SkipSchemaValidation, after
-		made, err = u.RunWithContext(ctx, ch, r.Values)
-	} else {
-		if last.Info.Status.IsPending() { // there is only one agent, so its owner has ended
-			last.SetStatus(release.StatusFailed, "it was interrupted")
-			if err := cfg.Releases.Update(last); err != nil {
-				return fmt.Errorf("release %s: %w", r.Name, err)
-			}
-		}
-		u := action.NewUpgrade(cfg)
-		u.Namespace, u.TakeOwnership, u.Force, u.Atomic = r.Namespace, true, r.Options.Force, r.Options.Atomic
-		u.Timeout, u.Wait, u.WaitForJobs = timeout, r.Timeout > 0, r.Options.WaitForJobs
-		u.SkipSchemaValidation, u.PostRenderer, u.MaxHistory = r.Options.SkipSchemaValidation, after, cmp.Or(r.Options.MaxHistory, 2)
-		made, err = u.RunWithContext(ctx, r.Name, ch, r.Values)
-	}
-	if err != nil {
-		return err
-	}
-	return g.settled(ctx, client, made)
+	const patience = 5 * time.Minute // the real agent does not wait, and reports each object's state
+	return g.settled(ctx, made, patience)
 }
 
-// settled waits until a release's objects are ready. The real agent does not wait, and reports
-// each object's state; the lab reports the release's, after five minutes.
-func (g *deployer) settled(ctx context.Context, client *kube.Client, made *release.Release) error {
-	objects, err := client.Build(strings.NewReader(made.Manifest), false)
+// deployRelease installs a release, or upgrades the one that is there, also one that failed or was
+// interrupted.
+func (i *instance) deployRelease(ctx context.Context, r helmRun) (*release.Release, error) {
+	cfg, _, err := i.helm(r.namespace)
+	if err != nil {
+		return nil, err
+	}
+	last, err := cfg.Releases.Last(r.name)
+	if err != nil && !errors.Is(err, records.ErrReleaseNotFound) {
+		return nil, fmt.Errorf("release %s: %w", r.name, err)
+	}
+	const hooks = 30 * time.Second
+	timeout := cmp.Or(r.wait, hooks)
+	if err != nil {
+		u := action.NewInstall(cfg)
+		u.ReleaseName, u.Namespace, u.CreateNamespace, u.Replace = r.name, r.namespace, r.makeNamespace, true
+		u.TakeOwnership, u.Force, u.Atomic = r.options.TakeOwnership, r.options.Force, r.options.Atomic
+		u.Timeout, u.Wait, u.WaitForJobs = timeout, r.wait > 0, r.options.WaitForJobs
+		u.SkipSchemaValidation, u.PostRenderer = r.options.SkipSchemaValidation, r.after
+		return u.RunWithContext(ctx, r.chart, r.values)
+	}
+	if last.Info.Status.IsPending() { // there is only one agent, so its owner has ended
+		last.SetStatus(release.StatusFailed, "it was interrupted")
+		if err := cfg.Releases.Update(last); err != nil {
+			return nil, fmt.Errorf("release %s: %w", r.name, err)
+		}
+	}
+	u := action.NewUpgrade(cfg)
+	u.Namespace, u.TakeOwnership, u.Force, u.Atomic = r.namespace, true, r.options.Force, r.options.Atomic
+	u.Timeout, u.Wait, u.WaitForJobs = timeout, r.wait > 0, r.options.WaitForJobs
+	u.SkipSchemaValidation, u.PostRenderer, u.MaxHistory = r.options.SkipSchemaValidation, r.after, r.history
+	return u.RunWithContext(ctx, r.name, r.chart, r.values)
+}
+
+// settled waits until a release's objects are ready.
+func (i *instance) settled(ctx context.Context, made *release.Release, patience time.Duration) error {
+	objects, err := i.resources(made.Namespace, made.Manifest)
 	if err != nil {
 		return fmt.Errorf("release %s: %w", made.Name, err)
 	}
-	check := kube.NewReadyChecker(g.Client, nil, kube.PausedAsReady(true))
-	const patience = 5 * time.Minute
 	for until := time.Now().Add(patience); ; {
-		var waits []string
-		for _, o := range objects {
-			ok, err := check.IsReady(ctx, o)
-			if err != nil && ctx.Err() != nil {
-				return err
-			}
-			if !ok || err != nil {
-				waits = append(waits, strings.ToLower(o.Mapping.GroupVersionKind.Kind)+" "+o.Name)
-			}
-		}
+		waits := i.unready(ctx, objects)
 		switch {
 		case len(waits) == 0:
 			return nil
@@ -162,6 +169,27 @@ func (g *deployer) settled(ctx context.Context, client *kube.Client, made *relea
 			return fmt.Errorf("not ready: %s: %w", strings.Join(waits, ", "), context.Cause(ctx))
 		}
 	}
+}
+
+// resources are the objects of a manifest, as Helm reaches them.
+func (i *instance) resources(namespace, manifest string) (kube.ResourceList, error) {
+	_, client, err := i.helm(namespace)
+	if err != nil {
+		return nil, err
+	}
+	return client.Build(strings.NewReader(manifest), false)
+}
+
+// unready names the objects that Helm would wait for.
+func (i *instance) unready(ctx context.Context, objects kube.ResourceList) []string {
+	check := kube.NewReadyChecker(i.Client, nil, kube.PausedAsReady(true))
+	var waits []string
+	for _, o := range objects {
+		if ok, err := check.IsReady(ctx, o); !ok || err != nil {
+			waits = append(waits, strings.ToLower(o.Mapping.GroupVersionKind.Kind)+" "+o.Name)
+		}
+	}
+	return waits
 }
 
 // chartOf loads a bundle's chart, and marks it as Fleet does.

@@ -59,7 +59,7 @@ type program struct {
 
 // programs are all simulated programs.
 func programs() []program {
-	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), hubPrograms(), modelPrograms(), databasePrograms(), loginPrograms())
+	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), fluxPrograms(), hubPrograms(), modelPrograms(), databasePrograms(), loginPrograms())
 }
 
 // manager starts and ends instances as pods come and go.
@@ -70,8 +70,9 @@ type manager struct {
 	table   []program
 	changed chan struct{}
 
-	running map[key]*instance
-	all     sync.WaitGroup
+	artifacts artifacts // of Flux
+	running   map[key]*instance
+	all       sync.WaitGroup
 }
 
 // key names an instance: a program in a workload.

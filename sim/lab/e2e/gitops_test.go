@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/cgi" //nolint:gosec // a server on loopback, for a moment
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/sim/facts"
+)
+
+// gitHost is Git's own server for HTTP on loopback, with a login.
+type gitHost struct{ url, bare string }
+
+const gitToken = "correct horse battery staple"
+
+func newGitHost(t *testing.T) gitHost {
+	t.Helper()
+	git := facts.Program(t, "git", "git")
+	out, err := exec.CommandContext(t.Context(), git, "--exec-path").Output()
+	require.NoError(t, err)
+	bare := filepath.Join(t.TempDir(), "infra.git")
+	require.NoError(t, exec.CommandContext(t.Context(), git, "init", "-q", "--bare", "-b", "main", bare).Run())
+	require.NoError(t, exec.CommandContext(t.Context(), git, "-C", bare, "config", "http.receivepack", "true").Run())
+	backend := &cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"),
+		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(bare), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null"}}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "robot" || password != gitToken {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "log in", http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	return gitHost{srv.URL + "/infra.git", bare}
+}
+
+// git runs Git in the repository.
+func (g gitHost) git(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", g.bare}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+// gitOpsFile is a small platform, of which parts come through Git.
+const gitOpsFile = `name: short
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+nodes:
+  cp1: {role: server, address: 10.0.0.11, memory: 8GiB}
+storage: {nfs: 10.0.0.30:/export/k3s}
+loadBalancer: {addresses: [10.0.0.200-219]}
+tls: self-signed
+hub: {hostname: hub.lab.example, auth: dummy, cull: 30m}
+`
+
+// TestGitOps: parts come through Git, change, go, and change over to the direct way and back.
+func TestGitOps(t *testing.T) {
+	t.Setenv("GIT_TOKEN", gitToken)
+	for _, tool := range []string{"flux", "fleet"} {
+		t.Run(tool, func(t *testing.T) {
+			u, g := newUserOf(t, labctl.Guests{}), newGitHost(t)
+			u.gitOps(t, g, tool)
+			assert.NotContains(t, u.said.String(), "horse")
+			assert.NotContains(t, g.git(t, "log", "-p"), "horse")
+		})
+	}
+}
+
+func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
+	text := gitOpsFile + tool + ": {repo: '" + g.url + "', username: robot, password: env:GIT_TOKEN, default: " + tool + ", polling: 5s}\n"
+	u.write(t, "cluster.yaml", text)
+	u.must(t, "cluster:up")
+	assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), tool+"/short/jupyterhub/"+tool+".yaml")
+	status, _ := u.must(t, "fleet:status")
+	assert.Contains(t, status, "jupyterhub")
+	u.againNothing(t)
+
+	u.write(t, "cluster.yaml", strings.Replace(text, "cull: 30m", "cull: 40m", 1))
+	plan, _, code := u.run(t, "cluster:plan")
+	assert.Equal(t, 2, code, plan)
+	u.must(t, "cluster:up")
+	assert.Equal(t, "2", g.git(t, "rev-list", "--count", "main"))
+	u.againNothing(t)
+
+	// A part without data and one with data are applied directly, and come from Git again.
+	direct := text + "charts: {via: {metallb: direct, nfs: direct}}\n"
+	u.write(t, "cluster.yaml", direct)
+	_, talk, code := u.run(t, "cluster:up", "-yes")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, talk, "first remove it from Git with homelab fleet:push")
+	u.must(t, "fleet:push", "-yes")
+	u.must(t, "fleet:status", "-timeout=2m")
+	if tool == "flux" {
+		_, talk, code = u.run(t, "cluster:up", "-yes")
+		assert.Equal(t, 1, code)
+		assert.Contains(t, talk, "kubectl -n homelab-flux patch helmrelease nfs --type merge -p '{\"spec\":{\"suspend\":true}}' && kubectl -n homelab-flux delete helmrelease nfs")
+		u.releaseKept(t, "nfs")
+	}
+	u.must(t, "cluster:up", "-yes")
+	u.againNothing(t)
+	u.write(t, "cluster.yaml", text)
+	u.must(t, "cluster:up", "-yes")
+	u.againNothing(t)
+
+	// A part that leaves the file leaves Git, and the cluster.
+	u.write(t, "cluster.yaml", strings.Replace(text, "loadBalancer: {addresses: [10.0.0.200-219]}\n", "", 1))
+	u.must(t, "cluster:up", "-yes")
+	assert.NotContains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), "metallb")
+	u.againNothing(t)
+	other := map[string]string{"flux": "fleet", "fleet": "flux"}[tool]
+	u.write(t, "cluster.yaml", strings.NewReplacer(tool+": {repo", other+": {repo", "default: "+tool, "default: "+other).Replace(text))
+	_, talk, code = u.run(t, "cluster:up", "-yes")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, talk, "the two would undo each other's work")
+	u.must(t, "cluster:down", "-yes")
+}
+
+// releaseKept does what the message says: Flux forgets a release.
+func (u *user) releaseKept(t *testing.T, name string) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", "short", "kubeconfig"))
+	require.NoError(t, err)
+	client, err := dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	of := client.Resource(schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}).Namespace("homelab-flux")
+	_, err = of.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, of.Delete(t.Context(), name, metav1.DeleteOptions{}))
+}
