@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Named returns the images that an object of Kubernetes names, in full: those of its pods, those that custom
+// References returns the images that an object of Kubernetes names, in full: those of its pods, those that custom
 // resources of operators have (image, or repository, image and version), and those that a program is told by
 // arguments, variables and configuration to start later.
-func Named(object map[string]any) []string {
+func References(object map[string]any) []string {
 	if object["kind"] == "CustomResourceDefinition" { // full of examples
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestNamed(t *testing.T) {
+func TestReferences(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want []string
@@ -44,7 +44,7 @@ spec:
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any
 			require.NoError(t, yaml.Unmarshal([]byte(c.text), &object))
-			got := Named(object)
+			got := References(object)
 			slices.Sort(got)
 			assert.Equal(t, c.want, got)
 		})

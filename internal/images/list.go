@@ -50,7 +50,7 @@ func (l lister) objects(of string, all []runtime.Object) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", of, err)
 		}
-		l.add(of, Named(m)...)
+		l.add(of, References(m)...)
 	}
 	return nil
 }
