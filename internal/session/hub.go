@@ -167,7 +167,7 @@ func HubOpen(s *Session, ctx context.Context, f HubOpenFlags) error {
 		return exitErrorf(invalid, "-port=%d: %w", f.Port, err)
 	}
 	if s.Spec.IsLab() {
-		s.Printf("%s", labLogin(h.Auth))
+		s.Printf("%s", labLogin(h))
 	} else if unknown != "" {
 		s.Printf("%s.", unknown)
 	}
@@ -178,8 +178,12 @@ func HubOpen(s *Session, ctx context.Context, f HubOpenFlags) error {
 	return Serve(ctx, l, handler)
 }
 
-// labLogin says how to log in to the lab's hub, which has no accounts.
-func labLogin(a spec.HubAuth) string {
+// labLogin says how to log in to the lab's hub, which has no accounts of its own.
+func labLogin(h jupyterhub.Hub) string {
+	a := h.Auth
+	if h.SignsIn {
+		return "The lab's stand-in for JupyterHub sends people to " + a.OIDC.Issuer + ". A browser reaches both with the proxy of the kubeconfig (proxy-url), and with the ingress' address for their names in /etc/hosts."
+	}
 	name, password := "any name", "any password"
 	if !a.AllowAll.IsOn() && (a.Kind == spec.AuthDummy || a.Kind == spec.AuthNative && len(a.Users) > 0) {
 		name = "a name that hub.auth allows"

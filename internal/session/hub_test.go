@@ -62,6 +62,8 @@ func TestLabLogin(t *testing.T) {
 		"hub.auth allows and any password.":      {Kind: spec.AuthNative, Users: []string{"student"}},
 		"log in with any name and any password.": {Kind: spec.AuthOIDC, OIDC: &spec.OIDCAuth{AllowedGroups: []string{"lab"}}},
 	} {
-		require.Contains(t, labLogin(a), says)
+		require.Contains(t, labLogin(jupyterhub.Hub{Hub: spec.Hub{Auth: a}}), says)
 	}
+	h := jupyterhub.Hub{SignsIn: true, Hub: spec.Hub{Auth: spec.HubAuth{OIDC: &spec.OIDCAuth{Issuer: "https://login.lab.example"}}}}
+	require.Contains(t, labLogin(h), "sends people to https://login.lab.example. A browser reaches both with the proxy")
 }
