@@ -5,13 +5,15 @@ import "time"
 // Login is Dex: one account for the hub, Grafana and what else people sign in to. Dex asks one or several
 // sources who somebody is; groups give rights.
 type Login struct {
-	Hostname      string       `yaml:"hostname" required:"true" doc:"A name of Dex that your DNS resolves to the cluster."`
-	AllowedGroups []string     `yaml:"allowedGroups" doc:"Groups whose members use the hub, and look at Grafana."`
-	AdminGroups   []string     `yaml:"adminGroups" doc:"Groups whose members administer both."`
-	People        []Person     `yaml:"people,named" absent:"none" doc:"People whom this file knows, by the names that they have in the hub."`
-	GitHub        *LoginGitHub `yaml:"github" doc:"Accounts of GitHub."`
-	LDAP          *LoginLDAP   `yaml:"ldap" doc:"Accounts of a directory."`
-	OIDC          *LoginOIDC   `yaml:"oidc" doc:"Accounts of an OpenID Connect provider."`
+	Hostname      string   `yaml:"hostname" required:"true" doc:"A name of Dex that your DNS resolves to the cluster."`
+	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub, and look at Grafana."`
+	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer both."`
+	// Given to kubectl, whose tokens the API server checks by itself.
+	ClusterRoles map[string]string `yaml:"clusterRoles" absent:"none: kubectl keeps its own accounts" doc:"What groups may do with ‘kubectl’, as the name of a ClusterRole: ‘{staff: cluster-admin, students: view}’. Needs a certificate that the servers trust."`
+	People       []Person          `yaml:"people,named" absent:"none" doc:"People whom this file knows, by the names that they have in the hub."`
+	GitHub       *LoginGitHub      `yaml:"github" doc:"Accounts of GitHub."`
+	LDAP         *LoginLDAP        `yaml:"ldap" doc:"Accounts of a directory."`
+	OIDC         *LoginOIDC        `yaml:"oidc" doc:"Accounts of an OpenID Connect provider."`
 }
 
 // Person is an account of Dex's own.
@@ -80,4 +82,22 @@ func LoginScopes() []string {
 // HubSignsIn reports whether people sign in to the hub by Dex.
 func (p *Platform) HubSignsIn() bool {
 	return p.Login != nil && p.Hub != nil && p.Hub.Auth.OIDC != nil && p.Hub.Auth.OIDC.Issuer == p.Issuer() && p.Hub.Auth.OIDC.ClientSecret.IsZero()
+}
+
+// LoginKubectl is the name of kubectl at Dex, and LoginPrefix begins the names that people and groups have in
+// Kubernetes, so that no group of a source is one of Kubernetes' own, such as system:masters.
+const (
+	LoginKubectl = "kubectl"
+	LoginPrefix  = "login:"
+)
+
+// LoginArgs are the API server's arguments by which it takes Dex's tokens; nil: it takes none.
+func (p *Platform) LoginArgs() []any {
+	if p.Login == nil || len(p.Login.ClusterRoles) == 0 {
+		return nil
+	}
+	return []any{
+		"oidc-issuer-url=" + p.Issuer(), "oidc-client-id=" + LoginKubectl,
+		"oidc-username-claim=preferred_username", "oidc-username-prefix=" + LoginPrefix, "oidc-groups-claim=groups", "oidc-groups-prefix=" + LoginPrefix,
+	}
 }

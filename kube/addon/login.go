@@ -3,9 +3,12 @@ package addon
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +64,7 @@ func (l Login) Make(s *Site) (Recipe, error) {
 	}
 	p := Recipe{
 		Web: &Web{"sign-in", l.Platform.Issuer()},
-		Part: chart.Part{Name: LoginName, Before: l.objects(s), Secrets: []chart.Secret{
+		Part: chart.Part{Name: LoginName, Before: append(l.objects(s), l.roles()...), Secrets: []chart.Secret{
 			{Namespace: LoginName, Name: dexConfig, Data: map[string]secret.Value{"config.yaml": config}},
 			{Namespace: LoginName, Name: dexClients, Generate: map[string]int{}},
 		}},
@@ -125,6 +128,20 @@ func (l Login) objects(s *Site) []runtime.Object {
 			Spec: corev1.ServiceSpec{Selector: ownLabels(LoginName), Ports: []corev1.ServicePort{{
 				Name: "http", Protocol: corev1.ProtocolTCP, Port: dexPort, TargetPort: intstr.FromString("http")}}}},
 	}, s.page(named(LoginName), l.Hostname, dexPort, dexTLS)...)
+}
+
+// roles give groups rights in Kubernetes.
+func (l Login) roles() []runtime.Object {
+	var out []runtime.Object
+	for _, group := range slices.Sorted(maps.Keys(l.ClusterRoles)) {
+		// The name of an object takes less than that of a group. A binding cannot change its role.
+		sum := sha256.Sum256([]byte(l.ClusterRoles[group] + "/" + group))
+		o := object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", meta(LoginName, "", fmt.Sprintf("homelab-login-%x", sum[:6])), nil)
+		o.Object["roleRef"] = values{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": l.ClusterRoles[group]}
+		o.Object["subjects"] = []any{values{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": spec.LoginPrefix + group}}
+		out = append(out, o)
+	}
+	return out
 }
 
 func (l Login) deployment(s *Site) *appsv1.Deployment {

@@ -31,6 +31,9 @@ func (l Login) config(s *Site) (secret.Value, error) {
 	for _, c := range l.clients(s) {
 		clients = append(clients, values{"id": c.id, "name": c.title, "secretEnv": c.variable(), "redirectURIs": []any{c.redirect}})
 	}
+	if len(l.ClusterRoles) > 0 { // kubelogin's addresses
+		clients = append(clients, values{"id": spec.LoginKubectl, "name": "kubectl", "public": true, "redirectURIs": []any{"http://localhost:8000", "http://localhost:18000"}})
+	}
 	config := values{
 		"issuer":    l.Platform.Issuer(),
 		"storage":   values{"type": "kubernetes", "config": values{"inCluster": true}},

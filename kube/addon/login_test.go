@@ -19,8 +19,9 @@ func signIn(t *testing.T, m *spec.Monitoring) addon.Login {
 	t.Helper()
 	l := &spec.Login{
 		Hostname: "login.example.org", AllowedGroups: []string{"lab", "Domain Users"}, AdminGroups: []string{"lab-example:staff"},
-		People: []spec.Person{{Name: "ada", Email: "ada@example.org", Hash: told(t, hashed), Groups: []string{"lab"}}},
-		GitHub: &spec.LoginGitHub{ClientID: "of-github", ClientSecret: told(t, "one $HOME")},
+		ClusterRoles: map[string]string{"lab-example:staff": "cluster-admin", "Domain Users": "view"},
+		People:       []spec.Person{{Name: "ada", Email: "ada@example.org", Hash: told(t, hashed), Groups: []string{"lab"}}},
+		GitHub:       &spec.LoginGitHub{ClientID: "of-github", ClientSecret: told(t, "one $HOME")},
 		LDAP: &spec.LoginLDAP{Server: "ldap://ldap.example.org", SearchUser: "cn=dex,dc=example,dc=org", SearchPassword: told(t, "two"), SearchBase: "ou=people,dc=example,dc=org",
 			UserAttribute: "uid", GroupBase: "ou=groups,dc=example,dc=org", MemberAttribute: "memberUid", CA: written(t, "PEM")},
 		OIDC: &spec.LoginOIDC{Issuer: "https://id.example.org", ClientID: "dex", ClientSecret: told(t, "three"), Scopes: []string{"profile", "email"},
@@ -44,6 +45,7 @@ oauth2: {skipApprovalScreen: true}
 staticClients:
 - {id: hub, name: Notebooks, secretEnv: CLIENT_HUB, redirectURIs: ["https://hub.example.org/hub/oauth_callback"]}
 - {id: grafana, name: Grafana, secretEnv: CLIENT_GRAFANA, redirectURIs: ["https://grafana.example.org/login/generic_oauth"]}
+- {id: kubectl, name: kubectl, public: true, redirectURIs: ["http://localhost:8000", "http://localhost:18000"]}
 enablePasswordDB: true
 staticPasswords:
 - {email: ada@example.org, hash: `+hashed+`, username: ada, preferredUsername: ada, userID: ada, groups: [lab]}

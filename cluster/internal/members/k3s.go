@@ -64,6 +64,9 @@ func k3sServer(s *spec.Spec, n spec.Node, id string, joins bool) (k3s.Server, er
 			extra[k] = v
 		}
 	}
+	if args := s.Platform.LoginArgs(); args != nil {
+		addArgs(extra, "kube-apiserver-arg", args)
+	}
 	node, err := k3sNode(s, n, id, extra)
 	if err != nil {
 		return k3s.Server{}, err
@@ -96,6 +99,22 @@ func k3sServer(s *spec.Spec, n spec.Node, id string, joins bool) (k3s.Server, er
 		srv.Manifests = map[string][]byte{k3s.KubeVIPManifest: manifest}
 	}
 	return srv, nil
+}
+
+// addArgs adds to a list of arguments of the file, without changing that.
+func addArgs(extra map[string]any, key string, more []any) {
+	if plus := key + "+"; extra[plus] != nil {
+		key = plus
+	}
+	var all []any
+	switch have := extra[key].(type) {
+	case nil:
+	case []any:
+		all = append(all, have...)
+	default:
+		all = append(all, have)
+	}
+	extra[key] = append(all, more...)
 }
 
 // bucket is where K3s copies snapshots to, with its keys; nil if the file has none.

@@ -50,6 +50,7 @@ type program struct {
 	Name      string   `json:"name"`
 	Secret    string   `json:"secret"`
 	SecretEnv string   `json:"secretEnv"`
+	Public    bool     `json:"public"` // it has no secret
 	Redirects []string `json:"redirectURIs"`
 }
 

@@ -57,7 +57,7 @@ func (d *dex) token(w http.ResponseWriter, r *http.Request) {
 		secret = plain
 	}
 	i := slices.IndexFunc(d.Clients, func(c program) bool { return c.ID == id })
-	if i < 0 || d.Clients[i].Secret == "" || subtle.ConstantTimeCompare([]byte(d.Clients[i].Secret), []byte(secret)) == 0 {
+	if i < 0 || !d.Clients[i].Public && d.Clients[i].Secret == "" || subtle.ConstantTimeCompare([]byte(d.Clients[i].Secret), []byte(secret)) == 0 {
 		refuse(w, http.StatusUnauthorized, "invalid_client", "Invalid client credentials.")
 		return
 	}

@@ -3,6 +3,7 @@ package login
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ type section struct {
 // Check checks the login of a file.
 func Check(c *decode.Checker, s *spec.Spec) {
 	r := section{c, s.Platform.Login, s.IsLab()}
-	if m := s.Platform.Monitoring; !s.Platform.HubSignsIn() && (m == nil || m.Hostname == "") {
+	r.clusterRoles(s)
+	if m := s.Platform.Monitoring; !s.Platform.HubSignsIn() && (m == nil || m.Hostname == "") && len(r.ClusterRoles) == 0 {
 		r.Warn(r.Login, "nothing uses the login", "write hub without auth, or a hostname of monitoring")
 	}
 	r.sources()
@@ -77,8 +79,8 @@ func (r section) people() {
 
 // groups checks that groups give rights, and that people of the file have groups that the file knows.
 func (r section) groups() {
-	if len(r.AllowedGroups)+len(r.AdminGroups) == 0 {
-		r.Wrong(r.Login, "no group has rights, so nobody may do anything", "write allowedGroups, adminGroups or both")
+	if len(r.AllowedGroups)+len(r.AdminGroups)+len(r.ClusterRoles) == 0 {
+		r.Wrong(r.Login, "no group has rights, so nobody may do anything", "write allowedGroups, adminGroups or clusterRoles")
 	}
 	named := [][]string{r.AllowedGroups, r.AdminGroups}
 	for i := range r.People {
@@ -100,6 +102,27 @@ func (r section) groups() {
 			if !slices.ContainsFunc(r.People, func(p spec.Person) bool { return slices.Contains(p.Groups, g) }) {
 				r.Warn(&list[i], fmt.Sprintf("nobody is in the group %s", g), "write it among the groups of a person, or remove it")
 			}
+		}
+	}
+}
+
+// clusterRoles checks rights for kubectl. The API server asks Dex by its public name.
+func (r section) clusterRoles(s *spec.Spec) {
+	if len(r.ClusterRoles) == 0 {
+		return
+	}
+	at := &r.ClusterRoles
+	for _, group := range slices.Sorted(maps.Keys(r.ClusterRoles)) {
+		if role := r.ClusterRoles[group]; strings.TrimSpace(group) == "" || !decode.Matches(`^[A-Za-z0-9:._-]+$`, role) {
+			r.Wrong(r.MemberAt(at, group), fmt.Sprintf("%q cannot be a ClusterRole", role), "write a group and a ClusterRole, e.g. {staff: cluster-admin}")
+		}
+	}
+	if t := s.Platform.TLS; t == nil || t.Source != spec.TLSACME && (t.Source != spec.TLSSecret || t.CACert != "") {
+		r.Wrong(at, "the API server would not trust the certificate of Dex, which no public authority signs", "write tls: {source: acme, email: …}, or remove clusterRoles")
+	}
+	for _, key := range []string{"kube-apiserver-arg", "kube-apiserver-arg+"} {
+		if strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "oidc-") || strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "authentication-config") {
+			r.Wrong(at, "k3s.server."+key+" already says whose tokens the API server takes", "keep one of them")
 		}
 	}
 }
