@@ -3,6 +3,7 @@ package operators_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -106,10 +107,23 @@ func TestModelGateway(t *testing.T) {
 	_, err = modelserver.Server{Name: "mini", State: modelserver.Ready}.Verify(t.Context(), s.kube, gateway)
 	require.NoError(t, err)
 
-	require.NoError(t, s.core.CoreV1().Pods(modelserver.Namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=gateway"}))
-	eventually(t, 30*time.Second, "another pod of the gateway", answers)
-	keys, err := gateway.Keys(t.Context())
+	pods, its := s.core.CoreV1().Pods(modelserver.Namespace), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=gateway"}
+	old, err := pods.List(t.Context(), its)
 	require.NoError(t, err)
+	require.Len(t, old.Items, 1)
+	require.NoError(t, pods.Delete(t.Context(), old.Items[0].Name, metav1.DeleteOptions{}))
+	var keys []modelserver.Key
+	eventually(t, 30*time.Second, "another pod of the gateway", func(ctx context.Context) error {
+		now, err := pods.List(ctx, its)
+		if err != nil {
+			return err
+		}
+		if len(now.Items) != 1 || now.Items[0].Name == old.Items[0].Name {
+			return fmt.Errorf("%d pods, or the old one", len(now.Items))
+		}
+		keys, err = gateway.Keys(ctx)
+		return err
+	})
 	require.Len(t, keys, 1)
 	require.NoError(t, gateway.Revoke(t.Context(), keys[0].Hash))
 	_, err = ask("sk-alice", "mini")
