@@ -1,6 +1,6 @@
-// Package fleet works with Rancher Fleet: it writes the files that Fleet deploys, pushes them
-// to Git, points Fleet to them, and reads the status. Package fleet/lint finds mistakes in any
-// Fleet repository.
+// Package fleet works with Rancher Fleet and with Flux: it writes the files that they
+// deploy, pushes them to Git, points the tool to them, and reads the status. Package fleet/lint
+// finds mistakes in any Fleet repository.
 //
 // # What goes into Git
 //

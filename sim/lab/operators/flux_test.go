@@ -103,7 +103,7 @@ func TestFluxDeploysWhatIsInGit(t *testing.T) {
 	assert.Subset(t, s.releases(t), []string{"cert-manager/cert-manager", "metallb-system/metallb"}, "cert-manager keeps its resources")
 	state, err := fleet.Observe(t.Context(), s.kube, fleet.StatusOptions{Tool: fleet.ToolFlux})
 	require.NoError(t, err)
-	assert.Contains(t, state.Bundles, fleet.BundleState{Name: "cert-manager", Part: "cert-manager", Cluster: "local", State: fleet.StateReady,
+	assert.Contains(t, state.Bundles, fleet.BundleState{Name: "cert-manager", Part: "cert-manager", Cluster: "local", State: fleet.StateKept,
 		Obstacles: []fleet.Obstacle{{Object: "helmrelease cert-manager", Reason: "it is no longer in Git, and keeps running"}}})
 	commit = s.git.commit(t, renderFlux(t, made(t, addon.Issuer{CertManager: certificates()})))
 	s.deployed(t, commit)
