@@ -43,6 +43,7 @@ var beside = map[string]string{
 	"distributions.md": "nvidia: {driver: {mode: dkms}}",
 	"images.md":        "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nstorage:\nhub:",
 	"gitops.md":        "monitoring: {hostname: grafana.lab.example}",
+	"login.md":         "hub:\nmonitoring:",
 	"mig.md":           "storage:",
 	"lab-vms.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nhub:",
 	"models.md":        "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 1, addresses: [10.0.0.21], gpus: {count: 1, model: RTX 4090}}}\nstorage:",
@@ -62,7 +63,8 @@ storage:`,
 // yours are the words that stand for something of the reader's own.
 var yours = strings.NewReplacer(
 	`"AB:CD:…"`, `"`+strings.Repeat("7E:", 31)+`7E"`, `"7E:14:…"`, `"`+strings.Repeat("7E:", 31)+`7E"`,
-	"ca.pem", "mixed-hosts/pve-root-ca.pem",
+	"registry-ca.pem", "mixed-hosts/pve-root-ca.pem", "ca.pem", "mixed-hosts/pve-root-ca.pem",
+	"airgap: k3s-files", "airgap: mixed-hosts", "folder: charts", "folder: ../sim/lab/charts",
 )
 
 // notFiles are blocks that are no part of a cluster file, by their first line.
