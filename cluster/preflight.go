@@ -64,7 +64,7 @@ func (c *holdings) requirements(hosts ...string) preflight.Requirements {
 			h.Template = s.TemplateStorage(host)
 		}
 		for _, u := range hostprep.Uses(s, host) {
-			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Purpose: u.Why})
+			h.Storages = append(h.Storages, preflight.StorageUse{Storage: u.Storage, Content: u.Content, Purpose: u.Why, Claims: u.Claims})
 		}
 		w.Hosts = append(w.Hosts, h)
 		for _, n := range s.Machines() {

@@ -92,6 +92,9 @@ func (r storageSection) storage() {
 	if st.CephFS != nil {
 		r.cephFS(st.CephFS)
 	}
+	if st.Proxmox != nil {
+		st.Proxmox.CAFile = r.Existing(&st.Proxmox.CAFile, st.Proxmox.CAFile, false)
+	}
 	r.uniqueClasses()
 	r.defaultClass()
 }

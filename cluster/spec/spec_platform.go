@@ -55,12 +55,13 @@ type Charts struct {
 
 // Storage has the storage classes. Exactly one is the default.
 type Storage struct {
-	Default  string    `yaml:"default" absent:"the only one whose volumes every node can mount, else ‘local-path’" doc:"Name of the default class. Required if several could be."` // empty: K3s' local-path
-	Existing []string  `yaml:"existing" doc:"Existing classes that homelab does not create, and that parts may name."`
-	NFS      *NFS      `yaml:"nfs" absent:"off" doc:"An NFS server: ‘address:/export’, or the keys below."`
-	Scratch  *Scratch  `yaml:"scratch" absent:"off" doc:"Volumes on each node's scratch disk: ‘true’, a path, or the keys below."`
-	Longhorn *Longhorn `yaml:"longhorn" absent:"off" doc:"Volumes replicated between nodes: ‘true’, or the keys below."`
-	CephFS   *CephFS   `yaml:"cephfs" absent:"off" doc:"A file system of an existing Ceph cluster."`
+	Default  string      `yaml:"default" absent:"the only one whose volumes every node can mount, else ‘local-path’" doc:"Name of the default class. Required if several could be."` // empty: K3s' local-path
+	Existing []string    `yaml:"existing" doc:"Existing classes that homelab does not create, and that parts may name."`
+	NFS      *NFS        `yaml:"nfs" absent:"off" doc:"An NFS server: ‘address:/export’, or the keys below."`
+	Scratch  *Scratch    `yaml:"scratch" absent:"off" doc:"Volumes on each node's scratch disk: ‘true’, a path, or the keys below."`
+	Longhorn *Longhorn   `yaml:"longhorn" absent:"off" doc:"Volumes replicated between nodes: ‘true’, or the keys below."`
+	CephFS   *CephFS     `yaml:"cephfs" absent:"off" doc:"A file system of an existing Ceph cluster."`
+	Proxmox  *ProxmoxCSI `yaml:"proxmox" absent:"off" doc:"Disks of a Proxmox storage, which [follow their pod](storage.md#proxmox) to another VM."`
 }
 
 // LocalPath is the storage class that K3s includes and makes the default.
@@ -131,6 +132,15 @@ type CephFS struct {
 	User      string    `yaml:"user" required:"true" doc:"Ceph user, without ‘client.’ before it."`
 	Key       SecretRef `yaml:"key" required:"true" doc:"Reference to its key, as ceph auth get-key prints it."`
 	Class     string    `yaml:"class" default:"cephfs" doc:"Name of the storage class."`
+}
+
+// ProxmoxCSI is storage of Proxmox VE, with a token of its own: pods of the cluster have it.
+type ProxmoxCSI struct {
+	Storage     string    `yaml:"storage" required:"true" doc:"Proxmox storage of the volumes. It takes ‘images’."`
+	TokenID     string    `yaml:"token" required:"true" doc:"ID of an API token for this alone, ‘user@realm!name’. ‘host:role’ prints how to make it."`
+	TokenSecret SecretRef `yaml:"secret" required:"true" doc:"Reference to the token's secret."`
+	CAFile      string    `yaml:"ca" absent:"‘proxmox.ca’" doc:"PEM of the authority of the host's certificate, e.g. a copy of ‘/etc/pve/pve-root-ca.pem’. Required if ‘proxmox’ has a ‘fingerprint’."`
+	Class       string    `yaml:"class" default:"proxmox" doc:"Name of the storage class."`
 }
 
 // Kinds of load balancers.

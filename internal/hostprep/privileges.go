@@ -29,6 +29,27 @@ func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	return append(all, mappingGrants(s)...)
 }
 
+// ClaimGrants returns the least that the token of storage.proxmox must be allowed to do; nothing if the file has no
+// such section. A test removes each one. Sources: the requests of the driver (sergelogvinov/proxmox-csi-plugin and
+// go-proxmox), and what pve-manager, pve-storage and qemu-server ask for these.
+func ClaimGrants(s *spec.Spec) []proxmox.Grant {
+	c := s.Platform.Storage.Proxmox
+	if c == nil {
+		return nil
+	}
+	storage := "/storage/" + c.Storage
+	return []proxmox.Grant{
+		{Path: "/vms", Privileges: []string{"VM.Audit"}, Propagate: true, Reason: "find a node's machine, and which machine has a volume"},
+		{Path: "/vms", Privileges: []string{"VM.Config.Disk"}, Propagate: true, Reason: "attach volumes to machines, detach and grow them; on all of them, because a machine has no path before it exists"},
+		{Path: storage, Privileges: []string{"Datastore.Audit"}, Reason: "see the storage and its volumes"},
+		{Path: storage, Privileges: []string{"Datastore.AllocateSpace"}, Reason: "create volumes and grow them"},
+		{Path: storage, Privileges: []string{"Datastore.Allocate"}, Reason: "delete volumes, and attach those that belong to no machine: Proxmox has no smaller privilege for that, and this one reaches everything on the storage"},
+	}
+}
+
+// ClaimRolePrefix returns the prefix of the names of the roles that grant [ClaimGrants].
+func ClaimRolePrefix(s *spec.Spec) string { return RolePrefix(s) + "-csi" }
+
 // ReadGrants returns what the token may also read. Without these grants Proxmox hides the hosts'
 // sizes, clocks and kernels, which cluster:init needs for its proposals and host:check for its
 // checks. cluster:up does not need them.
@@ -93,7 +114,11 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 			if holds[u.Storage] == nil {
 				holds[u.Storage] = map[string]bool{}
 			}
-			holds[u.Storage][u.Content] = true
+			if u.Claims {
+				holds[u.Storage]["claims"] = true
+			} else {
+				holds[u.Storage][u.Content] = true
+			}
 		}
 		if s.Image.Template == "" {
 			holds[s.TemplateStorage(host)]["template"] = true
@@ -116,6 +141,9 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 		}
 		if h["volume"] {
 			on("see existing disks that the file names, and attach them", "Datastore.Audit")
+		}
+		if h["claims"] && !h["images"] {
+			on("see whether the storage of storage.proxmox is there and takes disks; the storage driver creates them with a token of its own", "Datastore.Audit")
 		}
 		if h["template"] {
 			on("see which machines' disks are linked clones of a template's; without it Proxmox omits them from the list", "Datastore.Audit")

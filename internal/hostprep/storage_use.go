@@ -7,30 +7,36 @@ import (
 )
 
 // StorageUse is one purpose of a storage of a host.
-type StorageUse struct{ Storage, Content, Why string }
+type StorageUse struct {
+	Storage, Content, Why string
+	Claims                bool // storage.proxmox puts volumes there, with a token of its own
+}
 
 // Uses lists the purposes of a host's storages in the file.
 func Uses(s *spec.Spec, host string) []StorageUse {
 	uses := []StorageUse{
-		{s.Image.SeedStorage, ISOContent, "first-boot ISOs"},
+		{Storage: s.Image.SeedStorage, Content: ISOContent, Why: "first-boot ISOs"},
 	}
 	if s.Image.Template == "" {
 		uses = append(uses,
-			StorageUse{s.Image.ImageStorage, "import", "the cloud image"},
-			StorageUse{s.TemplateStorage(host), "images", "the template's disk"})
+			StorageUse{Storage: s.Image.ImageStorage, Content: "import", Why: "the cloud image"},
+			StorageUse{Storage: s.TemplateStorage(host), Content: "images", Why: "the template's disk"})
 	}
 	for _, n := range s.Machines() {
 		if n.External || n.Host != host && !n.Unplaced() {
 			continue
 		}
-		uses = append(uses, StorageUse{n.OSDisk.Storage, "images", "the disk of " + n.Name})
+		uses = append(uses, StorageUse{Storage: n.OSDisk.Storage, Content: "images", Why: "the disk of " + n.Name})
 		for _, d := range n.Disks {
-			uses = append(uses, StorageUse{d.Storage, "images", "the disk " + d.Name + " of " + n.Name})
+			uses = append(uses, StorageUse{Storage: d.Storage, Content: "images", Why: "the disk " + d.Name + " of " + n.Name})
 		}
 	}
-	seen := map[[2]string]bool{}
+	if c := s.Platform.Storage.Proxmox; c != nil {
+		uses = append(uses, StorageUse{Storage: c.Storage, Content: "images", Why: "volumes of claims (storage.proxmox)", Claims: true})
+	}
+	seen := map[StorageUse]bool{}
 	return slices.DeleteFunc(uses, func(u StorageUse) bool {
-		key := [2]string{u.Storage, u.Content}
+		key := StorageUse{Storage: u.Storage, Content: u.Content, Claims: u.Claims}
 		defer func() { seen[key] = true }()
 		return seen[key]
 	})

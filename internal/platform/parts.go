@@ -26,6 +26,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.NFS{NFS: p.Storage.NFS},
 		addon.Longhorn{Longhorn: p.Storage.Longhorn},
 		addon.CephFS{CephFS: p.Storage.CephFS},
+		addon.ProxmoxCSI{ProxmoxCSI: p.Storage.Proxmox},
 		addon.Scratch{Scratch: p.Storage.Scratch},
 		addon.MetalLB{LoadBalancer: p.LB},
 		addon.CiliumPool{LoadBalancer: p.LB},
@@ -76,7 +77,7 @@ func HasGPUOperator(s *spec.Spec) bool { return gpuOperator(s).Info().On }
 func siteOf(s *spec.Spec, withSecrets bool) *addon.Site {
 	p := &s.Platform
 	site := &addon.Site{
-		Nodes: s.Nodes, Charts: p.Charts, DefaultClass: p.Storage.Default, Balancer: p.LB, Ingress: p.Ingress, TLS: p.TLS, DNS: p.DNS,
+		Nodes: s.Nodes, Proxmox: s.Proxmox, Charts: p.Charts, DefaultClass: p.Storage.Default, Balancer: p.LB, Ingress: p.Ingress, TLS: p.TLS, DNS: p.DNS,
 		Hosts: hosts(p), GPUMetrics: p.Monitoring != nil && p.Monitoring.GPUs.IsOn(), Offered: offer.All(s), Unread: !withSecrets,
 	}
 	if p.Hub != nil {

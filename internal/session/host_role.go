@@ -109,11 +109,17 @@ type role struct {
 }
 
 func rolesFor(s *Session, v proxmox.Version, id string) []role {
-	need := slices.Concat(hostprep.Grants(s.Spec, v), hostprep.ReadGrants(s.Spec))
+	out := rolesOf(hostprep.RolePrefix(s.Spec), id, slices.Concat(hostprep.Grants(s.Spec, v), hostprep.ReadGrants(s.Spec)))
+	if c := s.Spec.Platform.Storage.Proxmox; c != nil {
+		out = append(out, rolesOf(hostprep.ClaimRolePrefix(s.Spec), c.TokenID, hostprep.ClaimGrants(s.Spec))...)
+	}
+	return out
+}
+
+func rolesOf(prefix, id string, need []proxmox.Grant) []role {
 	var out []role
-	for _, r := range proxmox.Roles(hostprep.RolePrefix(s.Spec), need) {
-		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Reasons,
-			proxmox.GrantCommands(hostprep.RolePrefix(s.Spec), id, need, r.Path)})
+	for _, r := range proxmox.Roles(prefix, need) {
+		out = append(out, role{r.Name, r.Path, r.Propagate, r.Privileges, r.Reasons, proxmox.GrantCommands(prefix, id, need, r.Path)})
 	}
 	return out
 }

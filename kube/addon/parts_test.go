@@ -114,6 +114,10 @@ func longhorn() *spec.Longhorn {
 	return &spec.Longhorn{Class: "longhorn", Replicas: 1, DataPath: "/var/lib/longhorn", DrainPolicy: "block-if-contains-last-replica"}
 }
 
+func disks(secret spec.SecretRef) *spec.ProxmoxCSI {
+	return &spec.ProxmoxCSI{Storage: "local-zfs", TokenID: "homelab@pve!csi", TokenSecret: secret, Class: "proxmox"}
+}
+
 func nfs() *spec.NFS {
 	return &spec.NFS{Class: "nfs", Server: "10.0.0.30", Export: "/export/k3s", MountOptions: []string{"nfsvers=4", "hard", "noatime"}, Retain: spec.On}
 }
@@ -198,6 +202,8 @@ func writtenSamples(t *testing.T) []sample {
 	alerting.Alertmanager, alerting.GPUs = spec.On, spec.On
 	alerting.Alerts = &spec.Alerts{Ntfy: told(t, "https://ntfy.example.org/topic?priority=high"), Webhook: told(t, "https://hook.example.org"),
 		Mail: &spec.Mail{Server: "smtp.example.org:587", To: []string{"a@example.org", "b@example.org"}, From: "lab@example.org", User: "lab", Password: key1}}
+	pinnedDisks := disks(key1)
+	pinnedDisks.CAFile = written(t, "PEM")
 	backup := spec.Backup{Region: "us-east-1", Bucket: "backups", AccessKey: key0, SecretKey: key1, Schedule: "0 3 * * *", Retention: 30 * 24 * time.Hour}
 	sharing := spec.Sharing{Strategy: spec.SharingTimeSlicing, Replicas: 4}
 	operator := spec.NVIDIA{Stack: spec.StackOperator, Sharing: sharing}
@@ -216,6 +222,8 @@ func writtenSamples(t *testing.T) []sample {
 		{"longhorn-rich", must(t, addon.Longhorn{Longhorn: &large}, rich(addon.Site{DefaultClass: "longhorn"}))},
 		{"cephfs", must(t, addon.CephFS{CephFS: &spec.CephFS{Class: "cephfs", ClusterID: "b9127830-b0cc-4e34-aa47-9d1a2e9949a8",
 			Monitors: []string{"10.0.0.41:6789", "10.0.0.42:6789"}, FSName: "cephfs", Pool: "cephfs_data", User: "k3s", Key: key1}}, rich(addon.Site{}))},
+		{"proxmox-csi", must(t, addon.ProxmoxCSI{ProxmoxCSI: disks(key1)}, addon.Site{Proxmox: spec.Proxmox{Endpoint: "pve.example.org", Region: "home"}})},
+		{"proxmox-csi-rich", must(t, addon.ProxmoxCSI{ProxmoxCSI: pinnedDisks}, rich(addon.Site{DefaultClass: "proxmox", Proxmox: spec.Proxmox{Endpoint: "https://10.0.0.5:443/", Region: "home", Fingerprint: "AA"}}))},
 		{"cert-manager", must(t, addon.CertManager{TLS: &own}, addon.Site{})},
 		{"cert-manager-rich", must(t, addon.CertManager{TLS: &own}, rich(addon.Site{Ingress: gateway, DNS: cloudflare}))},
 		{"issuer-self-signed", must(t, issuer(own), addon.Site{})},

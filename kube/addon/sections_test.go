@@ -44,6 +44,13 @@ func TestWrongSections(t *testing.T) {
 		return issuer(spec.TLS{Source: spec.TLSCA, CACert: written(t, string(cert)), CAKey: told(t, key.Reveal())})
 	}
 	ceph := func(c spec.CephFS) addon.Part { return addon.CephFS{CephFS: &c} }
+	proxmox := func(change func(*spec.ProxmoxCSI)) addon.Part {
+		d := disks(told(t, "a"))
+		change(d)
+		return addon.ProxmoxCSI{ProxmoxCSI: d}
+	}
+	pve := spec.Proxmox{Endpoint: "pve", Region: "r", TokenID: "homelab@pve!cluster"}
+	same := func(*spec.ProxmoxCSI) {}
 	path, copies := *longhorn(), *longhorn()
 	path.DataPath, copies.Replicas = "data", 3
 	backup := spec.Backup{Bucket: "b", AccessKey: told(t, "a"), SecretKey: told(t, "b"), Schedule: "0 3 * * *"}
@@ -68,6 +75,15 @@ func TestWrongSections(t *testing.T) {
 		`scratch: folder "/x/"`:                                      {part: addon.Scratch{Scratch: &spec.Scratch{Path: "/x/", Nodes: []string{"a"}}}},
 		"3 copies of each volume on 2 nodes":                         {part: addon.Longhorn{Longhorn: &copies}, at: addon.Site{Nodes: seven()[:2]}},
 		`longhorn: data path "data"`:                                 {part: addon.Longhorn{Longhorn: &path}},
+		"proxmox-csi: storage is not set":                            {part: proxmox(func(d *spec.ProxmoxCSI) { d.Storage = "" }), at: addon.Site{Proxmox: pve}},
+		"proxmox-csi: token is not set":                              {part: proxmox(func(d *spec.ProxmoxCSI) { d.TokenID = "" }), at: addon.Site{Proxmox: pve}},
+		"proxmox-csi: token is not the ID":                           {part: proxmox(func(d *spec.ProxmoxCSI) { d.TokenID = "homelab@pve!csi=5eed" }), at: addon.Site{Proxmox: pve}},
+		"proxmox-csi: token is that of":                              {part: proxmox(func(d *spec.ProxmoxCSI) { d.TokenID = "homelab@pve!cluster" }), at: addon.Site{Proxmox: pve}},
+		"proxmox-csi: the token's secret is not":                     {part: proxmox(func(d *spec.ProxmoxCSI) { d.TokenSecret = spec.SecretRef{} }), at: addon.Site{Proxmox: pve}},
+		"proxmox-csi: the file has no proxmox":                       {part: proxmox(same)},
+		"the driver cannot compare a fingerprint":                    {part: proxmox(same), at: addon.Site{Proxmox: spec.Proxmox{Endpoint: "pve", Region: "r", Fingerprint: "AA"}}},
+		"node edge is no VM of this Proxmox VE":                      {part: proxmox(same), at: addon.Site{Proxmox: pve, Nodes: []spec.Node{{Name: "edge", External: true}}}},
+		"node a has vmid 9999":                                       {part: proxmox(same), at: addon.Site{Proxmox: pve, Nodes: []spec.Node{{Name: "a", VMID: 9999}}}},
 		"cephfs: the user's key is not set":                          {part: ceph(spec.CephFS{})},
 		`user "client.k3s": leave "client." out`:                     {part: ceph(spec.CephFS{User: "client.k3s"})},
 		"cephfs: no monitors":                                        {part: ceph(spec.CephFS{})},

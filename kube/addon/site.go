@@ -13,7 +13,8 @@ import (
 
 // Site has what parts ask of the cluster beside their own section.
 type Site struct {
-	Nodes []spec.Node
+	Nodes   []spec.Node
+	Proxmox spec.Proxmox // that has the VMs
 
 	Charts       spec.Charts // versions and values of single charts
 	DefaultClass string      // of storage

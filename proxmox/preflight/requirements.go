@@ -82,6 +82,7 @@ type StorageUse struct {
 	Storage string
 	Content string // images, iso or import
 	Purpose string // as in "the disk of gpu1"
+	Claims  bool   // the storage driver creates volumes of claims there
 }
 
 // VM is a machine that must exist. An existing one is found by its name and the owner's tag.

@@ -125,6 +125,10 @@ func diskProblem(st *proxmox.Storage, u StorageUse) (why, cure string) {
 	if st == nil || u.Content != "images" {
 		return "", ""
 	}
+	if u.Claims && st.Type == "cifs" {
+		// CreateVolume, pkg/csi/controller.go of sergelogvinov/proxmox-csi-plugin.
+		return st.Name + " is SMB/CIFS, which the storage driver refuses", "name another storage under storage.proxmox"
+	}
 	return st.DiskProblem()
 }
 

@@ -55,7 +55,7 @@ func (c *machines) provision() {
 
 // provisioners are programs that are known by a part of their image's name.
 var provisioners = [...][2]string{
-	{"nfsplugin", "nfs.csi.k8s.io"}, {"cephcsi", "cephfs.csi.ceph.com"}, {"longhorn-manager", "driver.longhorn.io"},
+	{"nfsplugin", "nfs.csi.k8s.io"}, {"proxmox-csi-controller", "csi.proxmox.sinextra.dev"}, {"cephcsi", "cephfs.csi.ceph.com"}, {"longhorn-manager", "driver.longhorn.io"},
 }
 
 // provisions are the provisioners that a pod is: it says so, or is a known program.

@@ -13,7 +13,7 @@ import (
 
 //go:embed all:cert-manager all:ceph-csi-cephfs all:cilium all:cloudnative-pg all:csi-driver-nfs all:dcgm-exporter all:external-dns all:fleet all:fleet-crd all:flux2 all:gpu-operator
 //go:embed all:jupyterhub all:kube-prometheus-stack all:kueue all:local-path-provisioner all:longhorn all:metallb all:rancher all:velero all:victoria-logs-collector all:victoria-logs-single
-//go:embed all:plugin-barman-cloud
+//go:embed all:plugin-barman-cloud all:proxmox-csi-plugin
 var files embed.FS
 
 // pinned are the charts that homelab installs: go test ./sim/lab/charts -update.
