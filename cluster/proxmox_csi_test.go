@@ -104,7 +104,7 @@ func TestVolumeFollowsItsPod(t *testing.T) {
 		_, err = driver.Attach(t.Context(), claim.ID, w.storageNode(t, "wk2"))
 		require.NoError(t, err, "to the machine that took its place")
 		w.down(t, file)
-		assert.Contains(t, w.output.String(), "volumes of claims on the Proxmox storage vmdata")
+		assert.Equal(t, 2, strings.Count(w.output.String(), claimVolume+" stays"))
 		assert.Equal(t, []string{claimVolume}, w.claims())
 		require.NoError(t, driver.Delete(t.Context(), claim.ID))
 		require.NoError(t, driver.Delete(t.Context(), claim.ID), "it is gone")
