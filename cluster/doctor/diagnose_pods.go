@@ -140,6 +140,9 @@ func (d *diagnosis) pod(p *corev1.Pod) (Finding, bool) {
 		if len(f.Evidence) == 0 {
 			return f, false
 		}
+		if d.explainAttach(p, &f) {
+			return f, true
+		}
 		f.Failure, f.What, f.Do = "pod-not-starting", "it does not start: "+f.Evidence[len(f.Evidence)-1], "the evidence says what it waits for"
 		if strings.Contains(f.What, `no runtime for "nvidia" is configured`) {
 			f.Failure, f.Do = "toolkit", "the container toolkit came after K3s had started on "+p.Spec.NodeName+": homelab cluster:up restarts it"

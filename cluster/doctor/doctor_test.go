@@ -152,6 +152,10 @@ func harms() map[string]func(*doctor.Evidence) {
 		"run-failed": func(e *doctor.Evidence) {
 			e.LastRun = &doctor.FailedRun{Ended: now.Add(-time.Minute), Failed: []doctor.FailedStep{{Name: "platform/jupyterhub", Error: "deployment hub: 0 of 1 ready"}}}
 		},
+		"attach": func(e *doctor.Evidence) {
+			e.Objects["Pod"] = append(e.Objects["Pod"], object("Pod", "metadata: {name: p, namespace: team}\nspec: {nodeName: gpu1, containers: [{name: c, image: i}]}\nstatus: {phase: Pending}\n"))
+			e.Objects["Event"] = append(e.Objects["Event"], object("Event", "metadata: {name: e, namespace: team}\ntype: Warning\nreason: FailedAttachVolume\nmessage: Multi-Attach error for volume \"pvc-1\"\ninvolvedObject: {kind: Pod, namespace: team, name: p}\n"))
+		},
 		"pod-evicted": func(e *doctor.Evidence) {
 			withPod(e, `{phase: Failed, reason: Evicted, message: "The node was low on resource: ephemeral-storage."}`)
 		},

@@ -47,6 +47,7 @@ func Failures() []Failure {
 		{"pod-not-ready", "a pod that runs and whose condition Ready is not True", "a probe that fails, a readiness gate, a node that is silent or was"},
 		{"pod-restarting", "a pod that is Ready, after three restarts, the last within an hour", "the program ends now and then; OOMKilled: its limit is too low"},
 		{"pod-not-starting", "CreateContainerError and warnings of the kubelet", "a Secret, ConfigMap, volume or runtime is missing"},
+		{"attach", "a pod that waits, with warnings FailedAttachVolume", "another node still has the volume, the storage driver does not run or may not, a node with another machine's ID"},
 		{"pod-evicted", "the pod's reason", "its node was short of disk or memory"},
 		{"claim", "a claim that is not bound, with warnings", "no such class, or its provisioner does not run"},
 		{"default-classes", "StorageClasses", "two tools made one each"},

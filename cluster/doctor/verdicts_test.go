@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,6 +44,18 @@ func TestVerdicts(t *testing.T) {
 		cannot = "error gpus-not-offered of node gpu1: it offers 0 of 2 nvidia.com/gpu [is the device plugin on it? kubectl -n "
 		toler  = " get pods -o wide; it needs the driver, the toolkit, and a toleration for the node's taints]"
 	)
+	attach := func(proxmox bool, message string) func(*doctor.Evidence) {
+		return func(e *doctor.Evidence) {
+			pod("name: p", onGPU, "{phase: Pending}")(e)
+			for i, said := range []string{"reason: FailedAttachVolume\nmessage: '" + message + "'", "reason: FailedMount\nmessage: timed out"} {
+				e.Objects["Event"] = append(e.Objects["Event"], object("Event", fmt.Sprintf("metadata: {name: e%d, namespace: team}\ntype: Warning\nlastTimestamp: '2026-11-23T19:5%d:00Z'\n", i, i)+said+"\ninvolvedObject: {kind: Pod, namespace: team, name: p}\n"))
+			}
+			if proxmox {
+				e.Spec.Platform.Storage.Proxmox = &spec.ProxmoxCSI{Storage: "vmdata", TokenID: "homelab@pve!csi"}
+			}
+		}
+	}
+	const unattached = "error attach of pod team/p: its volume is not attached to gpu1: "
 	lost := errors.New("lost")
 	two := func(e *doctor.Evidence) {
 		e.Machines[1].GPUs.Count, e.Machines[1].Driver.SMI.GPUs = 2, make([]nvidia.SMIGPU, 2)
@@ -97,6 +110,14 @@ func TestVerdicts(t *testing.T) {
 		{"a pod whose node refused it", pod("name: p", onGPU, `{phase: Failed, reason: UnexpectedAdmissionError, message: "Allocate failed due to rpc"}`), []string{"error pod-not-starting of pod team/p: its node refused it: Allocate failed due to rpc " +
 			"[where GPUs are shared, a container gets one share: ask for 1 (docs/sharing.md); elsewhere the node has lost a GPU: homelab gpu:verify]"}},
 		{"another refusal", pod("name: p", onGPU, `{phase: Failed, reason: UnexpectedAdmissionError, message: "other"}`), nil},
+		{"a volume that another node has", attach(false, "Multi-Attach error for volume x"), []string{unattached + "Multi-Attach error for volume x [another node still has it: it comes when the pod there has ended; if that node is lost, see that its machine is off, then kubectl taint node NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute]"}},
+		{"another driver", attach(false, "rpc error: no"), []string{unattached + "rpc error: no [the evidence says what the storage driver waits for]"}},
+		{"a driver that does not run", attach(true, "timed out waiting for external-attacher of csi.proxmox.sinextra.dev"), []string{unattached + "timed out waiting for external-attacher of csi.proxmox.sinextra.dev [does the driver run on that node, and its controller? kubectl -n csi-proxmox get pods -o wide]"}},
+		{"a driver's token", attach(true, "rpc error: not authorized to access endpoint"), []string{unattached + "rpc error: not authorized to access endpoint [the token 'homelab@pve!csi' is wrong or lacks privileges: homelab host:role prints what it needs]"}},
+		{"a driver's authority", attach(true, "rpc error: x509: unknown"), []string{unattached + "rpc error: x509: unknown [the driver does not trust the host's certificate: write ca: under storage.proxmox, with a copy of /etc/pve/pve-root-ca.pem]"}},
+		{"a machine full of disks", attach(true, "rpc error: no free lun found"), []string{unattached + "rpc error: no free lun found [the machine has a disk in every SCSI slot: move pods to another node]"}},
+		{"a machine that the driver does not find", attach(true, "rpc error: VM machine not found"), []string{unattached + "rpc error: VM machine not found [the driver finds no machine of that node: does its token see it (VM.Audit on /vms), and does the node have the ID of its machine (kubectl get node -o yaml, spec.providerID)?]"}},
+		{"anything else of the driver's", attach(true, "rpc error: task failed"), []string{unattached + "rpc error: task failed [kubectl -n csi-proxmox logs deploy/proxmox-csi-controller: does it reach the host, and does the volume exist (pvesm list vmdata --vmid 9999)?]"}},
 		{"a pod that waits silently", pod("name: p", onGPU, "{phase: Pending}"), nil},
 		{"a pod that says what it waits for", func(e *doctor.Evidence) {
 			pod("name: p", onGPU, "{phase: Pending}")(e)

@@ -60,6 +60,7 @@ func (c ProxmoxCSI) Make(s *Site) (Recipe, error) {
 	}
 	data := map[string]secret.Value{"config.yaml": secret.New(string(config))}
 	v := values{
+		"fullnameOverride":     ProxmoxCSIName,
 		"existingConfigSecret": proxmoxCSIConfig,
 		"replicaCount":         s.replicas(2),
 		"node":                 values{"tolerations": everywhere()}, // every VM attaches, whatever its taints

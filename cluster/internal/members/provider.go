@@ -3,10 +3,15 @@ package members
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // ProviderID is the ID under which Kubernetes knows a node for good: that of the configuration with
@@ -35,4 +40,27 @@ func (ks *Kubernetes) checkRegion(node, id string) error {
 	}
 	return fmt.Errorf("%s is %s in Kubernetes, which refuses another ID, and the file's region is %s: write proxmox.region: %s, or recreate the cluster (cluster:down, cluster:up)",
 		node, id, ks.Spec.Proxmox.Region, region)
+}
+
+// checkMachines returns an error if the file wants storage.proxmox and a node has the ID of another machine than its
+// own: the storage driver would attach volumes to that machine.
+func (ks *Kubernetes) checkMachines(ctx context.Context, nodes []kube.Node) error {
+	if ks.Spec.Platform.Storage.Proxmox == nil {
+		return nil
+	}
+	vms, err := ks.Nodes.Proxmox.VMs.List(ctx, names.Tag(ks.Spec))
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		i := slices.IndexFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name })
+		if _, ours := spec.RegionOf(n.ProviderID); !ours || i < 0 {
+			continue
+		}
+		if own := spec.ProviderID(ks.Spec.Proxmox.Region, vms[i].VMID); n.ProviderID != own {
+			return converge.Permanent(fmt.Errorf("%s is %s in Kubernetes, and its machine is %s: storage.proxmox would attach volumes to the first; homelab node:replace -node=%s gives it the ID of its machine",
+				n.Name, n.ProviderID, own, printable.Word(n.Name)))
+		}
+	}
+	return nil
 }

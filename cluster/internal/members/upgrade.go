@@ -185,6 +185,9 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 			return converge.Permanent(err)
 		}
 	}
+	if err := ms.checkMachines(ctx, slices.DeleteFunc(slices.Clone(nodes), func(n kube.Node) bool { return slices.Contains(again, n.Name) })); err != nil {
+		return err
+	}
 	why := map[string][]string{}
 	if len(again) == 0 {
 		for _, n := range nodes {
