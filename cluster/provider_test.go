@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"cmp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,7 +57,11 @@ func (w *world) joinedEarly(s *spec.Spec) (done func()) {
 			}
 			for name, m := range w.guests() {
 				if _, err := m.Disk().ReadFile(config); err != nil && w.knownAs[name] != "" {
-					_ = m.Disk().WriteFile(config, []byte("node-name: "+name+"\n"), 0o600)
+					text := "node-name: " + name + "\n"
+					if _, ours := spec.RegionOf(w.knownAs[name]); ours {
+						text += "kubelet-arg: [provider-id=" + w.knownAs[name] + "]\n"
+					}
+					_ = m.Disk().WriteFile(config, []byte(text), 0o600)
 				}
 			}
 		}
@@ -92,6 +97,30 @@ func TestNodesThatJoinedEarly(t *testing.T) {
 			w.up(t, want)
 		}
 		assert.Contains(t, w.examine(t, want)[0], "provider-id of nodes cp1, cp3, wk-gpu2, wk-gpu3, wk-gpu4: ")
+	})
+}
+
+// A node with the ID of another machine is refused before the storage driver is installed, and replacing it cures
+// that.
+func TestVolumesOfAnotherMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.OneGPU())
+		defer w.close()
+		want := w.claimToken(t)
+		without := parse(t, strings.Split(proxmoxStorage, "storage:")[0])
+		done := w.joinedEarly(without)
+		w.knownAs = map[string]string{"wk1": "proxmox://disks/999"}
+		w.up(t, without)
+		done()
+		before := w.now()
+		c := w.cluster(t, want)
+		defer c.Close()
+		_, err := c.Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "wk1 is proxmox://disks/999 in Kubernetes, and its machine is proxmox://disks/")
+		assert.Equal(t, changes{}, before.changes())
+		require.NoError(t, w.verb(t, want, replacements(t.Context(), "wk1", false)))
+		w.knownAs = nil
+		w.up(t, want)
 	})
 }
 

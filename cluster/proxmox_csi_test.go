@@ -121,3 +121,59 @@ func (w *world) claims() (out []string) {
 	}
 	return out
 }
+
+// Without any one of the privileges that host:role grants the driver's token, something of a volume's life fails.
+func TestEveryClaimGrantIsNeeded(t *testing.T) {
+	need := hostprep.ClaimGrants(parse(t, strings.NewReplacer("file:SECRET", "env:PROXMOX_SECRET", "CHARTS", charts(t)).Replace(proxmoxStorage)))
+	all := without(need)
+	require.Len(t, all, 5)
+	all["/none none"] = need
+	for what, given := range all {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := pvesim.OneGPU()
+				const token = "csi@pve!disks" // a user of its own: the operator has its rights from above
+				m.Users, m.Tokens = append(m.Users, pvesim.User{ID: "csi@pve"}), append(m.Tokens, pvesim.Token{ID: token, Secret: "5eed", PrivSep: true})
+				for _, r := range proxmox.Roles("csi", given) {
+					m.Roles = append(m.Roles, pvesim.Role{ID: r.Name, Privs: r.Privileges})
+					for _, who := range []string{"csi@pve", token} {
+						m.ACLs = append(m.ACLs, pvesim.ACL{Path: r.Path, Who: who, Role: r.Name, NoPropagate: !r.Propagate})
+					}
+				}
+				w := newWorld(t, m)
+				defer w.close()
+				user, operator := w.sim.Token()
+				require.Equal(t, 200, request(t, w.sim.Client(), "POST", "/nodes/pve1/qemu", user+"="+operator, `{"vmid":201,"name":"wk1","scsihw":"virtio-scsi-single"}`))
+				w.sim.Settle()
+				driver, err := proxmoxcsi.New([]byte("clusters: [{url: 'https://pve1:8006/api2/json', region: r, token_id: '"+token+"', token_secret: 5eed}]"), w.sim.Client(), time.Second)
+				require.NoError(t, err)
+				if err := lifeOfVolume(t, driver); what == "/none none" {
+					require.NoError(t, err)
+				} else {
+					require.Error(t, err)
+				}
+				if what == "/none none" {
+					assert.Empty(t, w.claims())
+				}
+			})
+		})
+	}
+}
+
+func lifeOfVolume(t testing.TB, driver *proxmoxcsi.Controller) error {
+	node := proxmoxcsi.Node{Name: "wk1", ProviderID: "proxmox://r/201"}
+	v, err := driver.Create(t.Context(), "pvc-1", "vmdata", "pve1", 1<<30)
+	if err != nil {
+		return err
+	}
+	if _, err := driver.Attach(t.Context(), v.ID, node); err != nil {
+		return err
+	}
+	if err := driver.Grow(t.Context(), v.ID, 2<<30); err != nil {
+		return err
+	}
+	if err := driver.Detach(t.Context(), v.ID, node); err != nil {
+		return err
+	}
+	return driver.Delete(t.Context(), v.ID)
+}
