@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +39,8 @@ type Cluster struct {
 	CA         traffic.Authority
 	Volumes    *traffic.Volumes
 	Traffic    *traffic.Traffic
-	Disable    []string // K3s' packaged parts that are off, e.g. servicelb
+	Proxmox    func() *http.Client // the way to the hosts; nil: there are none
+	Disable    []string            // K3s' packaged parts that are off, e.g. servicelb
 	// Exec runs a command in the first container of a running pod.
 	Exec func(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error)
 	Log  *slog.Logger

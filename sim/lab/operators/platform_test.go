@@ -40,6 +40,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/lab/charts"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/lab/plane"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 const (
@@ -63,9 +64,16 @@ func kind() labctl.Guests { return labctl.Guests{Kubernetes: os.Getenv("HOMELAB_
 
 // newSite makes a cluster. Charts are the lab's own, or those of the folder that
 // HOMELAB_CHARTS names.
-func newSite(t *testing.T, disable ...string) *site {
+func newSite(t *testing.T, disable ...string) *site { return newSiteOn(t, nil, disable...) }
+
+// newSiteOn is newSite whose nodes are the VMs 200 to 202 of a host.
+func newSiteOn(t *testing.T, host *pvesim.Sim, disable ...string) *site {
 	t.Helper()
-	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), labtest.Planes(t, kind()))}
+	options := labtest.Planes(t, kind())
+	if host != nil {
+		options.Proxmox = host.Client
+	}
+	s := &site{factory: plane.New(context.WithoutCancel(t.Context()), options)}
 	t.Cleanup(func() { assert.NoError(t, s.factory.Close()) })
 	p, err := s.factory.Form(t.Context(), guest.PlaneConfig{Version: version, TLSSANs: []string{vip}, Disable: disable})
 	require.NoError(t, err)
@@ -74,6 +82,9 @@ func newSite(t *testing.T, disable ...string) *site {
 		n := guest.Node{Name: name, Role: "agent", InternalIP: netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 11+i)), Version: version, CPUs: 16, Memory: 64 << 30, Run: run}
 		if i == 0 {
 			n.Role = "server"
+		}
+		if host != nil {
+			n.ProviderID, n.Labels = spec.ProviderID("home", 200+i), map[string]string{spec.RegionLabel: "home", spec.ZoneLabel: "pve1"}
 		}
 		require.NoError(t, p.Join(t.Context(), n))
 	}

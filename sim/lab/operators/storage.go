@@ -36,6 +36,7 @@ func storagePrograms() []program {
 			return i.provision(ctx, driver{name: i.argument("drivername"), volume: cephVolume})
 		}},
 		{name: "local-path-provisioner", image: "local-path-provisioner", watch: watch, sync: localPath},
+		proxmoxProgram(),
 		{name: "driver", image: "homelab.lab/driver", watch: watch, sync: anyDriver},
 		{name: "longhorn-manager", image: "longhorn-manager", is: longhornDaemon, watch: watch, sync: longhorn},
 	}
@@ -93,6 +94,9 @@ type driver struct {
 	// volume says what a new volume is: its source and where it can be used. A nil
 	// source and no error: not yet.
 	volume func(ctx context.Context, i *instance, r request) (*corev1.PersistentVolume, error)
+	// grow and remove do that to a volume, if there is more to it than its object; else nil.
+	grow   func(ctx context.Context, pv *corev1.PersistentVolume, bytes int64) error
+	remove func(ctx context.Context, pv *corev1.PersistentVolume) error
 }
 
 // request is one requested volume.
@@ -116,8 +120,12 @@ func (i *instance) provision(ctx context.Context, d driver) (time.Duration, erro
 			continue
 		}
 		if claim.Spec.VolumeName != "" {
-			if err := i.grow(ctx, claim); err != nil {
+			done, err := i.grow(ctx, d, claim)
+			if err != nil {
 				return 0, err
+			}
+			if !done {
+				again = 5 * time.Second
 			}
 			continue
 		}
@@ -185,26 +193,32 @@ func (r request) complete(pv *corev1.PersistentVolume, driver string) {
 	}
 }
 
-// grow gives a volume the size that its claim has been changed to.
-func (i *instance) grow(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+// grow gives a volume the size that its claim has been changed to; it returns false if it has to be retried.
+func (i *instance) grow(ctx context.Context, d driver, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	want := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	have, bound := claim.Status.Capacity[corev1.ResourceStorage]
 	if !bound || want.Cmp(have) <= 0 {
-		return nil
+		return true, nil
 	}
 	pv, err := i.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("volume of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		return false, fmt.Errorf("volume of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	if d.grow != nil {
+		if err := d.grow(ctx, pv, want.Value()); err != nil {
+			i.events.Eventf(claim, corev1.EventTypeWarning, "VolumeResizeFailed", "resize volume %q by resizer %q failed: rpc error: code = Internal desc = %v", pv.Name, d.name, err)
+			return false, nil
+		}
 	}
 	pv.Spec.Capacity[corev1.ResourceStorage] = want
 	if _, err := i.Client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("grow %s: %w", pv.Name, err)
+		return false, fmt.Errorf("grow %s: %w", pv.Name, err)
 	}
 	claim.Status.Capacity[corev1.ResourceStorage] = want
 	if _, err := i.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("grow %s/%s: %w", claim.Namespace, claim.Name, err)
+		return false, fmt.Errorf("grow %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	return nil
+	return true, nil
 }
 
 // reclaim deletes released volumes whose policy says so, contents and all.
@@ -217,6 +231,11 @@ func (i *instance) reclaim(ctx context.Context, d driver) error {
 		if pv.Status.Phase != corev1.VolumeReleased || pv.DeletionTimestamp != nil || pv.Annotations[annProvisionedBy] != d.name ||
 			pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 			continue
+		}
+		if d.remove != nil {
+			if err := d.remove(ctx, pv); err != nil {
+				return fmt.Errorf("delete volume %s: %w", pv.Name, err)
+			}
 		}
 		if !keepsFolder(pv) {
 			i.Volumes.Forget(traffic.VolumePlace(pv, affineNode(pv)))
@@ -310,15 +329,24 @@ func cephVolume(ctx context.Context, i *instance, r request) (*corev1.Persistent
 
 // mounted is the ConfigMap that the container has at a path.
 func (i *instance) mounted(at string) string {
+	v := i.volumeAt(at)
+	if v == nil || v.ConfigMap == nil {
+		return ""
+	}
+	return v.ConfigMap.Name
+}
+
+// volumeAt is what the container has at a path; nil: nothing.
+func (i *instance) volumeAt(at string) *corev1.Volume {
 	for _, m := range i.container.VolumeMounts {
 		if strings.TrimSuffix(m.MountPath, "/") != strings.TrimSuffix(at, "/") {
 			continue
 		}
 		for _, v := range i.pod.Spec.Volumes {
-			if v.Name == m.Name && v.ConfigMap != nil {
-				return v.ConfigMap.Name
+			if v.Name == m.Name {
+				return &v
 			}
 		}
 	}
-	return ""
+	return nil
 }

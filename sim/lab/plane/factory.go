@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -27,6 +28,8 @@ import (
 type Options struct {
 	Start Start        // makes their control planes
 	Log   *slog.Logger // the lab's own log; nil discards it
+	// Proxmox is the way to the hosts of the nodes' machines; nil: there are none.
+	Proxmox func() *http.Client
 }
 
 // Factory makes clusters. It is a guest.Kubernetes.
@@ -171,7 +174,7 @@ func (f *Factory) assemble(ctx context.Context, control Control, pods netip.Pref
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	p := &plane{
-		control: control, client: client, pods: pods, log: f.opts.Log, dynamic: dyn,
+		control: control, client: client, pods: pods, log: f.opts.Log, proxmox: f.opts.Proxmox, dynamic: dyn,
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 	}
 	p.ctx, p.cancel = context.WithCancel(f.ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/traffic"
+	"github.com/cps-gpu/homelab/sim/proxmoxcsi"
 )
 
 // mounted is a volume as a container sees it: initial files, or a disk that outlives the pod,
@@ -72,7 +73,27 @@ func (k *kubelet) claimed(ctx context.Context, m *member, pod *corev1.Pod, volum
 	if err != nil {
 		return "", fmt.Errorf("volume of claim %s: %w", name, err)
 	}
+	if err := k.attached(ctx, m, pv); err != nil {
+		return "", &mountError{Volume: volume, Err: err}
+	}
 	return traffic.VolumePlace(pv, m.Name), nil
+}
+
+// attached waits for the disk of a driver that attaches disks: only Proxmox's does so here.
+func (k *kubelet) attached(ctx context.Context, m *member, pv *corev1.PersistentVolume) error {
+	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != proxmoxcsi.Driver {
+		return nil
+	}
+	all, err := k.client.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, a := range all.Items {
+		if a.Spec.NodeName == m.Name && a.Spec.Source.PersistentVolumeName != nil && *a.Spec.Source.PersistentVolumeName == pv.Name && a.Status.Attached {
+			return nil
+		}
+	}
+	return fmt.Errorf("volume %s is not attached to %s yet", pv.Name, m.Name)
 }
 
 // startable reports what keeps the containers of a pod from starting: a missing object of a

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type plane struct {
 	pods    netip.Prefix
 	egress  *egress
 	log     *slog.Logger
+	proxmox func() *http.Client
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	kubelet *kubelet

@@ -17,7 +17,7 @@ func (p *plane) programs(disable []string, volumes *traffic.Volumes) *operators.
 	return &operators.Cluster{
 		Kubeconfig: p.Kubeconfig(p.control.Config().Host), Address: p.address(),
 		Config: p.control.Config(), Client: p.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: p.control,
-		Volumes: volumes, Traffic: traffic.NewTraffic(p.ctx, p.client, p.control), Disable: disable, Log: p.log,
+		Volumes: volumes, Traffic: traffic.NewTraffic(p.ctx, p.client, p.control), Disable: disable, Proxmox: p.proxmox, Log: p.log,
 	}
 }
 

@@ -166,7 +166,7 @@ func (s *Site) simulatedClusters(ctx context.Context, host *pvesim.Options) erro
 	case o.Guests.Kubernetes:
 		begin = o.Control(s.planeData(), filepath.Join(o.Dir, "log"), o.Log)
 	}
-	s.planes = plane.New(ctx, plane.Options{Start: begin, Log: o.Log})
+	s.planes = plane.New(ctx, plane.Options{Start: begin, Log: o.Log, Proxmox: func() *http.Client { return s.sim.Client() }})
 	s.planes.Prewarm()
 	host.Kubernetes = s.planes
 	return nil
