@@ -82,7 +82,7 @@ func TestWrongSections(t *testing.T) {
 		"proxmox-csi: the token's secret is not":                     {part: proxmox(func(d *spec.ProxmoxCSI) { d.TokenSecret = spec.SecretRef{} }), at: addon.Site{Proxmox: pve}},
 		"proxmox-csi: the file has no proxmox":                       {part: proxmox(same)},
 		"the driver cannot compare a fingerprint":                    {part: proxmox(same), at: addon.Site{Proxmox: spec.Proxmox{Endpoint: "pve", Region: "r", Fingerprint: "AA"}}},
-		"node edge is no VM of this Proxmox VE":                      {part: proxmox(same), at: addon.Site{Proxmox: pve, Nodes: []spec.Node{{Name: "edge", External: true}}}},
+		"node edge is not a VM of this Proxmox":                      {part: proxmox(same), at: addon.Site{Proxmox: pve, Nodes: []spec.Node{{Name: "edge", External: true}}}},
 		"node a has vmid 9999":                                       {part: proxmox(same), at: addon.Site{Proxmox: pve, Nodes: []spec.Node{{Name: "a", VMID: 9999}}}},
 		"cephfs: the user's key is not set":                          {part: ceph(spec.CephFS{})},
 		`user "client.k3s": leave "client." out`:                     {part: ceph(spec.CephFS{User: "client.k3s"})},

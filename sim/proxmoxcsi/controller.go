@@ -157,7 +157,7 @@ func (c *Controller) Attach(ctx context.Context, id string, n Node) (slot string
 	if err != nil {
 		return "", err
 	}
-	if slot := attached(config, v.disk); slot != "" {
+	if slot := slotOf(config, v.disk); slot != "" {
 		return slot, nil
 	}
 	lun := 1
@@ -176,7 +176,7 @@ func (c *Controller) Attach(ctx context.Context, id string, n Node) (slot string
 	if err := c.wait(ctx, vm.Node, task); err != nil {
 		return "", fmt.Errorf("unable to attach virtual machine disk: %w", err)
 	}
-	if config, err = c.vmConfig(ctx, vm); err == nil && attached(config, v.disk) == "" {
+	if config, err = c.vmConfig(ctx, vm); err == nil && slotOf(config, v.disk) == "" {
 		err = fmt.Errorf("volume %s is not attached to VM %d", id, vm.VMID)
 	}
 	return slot, err
@@ -196,7 +196,7 @@ func (c *Controller) Detach(ctx context.Context, id string, n Node) error {
 	if err != nil {
 		return err
 	}
-	slot := attached(config, v.disk)
+	slot := slotOf(config, v.disk)
 	if slot == "" {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (c *Controller) Detach(ctx context.Context, id string, n Node) error {
 	if err := c.call(ctx, http.MethodPut, vm.path()+"/unlink", map[string]any{"idlist": slot}, &task); err != nil {
 		return fmt.Errorf("failed to unlink disk: %w", err)
 	}
-	if config, err = c.vmConfig(ctx, vm); err == nil && attached(config, v.disk) != "" {
+	if config, err = c.vmConfig(ctx, vm); err == nil && slotOf(config, v.disk) != "" {
 		err = fmt.Errorf("volume %s still attached to VM %d", id, vm.VMID)
 	}
 	return err
@@ -231,7 +231,7 @@ func (c *Controller) Grow(ctx context.Context, id string, bytes int64) error {
 		if err != nil {
 			return err
 		}
-		slot := attached(config, v.disk)
+		slot := slotOf(config, v.disk)
 		if slot == "" {
 			continue
 		}

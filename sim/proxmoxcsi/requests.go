@@ -139,8 +139,8 @@ func (c *Controller) vmConfig(ctx context.Context, r resource) (map[string]any, 
 	return config, err
 }
 
-// attached returns the slot that a disk is in.
-func attached(config map[string]any, disk string) string {
+// slotOf returns the slot that a disk is in.
+func slotOf(config map[string]any, disk string) string {
 	for key, value := range config {
 		text, _ := value.(string)
 		if _, err := strconv.Atoi(strings.TrimPrefix(key, "scsi")); err == nil && strings.HasPrefix(key, "scsi") && strings.Contains(text, disk) {

@@ -220,6 +220,7 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	})
 	r.models(t)
 	r.databases(t)
+	r.disks(t)
 	r.says(t, "go tool mage hub:profiles")
 	assert.Contains(t, r.says(t, "go tool mage images:list"), "hub profile gpu")
 	r.says(t, "go tool mage images:list -names")
@@ -258,6 +259,24 @@ func (r *reader) models(t *testing.T) {
 	assert.NotZero(t, code, "nobody agreed")
 	assert.Contains(t, said, "model-gateway") // whose volume is of a class that retains it
 	r.write(t, "cluster.yaml", readmeFile(t))
+	r.says(t, "go tool mage cluster:up", "-yes")
+}
+
+// disks adds the page's volumes on Proxmox to the file, with the lab's token, and takes them out again. cluster:up
+// tries them on each node.
+func (r *reader) disks(t *testing.T) {
+	t.Helper()
+	lab, err := labctl.Find(t.Context(), r.lab())
+	require.NoError(t, err)
+	section := regexp.MustCompile(`(?m)^  proxmox: .*\n`).FindString(pageFile(t, "storage", "storage:\n  default: nfs\n  nfs: .*\n  proxmox"))
+	section = strings.NewReplacer("local-zfs", "vmdata", "homelab@pve!csi", lab.TokenID, "env:CSI_SECRET", "file:"+lab.TokenFile, ", ca: pve-root-ca.pem", "").Replace(section)
+	file := readmeFile(t)
+	require.Contains(t, file, "storage:\n")
+	r.write(t, "cluster.yaml", strings.Replace(file, "storage:\n", "storage:\n"+section, 1))
+	assert.Contains(t, r.says(t, "go tool mage host:role"), "For storage.proxmox")
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "proxmox-csi")
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
+	r.write(t, "cluster.yaml", file)
 	r.says(t, "go tool mage cluster:up", "-yes")
 }
 

@@ -100,7 +100,7 @@ func (p *proxmoxDriver) attach(ctx context.Context) (again time.Duration, err er
 		if err := p.detach(ctx, a); err != nil {
 			return 0, err
 		}
-		again = time.Second // whoever waits for it is next
+		again = time.Second // the next node may wait for it
 	}
 	for name, u := range wanted {
 		if slices.ContainsFunc(have, func(a *storagev1.VolumeAttachment) bool { return a.Name == name }) {
