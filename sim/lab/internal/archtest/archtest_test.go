@@ -43,7 +43,7 @@ var beneath = []string{
 	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim",
 	"sim/kubesim/internal/admission", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/relay",
 	"sim/kubesim/internal/schedule", "sim/kubesim/internal/served", "sim/kubesim/internal/table",
-	"sim/modelengine", "sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
+	"sim/modelengine", "sim/proxmoxcsi", "sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
 }
 
 // list asks go list about the lab's packages, without their tests.
