@@ -18,7 +18,7 @@ func ImagesList(ctx context.Context, o Options, f ImagesListFlags) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.images(ctx)
+	list, err := imagesOf(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func ImagesList(ctx context.Context, o Options, f ImagesListFlags) error {
 	return nil
 }
 
-// images are those of the file.
-func (s *Session) images(ctx context.Context) (images.List, error) {
+// imagesOf are those of the file.
+func imagesOf(ctx context.Context, s *Session) (images.List, error) {
 	charts := helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}
 	simulated := s.Spec.IsLab() && s.Spec.LabGuests.Guests != "qemu"
 	if simulated {

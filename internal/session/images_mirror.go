@@ -63,7 +63,7 @@ func (s *Session) mirrorNames(ctx context.Context, folder string) ([]string, err
 	if folder != "" {
 		return mirror.Names(ctx, folder)
 	}
-	list, err := s.images(ctx)
+	list, err := imagesOf(ctx, s)
 	if err != nil {
 		return nil, err
 	}
