@@ -28,13 +28,13 @@ func (s *Steps) charts(ctx context.Context) (*kube.Client, *helm.Client, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil || s.clientOf != client {
-		s.client, s.clientOf = helm.NewClient(client, s.chartSource()), client
+		s.client, s.clientOf = helm.NewClient(client, chartSource(s)), client
 	}
 	return client, s.client, nil
 }
 
 // chartSource is the source of charts. The settings of the session override those of the file.
-func (s *Steps) chartSource() helm.Source {
+func chartSource(s *Steps) helm.Source {
 	src := s.Charts
 	if src.Folder == "" {
 		src.Folder = s.Spec.Platform.Charts.Folder

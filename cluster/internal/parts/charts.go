@@ -40,7 +40,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 			}
 			g, ctx := errgroup.WithContext(ctx)
 			errs := make([]error, len(pieces)+1)
-			source, can := s.chartSource(), helm.Capabilities{Kubernetes: s.Spec.K3s.Version, APIs: apis(pieces)}
+			source, can := chartSource(s), helm.Capabilities{Kubernetes: s.Spec.K3s.Version, APIs: apis(pieces)}
 			for i, p := range pieces {
 				if p.Release == nil {
 					continue
