@@ -21,7 +21,7 @@ func TestSourceOfCharts(t *testing.T) {
 	source := func(more string, flags helm.Source) helm.Source {
 		spec, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(external+more))
 		require.NoError(t, err)
-		return New(Config{Spec: spec, Charts: flags}).chartSource()
+		return chartSource(New(Config{Spec: spec, Charts: flags}))
 	}
 	plain := source("", helm.Source{})
 	assert.Empty(t, plain.Folder)
