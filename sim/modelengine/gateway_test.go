@@ -38,7 +38,9 @@ func TestGateway(t *testing.T) {
 			return w.Code, w.Body.String()
 		}
 		const chat = "/v1/chat/completions"
-		hello := func(model string) string { return `{"model":"` + model + `","messages":[{"role":"user","content":"x"}]}` }
+		hello := func(model string) string {
+			return `{"model":"` + model + `","messages":[{"role":"user","content":"x"}]}`
+		}
 		for _, x := range []struct {
 			key, method, path, body string
 			code                    int
