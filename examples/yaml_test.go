@@ -63,7 +63,8 @@ storage:`,
 // yours are the words that stand for something of the reader's own.
 var yours = strings.NewReplacer(
 	`"AB:CD:…"`, `"`+strings.Repeat("7E:", 31)+`7E"`, `"7E:14:…"`, `"`+strings.Repeat("7E:", 31)+`7E"`,
-	"registry-ca.pem", "mixed-hosts/pve-root-ca.pem", "ca.pem", "mixed-hosts/pve-root-ca.pem",
+	"registry-ca.pem", "mixed-hosts/pve-root-ca.pem", "pve-root-ca.pem", "mixed-hosts/pve-root-ca.pem",
+	"ca.pem", "mixed-hosts/pve-root-ca.pem",
 	"airgap: k3s-files", "airgap: mixed-hosts", "folder: charts", "folder: ../sim/lab/charts",
 )
 
