@@ -18,8 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/oauth2"
-	"k8s.io/apiserver/pkg/apis/apiserver"
-	authenticator "k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
 
 	"github.com/cps-gpu/homelab/sim/lab/login"
 )
@@ -235,41 +233,6 @@ func TestForeignClient(t *testing.T) {
 	w.later(time.Minute)
 	_, err = provider.Verifier(&oidc.Config{ClientID: "grafana", Now: w.clock}).Verify(ctx, raw)
 	require.ErrorContains(t, err, "expired")
-}
-
-// TestAPIServer: the API server's own check takes a token that kubectl gets, with names that cannot be Kubernetes' own,
-// and none that is for another program.
-func TestAPIServer(t *testing.T) {
-	w := newWorld(t)
-	w.now = time.Now()
-	w.dex(person(t, "ada", "'system:masters', staff"), "")
-	prefix := "login:"
-	judge, err := authenticator.New(t.Context(), authenticator.Options{Client: &http.Client{Transport: w}, JWTAuthenticator: apiserver.JWTAuthenticator{
-		Issuer: apiserver.Issuer{URL: "https://login.lab.example", Audiences: []string{"kubectl"}},
-		ClaimMappings: apiserver.ClaimMappings{Username: apiserver.PrefixedClaimOrExpression{Claim: "preferred_username", Prefix: &prefix},
-			Groups: apiserver.PrefixedClaimOrExpression{Claim: "groups", Prefix: &prefix}}}})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return judge.HealthCheck() == nil }, 20*time.Second, 10*time.Millisecond)
-
-	c := oauth2.Config{ClientID: "kubectl", Endpoint: oauth2.Endpoint{AuthURL: "https://login.lab.example/auth", TokenURL: "https://login.lab.example/token"},
-		RedirectURL: "http://localhost:8000", Scopes: []string{"openid", "groups", "profile", "offline_access"}}
-	ctx := oidc.ClientContext(t.Context(), &http.Client{Transport: w})
-	token, err := c.Exchange(ctx, w.code(c.AuthCodeURL("state"), as("ada")))
-	require.NoError(t, err)
-	raw, _ := token.Extra("id_token").(string)
-	who, ok, err := judge.AuthenticateToken(ctx, raw)
-	require.NoError(t, err)
-	require.True(t, ok)
-	assert.Equal(t, "login:ada", who.User.GetName())
-	assert.Equal(t, []string{"login:system:masters", "login:staff"}, who.User.GetGroups())
-
-	c.ClientID, c.ClientSecret, c.RedirectURL = "grafana", "hush", "https://grafana.lab.example/login/generic_oauth"
-	token, err = c.Exchange(ctx, w.code(c.AuthCodeURL("state"), as("ada")))
-	require.NoError(t, err)
-	raw, _ = token.Extra("id_token").(string)
-	_, ok, err = judge.AuthenticateToken(ctx, raw)
-	assert.False(t, ok)
-	require.ErrorContains(t, err, "audience")
 }
 
 // code signs somebody in, and returns what the program would get.
