@@ -45,7 +45,7 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^(qm|pvesh|pvesm|pveum|ceph) `), "a shell on a host"},
 	{regexp.MustCompile(`^kubectl .*(workloads?|clusterqueues)`), "a cluster with queues; sim/lab/plane.TestAClassSharesEightCards"},
 	{regexp.MustCompile(`^kubectl -n (logs port-forward|monitoring exec alertmanager)`), "a real pod of VictoriaLogs, of Alertmanager"},
-	{regexp.MustCompile(`^kubectl (config set-|get configmap kube-root-ca)`), "a kubeconfig of one's own, and a browser; sim/lab/login.TestAPIServer takes the token"},
+	{regexp.MustCompile(`^kubectl (config set-|get configmap kube-root-ca)`), "a kubeconfig of one's own, and a browser; sim/lab/login.TestForeignClient reads such a token"},
 	{regexp.MustCompile(`^sudo apt-get|^KUBECONFIG=\.homelab/real`), "real VMs in the lab; cluster.TestRealGuest"},
 }
 
