@@ -233,7 +233,8 @@ func admits(u *unstructured.Unstructured) string {
 // postgresCluster is what is read of a database of CloudNativePG's.
 type postgresCluster struct {
 	Spec struct {
-		Instances int `json:"instances"`
+		Instances int              `json:"instances"`
+		Plugins   []map[string]any `json:"plugins"`
 	} `json:"spec"`
 	Status struct {
 		ReadyInstances int    `json:"readyInstances"`
@@ -242,13 +243,14 @@ type postgresCluster struct {
 }
 
 // postgresReason says what a database lacks. Its condition Ready follows the phase, which the operator has not
-// changed yet when another number of servers was just asked for.
+// changed yet when another number of servers was just asked for. That of the archive stays, as it was last, when
+// nothing is archived any more.
 func postgresReason(u *unstructured.Unstructured) (string, error) {
 	healthy, _ := condition(u, "Ready")
 	archives, why := condition(u, "ContinuousArchiving")
 	return withType(u, func(c *postgresCluster) string {
 		switch {
-		case why != "" && !archives:
+		case why != "" && !archives && len(c.Spec.Plugins) > 0:
 			return "its changes do not get into the bucket: the store does not answer, or the folder has those of another database: " + why
 		case healthy && c.Status.ReadyInstances == c.Spec.Instances:
 			return ""
