@@ -1,10 +1,10 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,10 +113,5 @@ func (d database) backUp(ctx context.Context, s *unstructured.Unstructured) erro
 
 // bootstrap is how a database begins: empty, or from a backup.
 func (d database) bootstrap(key string) string {
-	for _, way := range strings.Fields("initdb recovery") {
-		if text := object.Text(d.Unstructured, "spec", "bootstrap", way, key); text != "" {
-			return text
-		}
-	}
-	return ""
+	return cmp.Or(object.Text(d.Unstructured, "spec", "bootstrap", "initdb", key), object.Text(d.Unstructured, "spec", "bootstrap", "recovery", key))
 }

@@ -82,19 +82,15 @@ func (i *instance) gateway(ctx context.Context) (modelengine.Gateway, error) {
 // gatewayConfig reads the file that --config names, of the ConfigMap that is mounted there.
 func (i *instance) gatewayConfig(ctx context.Context) (c gatewayConfig, err error) {
 	folder, name := path.Split(i.argument("config"))
-	for _, mount := range i.container.VolumeMounts {
-		for _, v := range i.pod.Spec.Volumes {
-			if v.Name != mount.Name || v.ConfigMap == nil || path.Clean(folder) != path.Clean(mount.MountPath) {
-				continue
-			}
-			cm, err := i.Client.CoreV1().ConfigMaps(i.pod.Namespace).Get(ctx, v.ConfigMap.Name, metav1.GetOptions{})
-			if err != nil {
-				return c, err
-			}
-			return c, yaml.Unmarshal([]byte(cm.Data[name]), &c)
-		}
+	mounted := i.mounted(folder)
+	if mounted == "" {
+		return c, fmt.Errorf("no ConfigMap has %s", i.argument("config"))
 	}
-	return c, fmt.Errorf("no ConfigMap has %s", i.argument("config"))
+	cm, err := i.Client.CoreV1().ConfigMaps(i.pod.Namespace).Get(ctx, mounted, metav1.GetOptions{})
+	if err != nil {
+		return c, err
+	}
+	return c, yaml.Unmarshal([]byte(cm.Data[name]), &c)
 }
 
 // databasePlace is where the data of the database is that DATABASE_URL names.
