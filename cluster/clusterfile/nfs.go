@@ -118,8 +118,8 @@ func (r nfsSection) nfs(n *spec.NFS) {
 
 // shareServer reads the server of a share, and who may mount it.
 func (r nfsSection) shareServer(s *spec.Share) {
-	if server, export, ok := strings.Cut(s.Export, ":/"); ok && s.Server == "" {
-		s.Server, s.Export = strings.Trim(server, "[]"), "/"+export
+	if server, export, ok := cutExport(s.Export); ok && s.Server == "" {
+		s.Server, s.Export = server, export
 		if !isHost(s.Server) {
 			r.Wrong(&s.Export, fmt.Sprintf("%q is neither a name nor an address of a server", s.Server), "write e.g. 10.0.0.31:/export/"+s.Name)
 		}
@@ -135,14 +135,20 @@ func (r nfsSection) shareServer(s *spec.Share) {
 	}
 }
 
+// cutExport divides server:/export. An IPv6 address is in brackets there.
+func cutExport(text string) (server, export string, ok bool) {
+	server, export, ok = strings.Cut(text, ":/")
+	return strings.Trim(server, "[]"), "/" + export, ok
+}
+
 // nfsServer reads server and export, which may be written together as server:/export.
 func (r nfsSection) nfsServer(n *spec.NFS) {
 	together := n.Export == ""
-	if server, export, ok := strings.Cut(n.Server, ":/"); ok {
-		if export = "/" + export; n.Export != "" && n.Export != export {
+	if server, export, ok := cutExport(n.Server); ok {
+		if n.Export != "" && n.Export != export {
 			r.Wrong(&n.Export, fmt.Sprintf("server says the export %s and export says %s", export, n.Export), "keep one of them")
 		}
-		n.Server, n.Export = strings.Trim(server, "[]"), export
+		n.Server, n.Export = server, export
 	}
 	switch {
 	case n.Server == "":
