@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
@@ -106,6 +107,8 @@ func (c Copier) Copy(ctx context.Context, names []string, tell func(Outcome)) er
 	return errors.Join(errs...)
 }
 
+var errTaken = errors.New("has another image under this name")
+
 // distinct refuses two images that would have one name in a registry.
 func (c Copier) distinct(names []string) error {
 	if c.To.Folder != "" {
@@ -113,11 +116,15 @@ func (c Copier) distinct(names []string) error {
 	}
 	known := map[string]string{}
 	for _, name := range names {
-		_, path, tag := split(name)
-		if other, taken := known[path+tag]; taken {
+		_, path, reference := split(name)
+		if strings.HasPrefix(reference, "sha256:") {
+			continue // of one digest there is one image
+		}
+		at := path + ":" + reference
+		if other, taken := known[at]; taken {
 			return fmt.Errorf("%s and %s would be one image in %s: a mirror's names have no registry; leave one out", other, name, c.To)
 		}
-		known[path+tag] = name
+		known[at] = name
 	}
 	return nil
 }
@@ -165,21 +172,20 @@ func (c Copier) one(ctx context.Context, folder *oci.Store, name string) (copied
 	case err == nil && there.Digest == chosen.root.Digest:
 		return 0, nil
 	case err == nil && !c.Replace:
-		return 0, fmt.Errorf("%s has another image under this name (%s instead of %s): -replace overwrites it", c.To, there.Digest, chosen.root.Digest)
+		return 0, fmt.Errorf("%s %w (%s instead of %s): -replace overwrites it", c.To, errTaken, there.Digest, chosen.root.Digest)
 	case err != nil && !errors.Is(err, errdef.ErrNotFound):
 		return 0, &oras.CopyError{Op: "Resolve", Origin: oras.CopyErrorOriginDestination, Err: err}
 	}
 	o := oras.DefaultCopyGraphOptions
-	sizes := make(chan int64, 1)
-	sizes <- 0
-	o.PostCopy = func(_ context.Context, d ocispec.Descriptor) error { sizes <- <-sizes + d.Size; return nil }
+	var sum atomic.Int64 // blobs are copied at the same time
+	o.PostCopy = func(_ context.Context, d ocispec.Descriptor) error { sum.Add(d.Size); return nil }
 	if err := oras.CopyGraph(ctx, chosen, dst, chosen.root, o); err != nil {
 		return 0, err
 	}
 	if err := dst.Tag(ctx, chosen.root, to); err != nil {
 		return 0, &oras.CopyError{Op: "Tag", Origin: oras.CopyErrorOriginDestination, Err: err}
 	}
-	return max(1, <-sizes), nil
+	return max(1, sum.Load()), nil
 }
 
 func repository(client *auth.Client, p Place, path string, plain bool) (*remote.Repository, error) {
@@ -224,7 +230,7 @@ func (c Copier) explain(name string, err error) error {
 		cure = ": it limits downloads: log in (docker login " + where + "), or run it again later, which copies only what is missing"
 	case errors.Is(err, errdef.ErrNotFound):
 		cure = ": it has no such image"
-	case strings.Contains(err.Error(), "-replace"), errors.Is(err, errNoArch):
+	case errors.Is(err, errTaken), errors.Is(err, errNoArch):
 		cure = ""
 	}
 	return fmt.Errorf("%s: %s: %w%s", name, where, err, cure)

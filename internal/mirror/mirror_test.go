@@ -89,6 +89,8 @@ func TestArchitectures(t *testing.T) {
 	require.ErrorContains(t, err, "there is no image for any of these architectures: riscv64; it has amd64, arm64, s390x")
 	_, err = copyAll(t, both, "a.io/x:1", "b.io/x:1")
 	require.ErrorContains(t, err, "a.io/x:1 and b.io/x:1 would be one image in")
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	assert.NoError(t, both.distinct([]string{"a.io/x/a:bc", "a.io/x/ab:c", "a.io/x:1" + digest, "a.io/x" + digest, "b.io/x" + digest}))
 }
 
 // kinds of faults, by what the error says.
