@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
@@ -28,9 +29,9 @@ func OfK3s(ctx context.Context, client *http.Client, release k3s.Release) ([]str
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("images of K3s %s: %s: %s: is there such a release? -offline leaves them out", release.Version, url, answer.Status)
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxList))
+	text, err := io.ReadAll(limit.Reader(answer.Body, maxList))
 	if err != nil {
-		return nil, fmt.Errorf("images of K3s %s: %s: %w: try again", release.Version, url, err)
+		return nil, fmt.Errorf("images of K3s %s: %s: %w", release.Version, url, err)
 	}
 	var out []string
 	for _, name := range strings.Fields(string(text)) {

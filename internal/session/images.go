@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/images"
@@ -65,7 +66,7 @@ func imagesOf(ctx context.Context, s *Session) (images.List, error) {
 		more = append(more, "k3s: its own images, which "+release.URL("k3s-images.txt")+" lists")
 	default:
 		var err error
-		if own, err = images.OfK3s(ctx, http.DefaultClient, release); err != nil {
+		if own, err = images.OfK3s(ctx, &http.Client{Timeout: time.Minute}, release); err != nil {
 			return images.List{}, err
 		}
 	}
