@@ -36,7 +36,7 @@ func (r section) byLogin(h *spec.Hub) bool {
 		Issuer: issuer, ClientID: "hub", AuthorizeURL: issuer + "/auth", TokenURL: spec.LoginService + "/token", UserdataURL: spec.LoginService + "/userinfo",
 		UsernameClaim: "preferred_username", GroupsClaim: "groups", AllowedGroups: l.AllowedGroups, AdminGroups: l.AdminGroups, Scopes: spec.LoginScopes(),
 	}
-	a.AllowAll = a.AllowAll.Or(false)
+	r.usersExist(a, "login.allowedGroups")
 	return true
 }
 
@@ -76,7 +76,7 @@ func (r section) hub(h *spec.Hub) {
 		ok = r.github(a)
 	}
 	if ok {
-		r.usersExist(a)
+		r.usersExist(a, "groups of "+a.Kind)
 	}
 }
 
@@ -127,7 +127,7 @@ func UserNames(c *decode.Checker, names []string) {
 
 // usersExist refuses a hub that allows nobody: since JupyterHub 5 a login alone allows
 // nothing, and some authenticators do not allow admins automatically.
-func (r section) usersExist(a *spec.HubAuth) {
+func (r section) usersExist(a *spec.HubAuth, groups string) {
 	named, admins := slices.Clone(a.Users), []string(nil)
 	switch a.Kind {
 	case spec.AuthOIDC:
@@ -140,7 +140,7 @@ func (r section) usersExist(a *spec.HubAuth) {
 	all := a.AllowAll.Or(a.Kind == spec.AuthDummy || a.Kind == spec.AuthNative)
 	switch {
 	case !all.IsOn() && len(named)+len(admins) == 0:
-		r.Wrong(a, "nobody may log in: no users, no groups, and not all", "write users: or groups of "+a.Kind+", or allowAll: true")
+		r.Wrong(a, "nobody may log in: no users, no groups, and not all", "write users: or "+groups+", or allowAll: true")
 	case all.IsOn() && r.IsSet(&a.AllowAll) && len(named) > 0:
 		r.Warn(&a.AllowAll, "allowAll lets everybody in, so the named users and groups add nothing", "remove allowAll, or the names")
 	case all.IsOn() && len(a.Users) > 0:

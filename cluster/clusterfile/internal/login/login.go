@@ -22,8 +22,13 @@ type section struct {
 func Check(c *decode.Checker, s *spec.Spec) {
 	r := section{c, s.Platform.Login, s.IsLab()}
 	r.clusterRoles(s)
-	if m := s.Platform.Monitoring; !s.Platform.HubSignsIn() && (m == nil || m.Hostname == "") && len(r.ClusterRoles) == 0 {
+	m := s.Platform.Monitoring
+	grafana := m != nil && m.Hostname != ""
+	switch {
+	case !s.Platform.HubSignsIn() && !grafana && len(r.ClusterRoles) == 0:
 		r.Warn(r.Login, "nothing uses the login", "write hub without auth, or a hostname of monitoring")
+	case grafana && len(r.ClusterRoles) > 0 && len(r.AllowedGroups)+len(r.AdminGroups) == 0:
+		r.Wrong(&r.AllowedGroups, "no group may see Grafana", "write login.allowedGroups or adminGroups")
 	}
 	r.sources()
 	r.people()
