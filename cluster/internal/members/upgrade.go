@@ -180,12 +180,13 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 		return nil //nolint:nilerr // nobody answers: each step checks its own node
 	}
 	nodes = slices.DeleteFunc(nodes, func(n kube.Node) bool { _, ours := ms.Spec.Node(n.Name); return !ours })
-	for _, n := range nodes {
-		if err := ms.checkRegion(n.Name, n.ProviderID); err != nil && !slices.Contains(again, n.Name) {
+	stay := slices.DeleteFunc(slices.Clone(nodes), func(n kube.Node) bool { return slices.Contains(again, n.Name) })
+	for _, n := range stay {
+		if err := ms.checkRegion(n.Name, n.ProviderID); err != nil {
 			return converge.Permanent(err)
 		}
 	}
-	if err := ms.checkMachines(ctx, slices.DeleteFunc(slices.Clone(nodes), func(n kube.Node) bool { return slices.Contains(again, n.Name) })); err != nil {
+	if err := ms.checkMachines(ctx, stay); err != nil {
 		return err
 	}
 	why := map[string][]string{}
