@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/jupyterhub"
@@ -71,14 +68,14 @@ func (c *Cluster) Passwords() []Password {
 
 // Read reads a password from its cluster.
 func (p Password) Read(ctx context.Context, client *kube.Client) (secret.Value, error) {
-	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
-	if err := client.Get(ctx, s); err != nil {
+	data, err := client.SecretData(ctx, p.Namespace, p.Name)
+	if err != nil {
 		return secret.Value{}, err
 	}
-	if len(s.Data[p.Key]) == 0 {
+	if len(data[p.Key]) == 0 {
 		return secret.Value{}, fmt.Errorf("secret %s/%s has no %s", p.Namespace, p.Name, p.Key)
 	}
-	return secret.New(string(s.Data[p.Key])), nil
+	return secret.New(string(data[p.Key])), nil
 }
 
 // Hub is the hub that the file describes, without its secrets.

@@ -13,9 +13,6 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -28,22 +25,14 @@ type Gateway struct {
 
 // FindGateway finds the cluster's gateway; nil: it has none.
 func FindGateway(ctx context.Context, k *kube.Client) (*Gateway, error) {
-	key, err := ReadKey(ctx, k, Namespace, GatewayService, MasterKey)
-	if err != nil || key.IsZero() {
+	data, err := k.SecretData(ctx, Namespace, GatewayService)
+	if err != nil && !errors.Is(err, kube.ErrNotFound) {
 		return nil, err
 	}
-	return &Gateway{k, key}, nil
-}
-
-// ReadKey reads a key of a Secret; zero: there is none.
-func ReadKey(ctx context.Context, k *kube.Client, namespace, name, key string) (secret.Value, error) {
-	s := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := k.Get(ctx, s); errors.Is(err, kube.ErrNotFound) || err == nil && len(s.Data[key]) == 0 {
-		return secret.Value{}, nil
-	} else if err != nil {
-		return secret.Value{}, err
+	if len(data[MasterKey]) == 0 {
+		return nil, nil
 	}
-	return secret.New(string(s.Data[key])), nil
+	return &Gateway{k, secret.New(string(data[MasterKey]))}, nil
 }
 
 // Limits are what a key may do.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -20,25 +19,20 @@ import (
 // copiedCertificate adds to a part without a release the certificate of tls.secret, if there is one and the part's
 // Ingress cannot read it.
 func (s *Site) copiedCertificate(part chart.Part, namespace, name string) func(context.Context, *kube.Client) (chart.Part, error) {
-	if s.TLS == nil || s.TLS.Source != spec.TLSSecret || s.Ingress.Kind != spec.IngressTraefik || s.TLS.Secret == namespace+"/"+name {
+	if s.TLS == nil || s.TLS.Source != spec.TLSSecret || s.Ingress.Kind != spec.IngressTraefik {
 		return nil
 	}
-	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
-		its, err := CopyCertificate(ctx, client, s.TLS.Secret, namespace, name)
-		out := part
-		out.Secrets = append(slices.Clone(part.Secrets), its)
-		return out, err
-	}
+	return withCertificate(part, s.TLS.Secret, namespace, name)
 }
 
 // withCertificate adds to a part a certificate that another owner keeps in the cluster, as
 // namespace/name.
-func withCertificate(part chart.Part, from, name string) func(context.Context, *kube.Client) (chart.Part, error) {
-	if from == part.Release.Namespace+"/"+name { // it is in the right namespace already
+func withCertificate(part chart.Part, from, namespace, name string) func(context.Context, *kube.Client) (chart.Part, error) {
+	if from == namespace+"/"+name { // it is in the right namespace already
 		return nil
 	}
 	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
-		its, err := CopyCertificate(ctx, client, from, part.Release.Namespace, name)
+		its, err := CopyCertificate(ctx, client, from, namespace, name)
 		out := part
 		out.Secrets = append(slices.Clone(part.Secrets), its)
 		return out, err
@@ -52,18 +46,18 @@ func CopyCertificate(ctx context.Context, client *kube.Client, from, namespace, 
 	if ns == "" || of == "" {
 		return chart.Secret{}, fmt.Errorf("tls.secret %q: write namespace/name", from)
 	}
-	s := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: of}}
-	if err := client.Get(ctx, &s); errors.Is(err, kube.ErrNotFound) {
+	have, err := client.SecretData(ctx, ns, of)
+	if errors.Is(err, kube.ErrNotFound) {
 		return chart.Secret{}, fmt.Errorf("tls.secret names %s, which is not in the cluster: make it (kubectl -n %s create secret tls %s --cert=… --key=…), and run it again", from, printable.Word(ns), printable.Word(of))
 	} else if err != nil {
 		return chart.Secret{}, err
 	}
 	data := map[string]secret.Value{}
 	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
-		if len(s.Data[key]) == 0 {
+		if len(have[key]) == 0 {
 			return chart.Secret{}, fmt.Errorf("tls.secret: %s has no %s", from, key)
 		}
-		data[key] = secret.New(string(s.Data[key]))
+		data[key] = secret.New(string(have[key]))
 	}
 	return chart.Secret{Namespace: namespace, Name: name, Type: string(corev1.SecretTypeTLS), Data: data}, nil
 }

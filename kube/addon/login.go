@@ -93,14 +93,14 @@ func (l Login) clients(s *Site) []client {
 
 // LoginSecret is what a client proves itself with. It is made in the cluster with the part.
 func LoginSecret(ctx context.Context, c *kube.Client, id string) (secret.Value, error) {
-	s := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: LoginName, Name: dexClients}}
-	if err := c.Get(ctx, &s); err != nil {
+	data, err := c.SecretData(ctx, LoginName, dexClients)
+	if err != nil {
 		return secret.Value{}, fmt.Errorf("the secret of %s at Dex: %w", id, err)
 	}
-	if len(s.Data[id]) == 0 {
+	if len(data[id]) == 0 {
 		return secret.Value{}, fmt.Errorf("the secret of %s at Dex: %s/%s has no %s", id, LoginName, dexClients, id)
 	}
-	return secret.New(string(s.Data[id])), nil
+	return secret.New(string(data[id])), nil
 }
 
 // objects are all but the Secrets. Dex keeps sign-ins as objects of kinds that it adds itself.
@@ -173,8 +173,7 @@ func (l Login) pod(s *Site) corev1.PodSpec {
 	user := int64(1001)
 	c.SecurityContext.RunAsUser = &user
 	for _, its := range l.clients(s) {
-		c.Env = append(c.Env, corev1.EnvVar{Name: its.variable(), ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: dexClients}, Key: its.id}}})
+		c.Env = append(c.Env, secretVariable(its.variable(), dexClients, its.id))
 	}
 	return corev1.PodSpec{
 		ServiceAccountName: LoginName, Tolerations: Tolerations(s.Taints()), Containers: []corev1.Container{c},

@@ -2,8 +2,6 @@ package addon
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -134,14 +132,13 @@ func (g ModelGateway) service() *corev1.Service {
 
 func (g ModelGateway) deployment(s *Site, config string) *appsv1.Deployment {
 	one, no, yes, user := int32(1), false, true, int64(gatewayUser)
-	sum := sha256.Sum256([]byte(config))
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: g.meta(modelserver.GatewayService),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &one, // several would count limits apart, without a Redis
 			Selector: &metav1.LabelSelector{MatchLabels: ownLabels(modelserver.GatewayService)},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: ownLabels(modelserver.GatewayService), Annotations: map[string]string{configDigest: hex.EncodeToString(sum[:6])}},
+				ObjectMeta: metav1.ObjectMeta{Labels: ownLabels(modelserver.GatewayService), Annotations: digestOf(config)},
 				Spec: corev1.PodSpec{
 					Tolerations: Tolerations(s.Taints()), AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
 					SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user},

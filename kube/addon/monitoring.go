@@ -81,7 +81,7 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 		p.Web = &Web{"Grafana", s.scheme() + m.Hostname}
 	}
 	if m.copiesCertificate(s) {
-		p.Late = withCertificate(p.Part, s.TLS.Secret, grafanaTLS)
+		p.Late = withCertificate(p.Part, s.TLS.Secret, p.Release.Namespace, grafanaTLS)
 	}
 	if m.signsIn() {
 		s.requireParts(&p, LoginName)

@@ -217,7 +217,6 @@ func (o PluginOptions) daemonSet(name, config string, pod corev1.PodSpec) *appsv
 	maps.Copy(pod.NodeSelector, o.Nodes)
 	pod.Tolerations = append([]corev1.Toleration{{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists}}, check.Tolerations(o.Taints...)...)
 	labels := map[string]string{"app.kubernetes.io/name": name}
-	sum := sha256.Sum256([]byte(config))
 	all := intstr.FromString("100%") // the pods do not stand in for each other
 	return &appsv1.DaemonSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
@@ -226,7 +225,7 @@ func (o PluginOptions) daemonSet(name, config string, pod corev1.PodSpec) *appsv
 			Selector:       &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &all}},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{configDigest: hex.EncodeToString(sum[:6])}},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: digestOf(config)},
 				Spec:       pod,
 			},
 		},
@@ -236,6 +235,11 @@ func (o PluginOptions) daemonSet(name, config string, pod corev1.PodSpec) *appsv
 // configDigest changes with the configuration, so that pods start again with it:
 // the plugin reads it once.
 const configDigest = "homelab.cps-gpu.github.com/config"
+
+func digestOf(config string) map[string]string {
+	sum := sha256.Sum256([]byte(config))
+	return map[string]string{configDigest: hex.EncodeToString(sum[:6])}
+}
 
 func folder(name, path string, kind corev1.HostPathType) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}

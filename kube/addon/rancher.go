@@ -103,7 +103,7 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 	p.Secrets = append(p.Secrets, bootstrap)
 	s.requireParts(&p, "ingress")
 	if s.TLS != nil && s.TLS.Source == spec.TLSSecret {
-		p.Late = withCertificate(p.Part, s.TLS.Secret, rancherTLS)
+		p.Late = withCertificate(p.Part, s.TLS.Secret, p.Release.Namespace, rancherTLS)
 	}
 	return p, nil
 }

@@ -62,10 +62,17 @@ func (s *Steps) observeModelKeys(ctx context.Context) (modelKeysState, error) {
 	if seen.gateway, err = modelserver.FindGateway(ctx, client); err != nil || seen.gateway == nil {
 		return seen, err
 	}
+	read := map[string]map[string][]byte{} // those of the file are in one Secret
 	for i, k := range seen.want {
-		if seen.want[i].value, err = modelserver.ReadKey(ctx, client, k.secret[0], k.secret[1], k.secret[2]); err != nil {
-			return seen, err
+		at := k.secret[0] + "/" + k.secret[1]
+		data, known := read[at]
+		if !known {
+			if data, err = client.SecretData(ctx, k.secret[0], k.secret[1]); err != nil && !errors.Is(err, kube.ErrNotFound) {
+				return seen, err
+			}
+			read[at] = data
 		}
+		seen.want[i].value = secret.New(string(data[k.secret[2]]))
 	}
 	seen.have, err = seen.gateway.Keys(ctx)
 	if errors.As(err, new(*kube.Error)) { // a plan is made while it does not run, too
