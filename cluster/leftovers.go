@@ -305,7 +305,11 @@ func (c *holdings) findLeftovers(ctx context.Context) (u leftovers, err error) {
 func (u leftovers) diff() converge.Diff {
 	var d converge.Diff
 	for _, p := range u.parts {
-		d = append(d, p.Diff()...)
+		its := p.Diff()
+		if why, held := u.held[p.Part]; held {
+			its[0].Note = why.Error() // a plan says what a run will refuse
+		}
+		d = append(d, its...)
 	}
 	for _, p := range u.given {
 		d = append(d, converge.Field{Path: p.Part, Have: "applied by us", Want: "Fleet's", Effect: converge.Update, Note: "it is kept"})
