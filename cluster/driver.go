@@ -17,7 +17,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -94,11 +93,8 @@ func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverState,
 			}
 			return c.costsOfDividing(ctx, n)
 		}
-		if c.nodes.Observation(n.Name).Absent.Load() {
+		if c.members.IsBare(ctx, n) {
 			return nil
-		}
-		if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
-			return nil // it has not joined yet, so the restart interrupts nothing
 		}
 		if c.replaces(n) {
 			return c.costsOfReplacing(ctx, n, s.restartReason())

@@ -2,14 +2,13 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -41,41 +40,37 @@ func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverStat
 }
 
 // releaseStep removes K3s from an external machine, which it does not destroy.
-func (c *machines) releaseStep(n spec.Node) *converge.Resource[k3s.State] {
-	return &converge.Resource[k3s.State]{
+func (c *machines) releaseStep(n spec.Node) *converge.Resource[members.Installed] {
+	return &converge.Resource[members.Installed]{
 		ID: "k3s/" + n.Name,
-		Observe: func(ctx context.Context) (k3s.State, error) {
-			have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
-			if err == nil {
-				err = c.members.Owns(ctx, n, have)
-			}
-			var others *k3s.ForeignClusterError
-			if errors.As(err, &others) {
-				converge.Progressf(ctx, "left alone: %s", others)
-				return k3s.State{}, nil
+		Observe: func(ctx context.Context) (members.Installed, error) {
+			have, err := c.members.Installed(ctx, n)
+			if members.IsForeign(err) {
+				converge.Progressf(ctx, "left alone: %s", err)
+				return members.Installed{}, nil
 			}
 			return have, err
 		},
-		Diff: func(have k3s.State) converge.Diff {
-			if have.Cluster == "" && have.Role == k3s.RoleNone { // the binary may belong to another owner
+		Diff: func(have members.Installed) converge.Diff {
+			if have.Cluster == "" && !have.SetUp {
 				return nil
 			}
 			return converge.DiffUnwanted("K3s on the external machine " + n.Name)
 		},
 		Costs: c.costsOfRelease(n),
-		Apply: func(ctx context.Context, _ k3s.State) error {
-			if _, err := c.ownK3s(ctx, n); err != nil {
+		Apply: func(ctx context.Context, _ members.Installed) error {
+			if _, err := c.ownInstalled(ctx, n); err != nil {
 				return err
 			}
-			return k3s.Remove(ctx, c.nodes.Root(n.Name))
+			return c.members.Uninstall(ctx, n)
 		},
 		Settle: nodes.ExternalTime,
 	}
 }
 
 // costsOfRelease is what is lost with K3s on an external machine.
-func (c *machines) costsOfRelease(n spec.Node) func(context.Context, k3s.State, converge.Diff) []converge.Cost {
-	return func(ctx context.Context, _ k3s.State, _ converge.Diff) []converge.Cost {
+func (c *machines) costsOfRelease(n spec.Node) func(context.Context, members.Installed, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ members.Installed, _ converge.Diff) []converge.Cost {
 		return []converge.Cost{c.uninstallCost(ctx, n)}
 	}
 }

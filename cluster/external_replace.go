@@ -7,7 +7,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
 )
 
 // NodeRemove takes an external machine out of the cluster: it drains the node, removes K3s with
@@ -65,41 +64,35 @@ func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Re
 	}
 }
 
-// ownK3s is K3s on an external machine, unless another cluster has it.
-func (c *machines) ownK3s(ctx context.Context, n spec.Node) (k3s.State, error) {
-	have, err := k3s.Observe(ctx, c.nodes.Root(n.Name))
-	if err != nil {
-		return have, err
-	}
-	if err := c.members.Owns(ctx, n, have); err != nil {
-		return have, members.PermanentIfForeign(err)
-	}
-	return have, nil
+// ownInstalled is what an external machine has, unless another cluster has it.
+func (c *machines) ownInstalled(ctx context.Context, n spec.Node) (members.Installed, error) {
+	have, err := c.members.Installed(ctx, n)
+	return have, members.PermanentIfForeign(err)
 }
 
 // uninstall drains an external machine, removes K3s and deletes its Node, in this order: a
 // kubelet that still runs would register again. A server without which etcd has no majority first
 // loses its Node, and with it its place in etcd, while it runs: otherwise etcd could not let it go.
 func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
-	have, err := c.ownK3s(ctx, n)
+	have, err := c.ownInstalled(ctx, n)
 	if err != nil {
 		return err
 	}
-	if have.Role != k3s.RoleNone { // otherwise nothing runs there that can be evicted
+	if have.SetUp { // otherwise nothing runs there that can be evicted
 		if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
 			return err
 		}
-		if have, err = c.ownK3s(ctx, n); err != nil { // the drain took a while
+		if have, err = c.ownInstalled(ctx, n); err != nil { // the drain took a while
 			return err
 		}
 	}
-	needed := n.Role == spec.Server && have.Running() && len(c.spec.Servers()) > 1 && !c.quorumWithout(ctx, n)
+	needed := n.Role == spec.Server && have.Running && len(c.spec.Servers()) > 1 && !c.quorumWithout(ctx, n)
 	if needed {
 		if err := c.members.DeleteNode(ctx, n.Name); err != nil {
 			return err
 		}
 	}
-	if err := k3s.Remove(ctx, c.nodes.Root(n.Name)); err != nil {
+	if err := c.members.Uninstall(ctx, n); err != nil {
 		return err
 	}
 	if needed { // the API may have been at this machine

@@ -10,7 +10,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
 	"github.com/cps-gpu/homelab/proxmox/pci"
@@ -95,11 +94,8 @@ func permanentLayoutError(err error) error {
 
 // costsOfDividing is the cost of dividing the GPUs of a joined node in another way.
 func (c *machines) costsOfDividing(ctx context.Context, n spec.Node) []converge.Cost {
-	if c.nodes.Observation(n.Name).Absent.Load() {
+	if c.members.IsBare(ctx, n) {
 		return nil
-	}
-	if have, err := k3s.Observe(ctx, c.nodes.Root(n.Name)); err == nil && have.Role == k3s.RoleNone {
-		return nil // it has not joined yet
 	}
 	return c.members.Upgrades(ctx, "its GPUs are divided in another way", n)
 }

@@ -6,27 +6,17 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
 
 // firstServer is the step that creates the cluster on a server. If that is an external machine,
 // nothing may answer at the virtual address before; for VMs, the check of the hosts asks for it.
-func (c *flow) firstServer(n spec.Node) *converge.Resource[k3s.State] {
-	step := c.members.K3sStep(n)
+func (c *flow) firstServer(n spec.Node) converge.Step {
 	if !n.External || !c.spec.K3s.VIP.IsValid() {
-		return step
+		return c.members.K3sStep(n)
 	}
-	observe := step.Observe
-	step.Observe = func(ctx context.Context) (k3s.State, error) {
-		have, err := observe(ctx)
-		if err == nil && have.Role == k3s.RoleNone && have.Config == nil {
-			err = c.vipIsFree(ctx, n)
-		}
-		return have, err
-	}
-	return step
+	return c.members.FirstServerStep(n, func(ctx context.Context) error { return c.vipIsFree(ctx, n) })
 }
 
 func (c *flow) vipIsFree(ctx context.Context, n spec.Node) error {

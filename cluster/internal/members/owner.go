@@ -106,8 +106,7 @@ func (ks *Kubernetes) markK3s(ctx context.Context, n spec.Node, have k3s.State) 
 
 // PermanentIfForeign makes the error for K3s of another cluster permanent.
 func PermanentIfForeign(err error) error {
-	var others *k3s.ForeignClusterError
-	if errors.As(err, &others) {
+	if IsForeign(err) {
 		return converge.Permanent(err)
 	}
 	return err
