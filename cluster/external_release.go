@@ -40,26 +40,26 @@ func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverStat
 }
 
 // releaseStep removes K3s from an external machine, which it does not destroy.
-func (c *machines) releaseStep(n spec.Node) *converge.Resource[members.Installed] {
-	return &converge.Resource[members.Installed]{
+func (c *machines) releaseStep(n spec.Node) *converge.Resource[members.Installation] {
+	return &converge.Resource[members.Installation]{
 		ID: "k3s/" + n.Name,
-		Observe: func(ctx context.Context) (members.Installed, error) {
-			have, err := c.members.Installed(ctx, n)
+		Observe: func(ctx context.Context) (members.Installation, error) {
+			have, err := c.members.Installation(ctx, n)
 			if members.IsForeign(err) {
 				converge.Progressf(ctx, "left alone: %s", err)
-				return members.Installed{}, nil
+				return members.Installation{}, nil
 			}
 			return have, err
 		},
-		Diff: func(have members.Installed) converge.Diff {
+		Diff: func(have members.Installation) converge.Diff {
 			if have.Cluster == "" && !have.SetUp {
 				return nil
 			}
 			return converge.DiffUnwanted("K3s on the external machine " + n.Name)
 		},
 		Costs: c.costsOfRelease(n),
-		Apply: func(ctx context.Context, _ members.Installed) error {
-			if _, err := c.ownInstalled(ctx, n); err != nil {
+		Apply: func(ctx context.Context, _ members.Installation) error {
+			if _, err := c.ownInstallation(ctx, n); err != nil {
 				return err
 			}
 			return c.members.Uninstall(ctx, n)
@@ -69,8 +69,8 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[members.Installed
 }
 
 // costsOfRelease is what is lost with K3s on an external machine.
-func (c *machines) costsOfRelease(n spec.Node) func(context.Context, members.Installed, converge.Diff) []converge.Cost {
-	return func(ctx context.Context, _ members.Installed, _ converge.Diff) []converge.Cost {
+func (c *machines) costsOfRelease(n spec.Node) func(context.Context, members.Installation, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ members.Installation, _ converge.Diff) []converge.Cost {
 		return []converge.Cost{c.uninstallCost(ctx, n)}
 	}
 }

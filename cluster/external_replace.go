@@ -64,9 +64,9 @@ func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Re
 	}
 }
 
-// ownInstalled is what an external machine has, unless another cluster has it.
-func (c *machines) ownInstalled(ctx context.Context, n spec.Node) (members.Installed, error) {
-	have, err := c.members.Installed(ctx, n)
+// ownInstallation is what an external machine has, unless another cluster has it.
+func (c *machines) ownInstallation(ctx context.Context, n spec.Node) (members.Installation, error) {
+	have, err := c.members.Installation(ctx, n)
 	return have, members.PermanentIfForeign(err)
 }
 
@@ -74,7 +74,7 @@ func (c *machines) ownInstalled(ctx context.Context, n spec.Node) (members.Insta
 // kubelet that still runs would register again. A server without which etcd has no majority first
 // loses its Node, and with it its place in etcd, while it runs: otherwise etcd could not let it go.
 func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
-	have, err := c.ownInstalled(ctx, n)
+	have, err := c.ownInstallation(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
 		if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
 			return err
 		}
-		if have, err = c.ownInstalled(ctx, n); err != nil { // the drain took a while
+		if have, err = c.ownInstallation(ctx, n); err != nil { // the drain took a while
 			return err
 		}
 	}

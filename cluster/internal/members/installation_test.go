@@ -30,7 +30,7 @@ func TestWhatAMachineHasThatDoesNotAnswer(t *testing.T) {
 	})})
 	ctx, a := t.Context(), spec.Nodes[0]
 
-	have, err := ms.Installed(ctx, a)
+	have, err := ms.Installation(ctx, a)
 	require.Error(t, err)
 	assert.Zero(t, have)
 	assert.False(t, IsForeign(err))

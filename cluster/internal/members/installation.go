@@ -9,24 +9,24 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 )
 
-// Installed is what a machine has of Kubernetes, as far as steps outside of this package ask. Which
+// Installation is what a machine has of Kubernetes, as far as steps outside of this package ask. Which
 // Kubernetes that is, they do not know.
-type Installed struct {
+type Installation struct {
 	SetUp   bool   // it is a server or an agent; a program alone may be another owner's
 	Running bool   // for an agent: it has joined
 	Cluster string // the cluster that has marked it as its own; "": none
 }
 
-// Installed reads what a machine has. The error is one of [IsForeign] if that belongs to another cluster.
-func (ks *Kubernetes) Installed(ctx context.Context, n spec.Node) (Installed, error) {
+// Installation reads what a machine has. The error is one of [IsForeign] if that belongs to another cluster.
+func (ks *Kubernetes) Installation(ctx context.Context, n spec.Node) (Installation, error) {
 	have, err := k3s.Observe(ctx, ks.Nodes.Root(n.Name))
 	if err == nil {
 		err = ks.Owns(ctx, n, have)
 	}
 	if err != nil {
-		return Installed{}, err
+		return Installation{}, err
 	}
-	return Installed{SetUp: have.Role != k3s.RoleNone, Running: have.Running(), Cluster: have.Cluster}, nil
+	return Installation{SetUp: have.Role != k3s.RoleNone, Running: have.Running(), Cluster: have.Cluster}, nil
 }
 
 // IsBare reports whether nothing of Kubernetes is set up on a machine, so that a restart interrupts
