@@ -2,12 +2,12 @@ package spec
 
 import "time"
 
-// Login is Dex: one account for the hub, Grafana and what else people sign in to. Dex asks one or several
+// Login is Dex: one account for the hub, Grafana, Rancher and kubectl. Dex asks one or several
 // sources who somebody is; groups give rights.
 type Login struct {
 	Hostname      string   `yaml:"hostname" required:"true" doc:"A name of Dex that your DNS resolves to the cluster."`
 	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub, and look at Grafana."`
-	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer both."`
+	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer both, and Rancher."`
 	// Given to kubectl, whose tokens the API server checks by itself.
 	ClusterRoles map[string]string `yaml:"clusterRoles" absent:"none: kubectl keeps its own accounts" doc:"What groups may do with ‘kubectl’, as the name of a ClusterRole: ‘{staff: cluster-admin, students: view}’. Needs a certificate that the servers trust."`
 	People       []Person          `yaml:"people,named" absent:"none" doc:"People whom this file knows, by the names that they have in the hub."`
@@ -82,6 +82,11 @@ func LoginScopes() []string {
 // HubSignsIn reports whether people sign in to the hub by Dex.
 func (p *Platform) HubSignsIn() bool {
 	return p.Login != nil && p.Hub != nil && p.Hub.Auth.OIDC != nil && p.Hub.Auth.OIDC.Issuer == p.Issuer() && p.Hub.Auth.OIDC.ClientSecret.IsZero()
+}
+
+// RancherSignsIn reports whether people sign in to Rancher by Dex: its administrators do.
+func (p *Platform) RancherSignsIn() bool {
+	return p.Login != nil && p.Rancher != nil && len(p.Login.AdminGroups) > 0
 }
 
 // LoginKubectl is the name of kubectl at Dex, and LoginPrefix begins the names that people and groups have in

@@ -36,6 +36,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.ExternalDNS{DNS: p.DNS, Cluster: s.Name},
 		addon.Login{Login: p.Login, Platform: p},
 		addon.Rancher{Rancher: p.Rancher},
+		addon.RancherLogin{Platform: p},
 		addon.FleetCRD{Fleet: standalone},
 		standalone,
 		addon.Flux{Fleet: p.Flux},

@@ -128,12 +128,15 @@ func plain(v any) any {
 	return v
 }
 
+// ownerLabel says whose an object is; owner, that it is ours.
+const ownerLabel, owner = "app.kubernetes.io/managed-by", "homelab"
+
 // ownLabels are the labels of our objects.
 func ownLabels(part string) map[string]string {
 	return map[string]string{
-		"app.kubernetes.io/part-of":    "homelab",
-		"app.kubernetes.io/managed-by": "homelab",
-		"app.kubernetes.io/name":       part,
+		"app.kubernetes.io/part-of": "homelab",
+		ownerLabel:                  owner,
+		"app.kubernetes.io/name":    part,
 	}
 }
 

@@ -41,6 +41,7 @@ const (
 const (
 	ClientHub     = "hub"
 	ClientGrafana = "grafana"
+	ClientRancher = "rancher"
 )
 
 // Login is Dex.
@@ -87,6 +88,9 @@ func (l Login) clients(s *Site) []client {
 	}
 	if m := l.Platform.Monitoring; m != nil && m.Hostname != "" {
 		out = append(out, client{ClientGrafana, "Grafana", Monitoring{Monitoring: m}.root(s) + "/login/generic_oauth"})
+	}
+	if l.Platform.RancherSignsIn() {
+		out = append(out, client{ClientRancher, "Rancher", "https://" + l.Platform.Rancher.Hostname + rancherCallback})
 	}
 	return out
 }

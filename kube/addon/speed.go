@@ -53,7 +53,7 @@ func (p Probe) Measure(ctx context.Context, k *kube.Client, node string) (Speed,
 	t := trial{Probe: p, name: shortName("speed-" + p.Class + "-" + node), writer: node, reader: node, waits: waits}
 	var out Speed
 	claim := t.claim()
-	if err := k.Get(ctx, claim); err == nil && claim.Labels["app.kubernetes.io/managed-by"] != "homelab" {
+	if err := k.Get(ctx, claim); err == nil && claim.Labels[ownerLabel] != owner {
 		return out, fmt.Errorf("claim %s/%s is not homelab's, so it is not touched", t.Namespace, t.name)
 	}
 	err = t.withVolume(ctx, k, func(ctx context.Context) error {

@@ -45,6 +45,7 @@ login:
 %s
 hub: {hostname: hub.lab.example}
 monitoring: {hostname: grafana.lab.example, class: local-path}
+rancher: {hostname: rancher.lab.example}
 `
 
 // fileOf is a cluster whose login knows people, by name with their groups.
@@ -85,6 +86,9 @@ func (s *site) browser(t *testing.T) *browser {
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(ca))
+	its, err := s.core.CoreV1().Secrets("cattle-system").Get(t.Context(), "tls-rancher", metav1.GetOptions{}) // Rancher has a CA of its own
+	require.NoError(t, err)
+	require.True(t, roots.AppendCertsFromPEM(its.Data[corev1.TLSCertKey]))
 	dial := func(_ context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -175,8 +179,8 @@ func (s *site) people(t *testing.T, file *spec.Spec) {
 	}
 }
 
-// TestLogin: the parts of a file let people sign in to the hub and Grafana, with rights by their groups; whom a
-// provider remembers signs in once; who leaves the file cannot sign in again.
+// TestLogin: the parts of a file let people sign in to the hub, Grafana and Rancher, with rights by their groups; whom
+// a provider remembers signs in once; who leaves the file cannot sign in again.
 func TestLogin(t *testing.T) {
 	s := newSite(t)
 	pieces, err := platform.Pieces(fileOf(t, map[string]string{"ada": "admins", "bob": "lab"}), true)
@@ -185,6 +189,7 @@ func TestLogin(t *testing.T) {
 		s.bring(t, p)
 	}
 	const hub, grafana, choose = "https://hub.lab.example/hub/login", "https://grafana.lab.example/", "Log in with OpenID Connect"
+	const rancher, button = "https://rancher.lab.example/", "/dashboard/auth/login?provider=genericoidc"
 	ada := url.Values{"login": {"ada@lab.example"}, "password": {"secret of ada"}}
 
 	b := s.browser(t)
@@ -197,6 +202,12 @@ func TestLogin(t *testing.T) {
 	b.pick("local")
 	b.send(ada)
 	assert.Contains(t, b.text, "Signed in as ada, whose role is Admin.")
+	b.until(rancher, button)
+	require.NoError(t, b.load(b.http.Get("https://rancher.lab.example"+button)))
+	b.pick("local")
+	b.send(ada)
+	assert.Equal(t, rancher, b.at.String())
+	assert.Contains(t, b.text, "Signed in as ada, who is an administrator.")
 
 	once := s.browser(t)
 	once.until(hub, choose)
@@ -206,6 +217,9 @@ func TestLogin(t *testing.T) {
 	once.until(grafana, choose)
 	once.pick("oidc")
 	assert.Contains(t, once.text, "Signed in as gil, whose role is Viewer.")
+	once.until("https://rancher.lab.example"+button, choose)
+	once.pick("oidc")
+	assert.Contains(t, once.text, "Logging in failed: unauthorized")
 
 	stranger := s.browser(t)
 	stranger.until(hub, choose)

@@ -5,14 +5,17 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/cps-gpu/homelab/sim/lab/internal/object"
 	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
+	"github.com/cps-gpu/homelab/sim/lab/login"
 )
 
 func rancherPrograms() []program {
@@ -36,11 +39,12 @@ func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 		return 0, nil
 	}
 	var objs []*unstructured.Unstructured
-	for _, ns := range []string{fleetNamespace, rancherAgents, "cattle-fleet-clusters-system", fleetLocalNamespace, "fleet-default", "cattle-global-data", "cattle-impersonation-system", "local"} {
+	for _, ns := range []string{fleetNamespace, rancherAgents, "cattle-fleet-clusters-system", fleetLocalNamespace, "fleet-default", "cattle-impersonation-system", "local"} {
 		objs = append(objs, object.New("v1", "Namespace", "", ns, nil))
 	}
 	objs = append(objs, fleetDefinitions()...)
-	for _, d := range [][3]string{{"management.cattle.io", "clusters", "Cluster"}, {"management.cattle.io", "settings", "Setting"}, {"management.cattle.io", "features", "Feature"}} {
+	for _, d := range [][3]string{{"management.cattle.io", "clusters", "Cluster"}, {"management.cattle.io", "settings", "Setting"}, {"management.cattle.io", "features", "Feature"},
+		{"management.cattle.io", "authconfigs", "AuthConfig"}, {"management.cattle.io", "globalroles", "GlobalRole"}, {"management.cattle.io", "globalrolebindings", "GlobalRoleBinding"}} {
 		objs = append(objs, definition(d[0], "v3", d[1], d[2], "Cluster"))
 	}
 	objs = append(objs, definition("provisioning.cattle.io", "v1", "clusters", "Cluster", "Namespaced"))
@@ -64,8 +68,67 @@ func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 	if err := i.apply(ctx, objs...); err != nil {
 		return 0, err
 	}
-	i.kept = true
-	return 0, nil
+	if err := i.rancherData(ctx); err != nil {
+		return 0, err
+	}
+	return 0, i.serveOnce(ctx, func() (http.Handler, error) { return i.rancherPages().Handler(), nil })
+}
+
+// rancherData makes what Rancher keeps as it is if it is there, in the order of the real one (pkg/data/management/add.go).
+func (i *instance) rancherData(ctx context.Context) error {
+	objs := []*unstructured.Unstructured{object.New("management.cattle.io/v3", "GlobalRole", "", "admin", map[string]any{"builtin": true, "displayName": "Admin"})}
+	for name, kind := range map[string]string{"genericoidc": "genericOIDCConfig", "local": "localConfig"} {
+		o := object.New("management.cattle.io/v3", "AuthConfig", "", name, map[string]any{"type": kind, "enabled": name == "local", "logoutAllSupported": name != "local"})
+		o.SetAnnotations(map[string]string{"management.cattle.io/auth-provider-cleanup": "rancher-locked"})
+		objs = append(objs, o)
+	}
+	objs = append(objs, object.New("v1", "Namespace", "", "cattle-global-data", nil))
+	for _, o := range objs {
+		client, err := i.client(o)
+		if err != nil {
+			return err
+		}
+		if _, err := client.Create(ctx, o, metav1.CreateOptions{FieldManager: i.program.name}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// rancherPages are its pages as far as a sign-in shows them.
+func (i *instance) rancherPages() *login.Rancher {
+	at := func(resource string) dynamic.ResourceInterface {
+		return i.Dynamic.Resource(kind{"management.cattle.io", "v3", resource}.gvr())
+	}
+	return &login.Rancher{
+		Config: func(ctx context.Context) ([]byte, error) {
+			o, err := at("authconfigs").Get(ctx, "genericoidc", metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return o.MarshalJSON()
+		},
+		Secret: func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+			s, err := i.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return s.Data, nil
+		},
+		Admins: func(ctx context.Context) (out []string, err error) {
+			list, err := at("globalrolebindings").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range list.Items {
+				if group, _ := o.Object["groupPrincipalName"].(string); o.Object["globalRoleName"] == "admin" {
+					out = append(out, group)
+				}
+			}
+			return out, nil
+		},
+		HTTP: i.Traffic.Client(), Now: time.Now,
+	}
 }
 
 // rancherSecrets makes the first password, unless one is given, and the CA of the Issuer of
