@@ -290,6 +290,7 @@ func writtenSamples(t *testing.T) []sample {
 		{"dex", must(t, signIn(t, nil), addon.Site{Ingress: traefik, TLS: signed})},
 		{"dex-rich", must(t, signIn(t, &grafana), rich(addon.Site{Ingress: gateway, TLS: signed}))},
 		{"monitoring-login", must(t, addon.Monitoring{Monitoring: &grafana, Login: signIn(t, nil).Login, Issuer: "https://login.example.org"}, addon.Site{Ingress: traefik, TLS: signed})},
+		{"rancher-login", must(t, addon.RancherLogin{Platform: &spec.Platform{Login: signIn(t, nil).Login, TLS: signed, Rancher: &spec.Rancher{Hostname: "rancher.example.org"}}}, addon.Site{})},
 		{"velero", must(t, addon.Velero{Backup: &backup}, addon.Site{})},
 		{"velero-rich", must(t, addon.Velero{Backup: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home",
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",
