@@ -36,6 +36,9 @@ func (r ingressSection) hostnames() {
 	if raw := r.spec.Platform.ModelGateway; raw != nil {
 		check(&raw.Hostname)
 	}
+	if raw := r.spec.Platform.ModelChat; raw != nil {
+		check(&raw.Hostname)
+	}
 }
 
 // checkHostnames checks that parts with a hostname can be reached, and not in the clear.
@@ -56,6 +59,9 @@ func (r ingressSection) checkHostnames() {
 	}
 	if p.ModelGateway != nil && p.ModelGateway.Hostname != "" {
 		at = append(at, &r.spec.Platform.ModelGateway.Hostname)
+	}
+	if p.ModelChat != nil {
+		at = append(at, &r.spec.Platform.ModelChat.Hostname)
 	}
 	for _, a := range at {
 		// The hub's own proxy can be a Service with an address; the others have none.

@@ -138,6 +138,9 @@ func (r partsSection) platform() {
 	if g := r.spec.Platform.ModelGateway; g != nil && g.Hostname != "" {
 		r.hostname(&g.Hostname, "models")
 	}
+	if c := r.spec.Platform.ModelChat; c != nil {
+		r.hostname(&c.Hostname, "chat")
+	}
 	hubSection(r).hub()
 	r.login()
 	queuesSection(r).queues()

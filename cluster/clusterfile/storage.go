@@ -49,6 +49,9 @@ func (r storageSection) classNames() {
 	if g := p.ModelGateway; g != nil {
 		check(&g.StorageClass, g.StorageClass)
 	}
+	if c := p.ModelChat; c != nil {
+		check(&c.StorageClass, c.StorageClass)
+	}
 	for i := range p.Models {
 		check(&p.Models[i].Class, p.Models[i].Class)
 	}

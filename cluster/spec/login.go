@@ -6,8 +6,8 @@ import "time"
 // sources who somebody is; groups give rights.
 type Login struct {
 	Hostname      string   `yaml:"hostname" required:"true" doc:"A name of Dex that your DNS resolves to the cluster."`
-	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub, and look at Grafana."`
-	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer both, and Rancher."`
+	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub and the chat, and look at Grafana."`
+	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer these, and Rancher."`
 	// Given to kubectl, whose tokens the API server checks by itself.
 	ClusterRoles map[string]string `yaml:"clusterRoles" absent:"none: kubectl keeps its own accounts" doc:"What groups may do with ‘kubectl’, as the name of a ClusterRole: ‘{staff: cluster-admin, students: view}’. Needs a certificate that the servers trust."`
 	People       []Person          `yaml:"people,named" absent:"none" doc:"People whom this file knows, by the names that they have in the hub."`

@@ -36,6 +36,13 @@ type ModelGateway struct {
 	Size         Size       `yaml:"size" default:"10GiB" doc:"Size of its database's volume. It can grow later."`
 }
 
+// ModelChat is Open WebUI: a page where people who sign in talk to the models of the gateway.
+type ModelChat struct {
+	Hostname     string `yaml:"hostname" required:"true" doc:"Hostname of the page."`
+	StorageClass string `yaml:"class" absent:"default class" doc:"Storage class of its database and its files."`
+	Size         Size   `yaml:"size" default:"10GiB" doc:"Size of two volumes: its database's, and that of files which people attach. They can grow later."`
+}
+
 // ModelKey lets a person or group use models by the gateway.
 type ModelKey struct {
 	Name     string   `yaml:"-"`
@@ -44,12 +51,17 @@ type ModelKey struct {
 	Tokens   int      `yaml:"tokensPerMinute" absent:"no limit" min:"1" doc:"Tokens a minute, questions and answers together."`
 }
 
-// Where models are: their namespace, and the name of the gateway's Service there. No model has that name, or one
-// that begins with it and a hyphen.
+// Where models are: their namespace, and the names of the gateway's and the chat's Services there. No model has
+// such a name, or one that begins with it and a hyphen.
 const (
 	ModelsNamespace = "models"
 	GatewayService  = "gateway"
+	ChatService     = "chat"
 )
 
-// NotebooksKey is the key that the hub's notebooks share; no key of the file has that name.
-const NotebooksKey = "notebooks"
+// NotebooksKey is the key that the hub's notebooks share, and ChatKey the chat's; no key of the file has such a
+// name.
+const (
+	NotebooksKey = "notebooks"
+	ChatKey      = "chat"
+)

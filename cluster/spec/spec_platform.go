@@ -20,7 +20,7 @@ type Platform struct {
 	Ingress      Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
 	DNS          *DNS          `yaml:"dns" absent:"off" doc:"Zones with the cluster's names, and who serves them: for certificates by ACME and for records."`
 	TLS          *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
-	Login        *Login        `yaml:"login" absent:"off" doc:"Dex: one account for the hub, Grafana, Rancher and kubectl."`
+	Login        *Login        `yaml:"login" absent:"off" doc:"Dex: one account for the hub, Grafana, the chat, Rancher and kubectl."`
 	Rancher      *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
 	Fleet        *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
 	Flux         *Fleet        `yaml:"flux" absent:"off" doc:"GitOps with Flux, in place of ‘fleet’."`
@@ -31,6 +31,7 @@ type Platform struct {
 	Queues       []Queue       `yaml:"queues,named" absent:"off" doc:"Kueue: groups that share the GPUs."`
 	Models       []Model       `yaml:"models,named" absent:"off" doc:"Language models, each with an address of OpenAI's API: [models.md](models.md)."`
 	ModelGateway *ModelGateway `yaml:"modelGateway" absent:"off" doc:"One address for all models, with a key for each person or group."`
+	ModelChat    *ModelChat    `yaml:"modelChat" absent:"off" doc:"Open WebUI: a page where people talk to the models of the gateway. Needs ‘modelGateway’ and ‘login’."`
 	Hub          *Hub          `yaml:"hub" absent:"off" doc:"JupyterHub."`
 }
 

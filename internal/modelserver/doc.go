@@ -43,6 +43,8 @@ const (
 	KeysSecret   = GatewayService + "-keys"    // keys of the file, by their names
 	EngineSecret = GatewayService + "-engines" // what servers ask for when a gateway is in front of them
 	EngineKey    = "key"
+	ChatSecret   = GatewayService + "-chat" // the chat's key
+	ChatKey      = "key"
 )
 
 // NotebooksSecret is in the hub's namespace, with the key that its notebooks share.

@@ -51,7 +51,8 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.Kueue{Queues: p.Queues},
 		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel, Gateway: p.ModelGateway != nil},
 		hub{spec: s},
-		addon.ModelGateway{ModelGateway: p.ModelGateway, Models: p.Models},
+		addon.ModelGateway{ModelGateway: p.ModelGateway, Models: p.Models, Chat: p.ModelChat != nil},
+		addon.ModelChat{ModelChat: p.ModelChat, Platform: p},
 		gitOps{p},
 	}
 }
@@ -101,6 +102,9 @@ func hosts(p *spec.Platform) []string {
 	}
 	if p.ModelGateway != nil {
 		out = append(out, p.ModelGateway.Hostname)
+	}
+	if p.ModelChat != nil {
+		out = append(out, p.ModelChat.Hostname)
 	}
 	return slices.Compact(slices.DeleteFunc(out, func(name string) bool { return name == "" }))
 }

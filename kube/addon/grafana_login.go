@@ -49,8 +49,8 @@ func (m Monitoring) roles() string {
 	return strings.Join(slices.Concat(of(m.Login.AdminGroups, "Admin"), of(m.Login.AllowedGroups, "Viewer")), " || ")
 }
 
-// withLogin adds Grafana's secret at Dex, which exists in the cluster only.
-func withLogin(part chart.Part, first func(context.Context, *kube.Client) (chart.Part, error)) func(context.Context, *kube.Client) (chart.Part, error) {
+// withLogin adds to a part a Secret with what a client proves itself with to Dex, which exists in the cluster only.
+func withLogin(part chart.Part, first func(context.Context, *kube.Client) (chart.Part, error), id string, in chart.Secret, key string) func(context.Context, *kube.Client) (chart.Part, error) {
 	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
 		out := part
 		if first != nil {
@@ -59,8 +59,10 @@ func withLogin(part chart.Part, first func(context.Context, *kube.Client) (chart
 				return out, err
 			}
 		}
-		its, err := LoginSecret(ctx, client, ClientGrafana)
-		out.Secrets = append(slices.Clone(out.Secrets), chart.Secret{Namespace: monitoringNamespace, Name: grafanaLogin, Data: map[string]secret.Value{grafanaVariable: its}})
+		its, err := LoginSecret(ctx, client, id)
+		made := in
+		made.Data = map[string]secret.Value{key: its}
+		out.Secrets = append(slices.Clone(out.Secrets), made)
 		return out, err
 	}
 }

@@ -42,6 +42,7 @@ const (
 	ClientHub     = "hub"
 	ClientGrafana = "grafana"
 	ClientRancher = "rancher"
+	ClientChat    = "chat"
 )
 
 // Login is Dex.
@@ -91,6 +92,9 @@ func (l Login) clients(s *Site) []client {
 	}
 	if l.Platform.RancherSignsIn() {
 		out = append(out, client{ClientRancher, "Rancher", "https://" + l.Platform.Rancher.Hostname + rancherCallback})
+	}
+	if c := l.Platform.ModelChat; c != nil {
+		out = append(out, client{ClientChat, "Chat", s.scheme() + c.Hostname + chatCallback})
 	}
 	return out
 }

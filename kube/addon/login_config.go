@@ -40,7 +40,8 @@ func (l Login) config(s *Site) (secret.Value, error) {
 		"web":       values{"http": fmt.Sprintf("0.0.0.0:%d", dexPort)},
 		"telemetry": values{"http": fmt.Sprintf("0.0.0.0:%d", dexHealth)},
 		"expiry": values{"idTokens": spec.LoginToken.String(),
-			"refreshTokens": values{"validIfNotUsedFor": "168h", "absoluteLifetime": "720h"}},
+			// A page of the chat asks for several things at once, each with the token of before.
+			"refreshTokens": values{"validIfNotUsedFor": "168h", "absoluteLifetime": "720h", "reuseInterval": "10s"}},
 		"oauth2":        values{"skipApprovalScreen": true}, // all clients are the cluster's own
 		"staticClients": clients,
 		"connectors":    sources,

@@ -40,7 +40,7 @@ issuer: https://login.example.org
 storage: {type: kubernetes, config: {inCluster: true}}
 web: {http: "0.0.0.0:5556"}
 telemetry: {http: "0.0.0.0:5558"}
-expiry: {idTokens: 45s, refreshTokens: {validIfNotUsedFor: 168h, absoluteLifetime: 720h}}
+expiry: {idTokens: 45s, refreshTokens: {validIfNotUsedFor: 168h, absoluteLifetime: 720h, reuseInterval: 10s}}
 oauth2: {skipApprovalScreen: true}
 staticClients:
 - {id: hub, name: Notebooks, secretEnv: CLIENT_HUB, redirectURIs: ["https://hub.example.org/hub/oauth_callback"]}

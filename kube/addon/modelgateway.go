@@ -34,6 +34,7 @@ const (
 type ModelGateway struct {
 	*spec.ModelGateway
 	Models []spec.Model
+	Chat   bool // the chat has a key of its own
 }
 
 // GatewayURL is the address of all models for programs in the cluster.
@@ -83,6 +84,9 @@ func (g ModelGateway) database() database {
 func (g ModelGateway) secrets() []chart.Secret {
 	out := []chart.Secret{{Namespace: modelserver.Namespace, Name: modelserver.GatewayService, Prefix: modelserver.KeyPrefix,
 		Generate: map[string]int{modelserver.MasterKey: 16, saltKey: 16}}}
+	if g.Chat {
+		out = append(out, chart.Secret{Namespace: modelserver.Namespace, Name: modelserver.ChatSecret, Prefix: modelserver.KeyPrefix, Generate: map[string]int{modelserver.ChatKey: 16}})
+	}
 	if len(g.Keys) == 0 {
 		return out
 	}

@@ -85,7 +85,7 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	}
 	if m.signsIn() {
 		s.requireParts(&p, LoginName)
-		p.Late = withLogin(p.Part, p.Late)
+		p.Late = withLogin(p.Part, p.Late, ClientGrafana, chart.Secret{Namespace: monitoringNamespace, Name: grafanaLogin}, grafanaVariable)
 	}
 	return p, nil
 }

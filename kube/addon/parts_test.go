@@ -167,6 +167,11 @@ func taintTexts() []string {
 	return out
 }
 
+// chatting is a platform whose chat's names want quotes.
+func chatting() *spec.Platform {
+	return &spec.Platform{TLS: &spec.TLS{}, Login: &spec.Login{Hostname: "login.example.org", AllowedGroups: []string{"lab-example:students", `cn="a, b"`}, AdminGroups: []string{"lab-example:staff", `c\d`}}}
+}
+
 func writtenSamples(t *testing.T) []sample {
 	t.Helper()
 	cert, key := theCA(t, true, time.Now().Add(time.Hour))
@@ -268,6 +273,9 @@ func writtenSamples(t *testing.T) []sample {
 			rich(addon.Site{TLS: signed, Ingress: spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}, Made: []addon.Recipe{{Part: chart.Part{Name: "models"}}, {Part: chart.Part{Name: "postgres"}}}}))},
 		{"model-gateway-route", must(t, addon.ModelGateway{ModelGateway: &spec.ModelGateway{Hostname: "models.example.org", Size: 10 * spec.GiB}, Models: models(key1)[:1]},
 			addon.Site{TLS: signed, Ingress: gateway})},
+		{"model-chat", must(t, addon.ModelChat{ModelChat: &spec.ModelChat{Hostname: "chat.example.org", Size: 10 * spec.GiB}, Platform: chatting()}, addon.Site{TLS: signed, Ingress: gateway})},
+		{"model-chat-rich", must(t, addon.ModelChat{ModelChat: &spec.ModelChat{Hostname: "chat.example.org", Size: 20 * spec.GiB, StorageClass: "longhorn"}, Platform: chatting()},
+			rich(addon.Site{Ingress: spec.Ingress{Kind: spec.IngressTraefik, Class: "traefik"}}))},
 		{"kueue", must(t, addon.Kueue{Queues: []spec.Queue{{Name: "students", Namespaces: []string{"course-a"}, GPUs: 8, Borrow: spec.On}}},
 			addon.Site{Offered: map[string]int{"nvidia.com/gpu": 8}})},
 		{"kueue-rich", must(t, addon.Kueue{Queues: []spec.Queue{

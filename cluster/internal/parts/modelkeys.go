@@ -40,12 +40,20 @@ func (s *Steps) modelKeysStep() *converge.Resource[modelKeysState] {
 	}
 }
 
-// wantedModelKeys are the keys of the file, and the one of the hub's notebooks.
+// wantedModelKeys are the keys of the file, the one of the chat, and the one of the hub's notebooks.
 func wantedModelKeys(p *spec.Platform) []modelKey {
 	var out []modelKey
 	for _, k := range p.ModelGateway.Keys {
 		limits := modelserver.Limits{Models: slices.Sorted(slices.Values(k.Models)), Requests: k.Requests, Tokens: k.Tokens}
 		out = append(out, modelKey{name: k.Name, limits: limits, secret: [3]string{modelserver.Namespace, modelserver.KeysSecret, k.Name}})
+	}
+	if p.ModelChat != nil {
+		var all []string
+		for _, m := range p.Models {
+			all = append(all, m.Name)
+		}
+		slices.Sort(all)
+		out = append(out, modelKey{name: spec.ChatKey, limits: modelserver.Limits{Models: all}, secret: [3]string{modelserver.Namespace, modelserver.ChatSecret, modelserver.ChatKey}})
 	}
 	if p.Hub != nil {
 		out = append(out, modelKey{name: spec.NotebooksKey, secret: [3]string{p.Hub.Namespace, modelserver.NotebooksSecret, modelserver.NotebooksKey}})

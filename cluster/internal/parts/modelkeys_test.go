@@ -54,7 +54,7 @@ func (f *inFront) RoundTrip(r *http.Request) (*http.Response, error) {
 func keyed(t *testing.T) (*Steps, *kube.Client, *inFront, *kubetest.FailNth) {
 	t.Helper()
 	s, client, _, way := failing(t)
-	s.Spec.Platform.ModelGateway = &spec.ModelGateway{}
+	s.Spec.Platform.ModelGateway, s.Spec.Platform.Models = &spec.ModelGateway{}, []spec.Model{{Name: "qwen"}, {Name: "other"}}
 	gateway := modelengine.Gateway{Master: "sk-master", Models: []modelengine.Upstream{{Name: "qwen"}}, Keys: &modelengine.GatewayKeys{}}
 	f := &inFront{gateway.Handler(), way.Next}
 	way.Next = f
@@ -63,6 +63,7 @@ func keyed(t *testing.T) (*Steps, *kube.Client, *inFront, *kubetest.FailNth) {
 		require.NoError(t, err)
 	}
 	keep(t, client, modelserver.Namespace, modelserver.GatewayService, map[string]string{modelserver.MasterKey: "sk-master"})
+	keep(t, client, modelserver.Namespace, modelserver.ChatSecret, map[string]string{modelserver.ChatKey: "sk-chat"})
 	keep(t, client, "jupyterhub", modelserver.NotebooksSecret, map[string]string{modelserver.NotebooksKey: "sk-notebooks"})
 	theirs := httptest.NewRequest(http.MethodPost, "/key/generate", strings.NewReader(`{"key":"sk-theirs","key_alias":"theirs"}`))
 	theirs.Header.Set("Authorization", "Bearer sk-master")
@@ -99,7 +100,10 @@ func TestModelKeysFollowTheFile(t *testing.T) {
 		names := []string{"alice", "bob", "carol"}
 		for round := range 40 {
 			data := map[string]string{}
-			s.Spec.Platform.ModelGateway.Keys = nil
+			s.Spec.Platform.ModelGateway.Keys, s.Spec.Platform.ModelChat = nil, nil
+			if random.IntN(2) == 0 {
+				s.Spec.Platform.ModelChat = &spec.ModelChat{}
+			}
 			for _, name := range names {
 				if random.IntN(2) == 0 {
 					continue
@@ -119,6 +123,9 @@ func TestModelKeysFollowTheFile(t *testing.T) {
 			want := map[string]modelserver.Key{
 				"theirs":          {Name: "theirs", Hash: modelserver.KeyHash(secret.New("sk-theirs"))},
 				spec.NotebooksKey: {Name: spec.NotebooksKey, Hash: modelserver.KeyHash(secret.New("sk-notebooks")), Ours: true},
+			}
+			if s.Spec.Platform.ModelChat != nil {
+				want[spec.ChatKey] = modelserver.Key{Name: spec.ChatKey, Hash: modelserver.KeyHash(secret.New("sk-chat")), Ours: true, Limits: modelserver.Limits{Models: []string{"other", "qwen"}}}
 			}
 			for _, k := range s.Spec.Platform.ModelGateway.Keys {
 				want[k.Name] = modelserver.Key{Name: k.Name, Hash: modelserver.KeyHash(secret.New(data[k.Name])), Ours: true,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
@@ -254,10 +255,17 @@ func (r *reader) models(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	assert.Contains(t, r.says(t, "go tool mage platform:passwords", "-yes"), "key alice for models")
 	assert.Contains(t, r.says(t, "go tool mage model:verify"), "1 of 1 models answer.")
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
+	require.NoError(t, err)
+	r.env = append(r.env, "ADA_HASH="+string(hash))
+	r.write(t, "cluster.yaml", readmeFile(t)+strings.TrimPrefix(pageFile(t, "models", "tls: self-signed\nlogin"), "tls: self-signed\n"))
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "key/chat: qwen")
+	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	r.write(t, "cluster.yaml", readmeFile(t)+pageModels(t))
 	said, code := r.ends(t, "go tool mage cluster:up")
 	assert.NotZero(t, code, "nobody agreed")
 	assert.Contains(t, said, "model-gateway") // whose volume is of a class that retains it
+	assert.Contains(t, said, "model-chat")
 	r.write(t, "cluster.yaml", readmeFile(t))
 	r.says(t, "go tool mage cluster:up", "-yes")
 }

@@ -20,6 +20,9 @@ func loginPrograms() []program {
 	return []program{
 		{name: "dex", image: "dexidp/dex", watch: []kind{}, sync: dex},
 		{name: "grafana", image: "grafana/grafana", watch: []kind{}, sync: grafana},
+		{name: "oauth2-proxy", image: "oauth2-proxy/oauth2-proxy", watch: []kind{}, sync: chatGate},
+		{name: "chat roles", image: "nginxinc/nginx-unprivileged", watch: []kind{}, sync: chatRoles},
+		{name: "open-webui", image: "open-webui/open-webui", watch: []kind{}, sync: chat},
 	}
 }
 

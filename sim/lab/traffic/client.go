@@ -26,3 +26,20 @@ func (t *Traffic) Client() *http.Client {
 	}
 	return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: 10 * time.Second}
 }
+
+// Inside is the place of what listens at 127.0.0.1 of a workload's pod: nothing outside of it gets there.
+func Inside(at Place) Place { return Place{at.Namespace, "127.0.0.1 of " + at.Workload} }
+
+// At is what listens at a port of a place when it is asked.
+func (t *Traffic) At(at Place, port int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.mu.Lock()
+		h := t.handlers[at][port]
+		t.mu.Unlock()
+		if h == nil {
+			http.Error(w, "502 Bad Gateway", http.StatusBadGateway)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}

@@ -21,7 +21,7 @@ var habits = map[string]string{
 	"domain": "hostname", "host": "hostname", "fqdn": "hostname", "existingclaim": "claim", "capacity": "size", "db": "database", "quotas": "quota",
 	"bootstrap": "bootstrapPassword", "networkpolicy": "isolate", "repository": "repo", "username": "users", "metallb": "loadBalancer", "jupyterhub": "hub",
 	"velero": "backup", "kueue": "queues", "prometheus": "monitoring", "loki": "logs", "victorialogs": "logs", "grafana": "monitoring", "certmanager": "tls",
-	"postgresql": "postgres", "cloudnativepg": "postgres", "cnpg": "postgres", "dex": "login", "sso": "login", "identity": "login", "litellm": "modelGateway",
+	"postgresql": "postgres", "cloudnativepg": "postgres", "cnpg": "postgres", "dex": "login", "sso": "login", "identity": "login", "litellm": "modelGateway", "openwebui": "modelChat", "chat": "modelChat",
 }
 
 // Likely returns the known name that was most likely meant, or "".

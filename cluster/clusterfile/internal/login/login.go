@@ -25,8 +25,8 @@ func Check(c *decode.Checker, s *spec.Spec) {
 	m := s.Platform.Monitoring
 	grafana := m != nil && m.Hostname != ""
 	switch {
-	case !s.Platform.HubSignsIn() && !grafana && !s.Platform.RancherSignsIn() && len(r.ClusterRoles) == 0:
-		r.Warn(r.Login, "nothing uses the login", "write hub without auth, a hostname of monitoring, or rancher with adminGroups")
+	case !s.Platform.HubSignsIn() && !grafana && !s.Platform.RancherSignsIn() && s.Platform.ModelChat == nil && len(r.ClusterRoles) == 0:
+		r.Warn(r.Login, "nothing uses the login", "write hub without auth, a hostname of monitoring, modelChat, or rancher with adminGroups")
 	case grafana && len(r.ClusterRoles) > 0 && len(r.AllowedGroups)+len(r.AdminGroups) == 0:
 		r.Wrong(&r.AllowedGroups, "no group may see Grafana", "write login.allowedGroups or adminGroups")
 	}

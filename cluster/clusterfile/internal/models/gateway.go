@@ -42,8 +42,8 @@ func (r section) gateway() {
 	}
 	for i := range g.Keys {
 		k := &g.Keys[i]
-		if k.Name == spec.NotebooksKey || !decode.DNSLabel.MatchString(k.Name) {
-			r.Wrong(k, fmt.Sprintf("%q cannot be a key's name", k.Name), "write at most 63 lower-case letters, digits and hyphens; "+spec.NotebooksKey+" is the hub's")
+		if k.Name == spec.NotebooksKey || k.Name == spec.ChatKey || !decode.DNSLabel.MatchString(k.Name) {
+			r.Wrong(k, fmt.Sprintf("%q cannot be a key's name", k.Name), "write at most 63 lower-case letters, digits and hyphens; "+spec.NotebooksKey+" is the hub's, "+spec.ChatKey+" the chat's")
 		}
 		for n, name := range k.Models {
 			if len(names) > 0 && !slices.Contains(names, name) {

@@ -43,6 +43,7 @@ func Complete(c *decode.Checker, s *spec.Spec) {
 		r.together()
 	}
 	r.gateway()
+	r.chat()
 }
 
 // weightsClass is one that every node can mount, if the file makes one.
@@ -60,8 +61,10 @@ func (r section) names(m *spec.Model) {
 	if !decode.DNSLabel.MatchString(m.Name) || m.Name[0] < 'a' || len(m.Name) > 40 {
 		r.Wrong(m, fmt.Sprintf("%q cannot be a model's name", m.Name), "write at most 40 lower-case letters, digits and hyphens, beginning with a letter; source: says what it is")
 	}
-	if g := spec.GatewayService; r.spec.Platform.ModelGateway != nil && (m.Name == g || strings.HasPrefix(m.Name, g+"-")) {
-		r.Wrong(m, fmt.Sprintf("%s is a name of the gateway's", m.Name), "write a name that does not begin with "+g)
+	for own, is := range map[string]bool{spec.GatewayService: r.spec.Platform.ModelGateway != nil, spec.ChatService: r.spec.Platform.ModelChat != nil} {
+		if is && (m.Name == own || strings.HasPrefix(m.Name, own+"-")) {
+			r.Wrong(m, fmt.Sprintf("%s is a name of the %s's", m.Name, own), "write a name that does not begin with "+own)
+		}
 	}
 	if m.Source == "" {
 		r.Wrong(&m.Source, fmt.Sprintf("the model %s has no source", m.Name), "write source: owner/name, e.g. Qwen/Qwen3-8B")
