@@ -125,7 +125,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
 	})
 	c.members = members.New(members.Config{
-		Spec: want, Nodes: c.nodes, VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.kubeconfig(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
+		Spec: want, Nodes: c.nodes, Distribution: distributionOn(want, c.nodes), VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.kubeconfig(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
 	})
 	c.parts = parts.New(parts.Config{
 		Spec: want, Make: sync.OnceValues(func() ([]addon.Recipe, error) { return platform.Pieces(want, true) }),
@@ -146,7 +146,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 func (c *site) flow() *flow {
 	s := *c
 	s.nodes = c.nodes.ForRun()
-	s.members = c.members.ForRun(s.nodes)
+	s.members = c.members.ForRun(s.nodes, distributionOn(c.spec, s.nodes))
 	s.parts = c.parts.ForRun(s.members.Kube, s.members.Work)
 	return &flow{machines{holdings{cards{&s}}}}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/nvidia"
 )
@@ -40,25 +41,25 @@ func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverStat
 }
 
 // releaseStep removes K3s from an external machine, which it does not destroy.
-func (c *machines) releaseStep(n spec.Node) *converge.Resource[members.Installation] {
-	return &converge.Resource[members.Installation]{
-		ID: "k3s/" + n.Name,
-		Observe: func(ctx context.Context) (members.Installation, error) {
+func (c *machines) releaseStep(n spec.Node) *converge.Resource[distribution.State] {
+	return &converge.Resource[distribution.State]{
+		ID: c.members.MemberID(n),
+		Observe: func(ctx context.Context) (distribution.State, error) {
 			have, err := c.members.Installation(ctx, n)
 			if members.IsForeign(err) {
 				converge.Progressf(ctx, "left alone: %s", err)
-				return members.Installation{}, nil
+				return distribution.State{}, nil
 			}
 			return have, err
 		},
-		Diff: func(have members.Installation) converge.Diff {
-			if have.Cluster == "" && !have.SetUp {
+		Diff: func(have distribution.State) converge.Diff {
+			if have.Cluster == "" && have.Role == "" {
 				return nil
 			}
 			return converge.DiffUnwanted("K3s on the external machine " + n.Name)
 		},
 		Costs: c.costsOfRelease(n),
-		Apply: func(ctx context.Context, _ members.Installation) error {
+		Apply: func(ctx context.Context, _ distribution.State) error {
 			if _, err := c.ownInstallation(ctx, n); err != nil {
 				return err
 			}
@@ -69,8 +70,8 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[members.Installat
 }
 
 // costsOfRelease is what is lost with K3s on an external machine.
-func (c *machines) costsOfRelease(n spec.Node) func(context.Context, members.Installation, converge.Diff) []converge.Cost {
-	return func(ctx context.Context, _ members.Installation, _ converge.Diff) []converge.Cost {
+func (c *machines) costsOfRelease(n spec.Node) func(context.Context, distribution.State, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, _ distribution.State, _ converge.Diff) []converge.Cost {
 		return []converge.Cost{c.uninstallCost(ctx, n)}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 )
 
 // NodeRemove takes an external machine out of the cluster: it drains the node, removes K3s with
@@ -56,7 +57,7 @@ func (c *machines) removeExternal(g *converge.Graph, n spec.Node) *converge.Ref 
 // joinAgain adds the steps with which a machine that has booted joins.
 func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Ref) {
 	g.BeforeActing = c.mayChange(n.Name)
-	joined := g.Add(c.members.K3sStep(n), c.driver(g, n, booted))
+	joined := g.Add(c.members.MemberStep(n), c.driver(g, n, booted))
 	node := g.Add(c.members.NodeStep(n), joined)
 	g.Add(c.members.KubeconfigStep(), node)
 	if c.members.HasPlugin() && n.HasGPUs() {
@@ -65,7 +66,7 @@ func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Re
 }
 
 // ownInstallation is what an external machine has, unless another cluster has it.
-func (c *machines) ownInstallation(ctx context.Context, n spec.Node) (members.Installation, error) {
+func (c *machines) ownInstallation(ctx context.Context, n spec.Node) (distribution.State, error) {
 	have, err := c.members.Installation(ctx, n)
 	return have, members.PermanentIfForeign(err)
 }
@@ -78,7 +79,7 @@ func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
 	if err != nil {
 		return err
 	}
-	if have.SetUp { // otherwise nothing runs there that can be evicted
+	if have.Role != "" { // otherwise nothing runs there that can be evicted
 		if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/cluster/internal/k3snodes"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
@@ -159,13 +160,13 @@ func (e effects) ofMachine(ctx context.Context, c inside, n spec.Node) {
 	e.say("node/"+n.Name, c.members.Marks(n), nil)
 	e.say("mig/"+n.Name, offer.Layouts(n), nil)
 	if n.Role == spec.Agent {
-		agent, err := c.members.Agent(n, "")
+		agent, err := k3snodes.New(c.spec, nil).Agent(n, c.members.Wish(n, "", true))
 		e.say("k3s/"+n.Name, []any{agent.Version, agent.Registries}, err)
 		config, err := agent.YAML()
 		e.say("k3s/"+n.Name, config, err)
 		return
 	}
-	server, err := c.members.Server(n, "", n.Name != c.spec.Servers()[0].Name)
+	server, err := k3snodes.New(c.spec, nil).Server(n, c.members.Wish(n, "", n.Name != c.spec.Servers()[0].Name))
 	e.say("k3s/"+n.Name, []any{server.Version, server.Registries, server.Manifests, server.S3}, err)
 	config, err := server.YAML()
 	e.say("k3s/"+n.Name, config, err)

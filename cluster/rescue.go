@@ -9,17 +9,20 @@ import (
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/internal/rescue"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
-// Certificates are those of K3s on one node.
+// Certificates are those of Kubernetes on one node.
 type Certificates struct {
-	Node string            `json:"node"`
-	Role string            `json:"role"`
-	All  []k3s.Certificate `json:"certificates"` // the first to end first
-	Err  error             `json:"-"`            // why they could not be read
+	Node string        `json:"node"`
+	Role string        `json:"role"`
+	All  []Certificate `json:"certificates"` // the first to end first
+	Err  error         `json:"-"`            // why they could not be read
 }
+
+// Certificate is one of them.
+type Certificate = distribution.Certificate
 
 // Backup saves a snapshot of etcd on a running server and writes it to w with all that a
 // restore needs, encrypted to these recipients and signed with a key of this run, if it has one.
@@ -34,8 +37,8 @@ func (c *Cluster) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (
 // repeated: until then K3s is stopped on the servers.
 func (c *Cluster) Restore(m backup.Contents, open func() (*backup.Reader, io.Closer, error)) (*converge.Graph, error) {
 	return c.site.flow().rescue().Restore(rescue.Source{
-		Restore: k3s.Restore{Name: m.Snapshot, Size: m.Size, SHA256: m.SHA256, Token: m.Token},
-		Made:    m.Made.UTC().Format("2006-01-02 15:04:05 UTC"), K3s: m.K3s,
+		SavedSnapshot: distribution.SavedSnapshot{Name: m.Snapshot, Size: m.Size, SHA256: m.SHA256}, Key: m.Token,
+		Made: m.Made.UTC().Format("2006-01-02 15:04:05 UTC"), Version: m.K3s,
 		Open: func(context.Context) (io.ReadCloser, error) {
 			r, file, err := open()
 			if err != nil {
@@ -78,5 +81,5 @@ func (c *Cluster) Certs(ctx context.Context) (out []Certificates) {
 func (c *Cluster) RotateCerts() *converge.Graph { return c.site.flow().rescue().Rotate() }
 
 func (c *site) rescue() *rescue.Rescue {
-	return rescue.New(rescue.Config{Spec: c.spec, Members: c.members, Nodes: c.nodes})
+	return rescue.New(rescue.Config{Spec: c.spec, Members: c.members, Nodes: c.nodes, Distribution: distributionOn(c.spec, c.nodes)})
 }

@@ -159,7 +159,7 @@ func (c *flow) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, ap
 	// Other servers join one after the other, since etcd adds one member at a time.
 	previous := first
 	for _, n := range servers[1:] {
-		previous = up.Add(c.members.K3sStep(n), ready[n.Name], api, previous)
+		previous = up.Add(c.members.MemberStep(n), ready[n.Name], api, previous)
 		joined[n.Name] = previous
 	}
 
@@ -170,7 +170,7 @@ func (c *flow) join(up *converge.Graph, ready parts.Refs) (joined parts.Refs, ap
 		served = append(served, previous)
 	}
 	for _, n := range c.spec.Agents() {
-		joined[n.Name] = up.Add(c.members.K3sStep(n), append([]*converge.Ref{ready[n.Name]}, served...)...)
+		joined[n.Name] = up.Add(c.members.MemberStep(n), append([]*converge.Ref{ready[n.Name]}, served...)...)
 	}
 	return joined, api
 }

@@ -14,7 +14,7 @@ import (
 // nothing may answer at the virtual address before; for VMs, the check of the hosts asks for it.
 func (c *flow) firstServer(n spec.Node) converge.Step {
 	if !n.External || !c.spec.K3s.VIP.IsValid() {
-		return c.members.K3sStep(n)
+		return c.members.MemberStep(n)
 	}
 	return c.members.FirstServerStep(n, func(ctx context.Context) error { return c.vipIsFree(ctx, n) })
 }

@@ -1,7 +1,6 @@
 package k3s
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/cps-gpu/homelab/internal/kubeconfig"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -49,11 +47,7 @@ func readToken(ctx context.Context, r remote.Runner, path string) (secret.Value,
 }
 
 // KubeconfigAccess says how a kubeconfig reaches its cluster.
-type KubeconfigAccess struct {
-	Server   string // e.g. https://10.0.0.10:6443
-	Cluster  string // name of the cluster, its user and its context; empty keeps the names
-	ProxyURL string // e.g. socks5://127.0.0.1:1080; empty for none
-}
+type KubeconfigAccess = kubeconfig.Access
 
 // Kubeconfig reads the administrator's kubeconfig on a running server, for use on another
 // machine: it points to server, and its names are cluster. It gives access to the whole
@@ -77,89 +71,10 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 // access. It keeps authority, certificates, keys and tokens. Keys that K3s never writes are an
 // error: root on a server could otherwise make this side read its own files (tokenFile) or run
 // a program (exec).
-func RewriteKubeconfig(kubeconfig []byte, to KubeconfigAccess) ([]byte, error) {
-	var doc kubeconfigDoc
-	if err := yaml.UnmarshalStrict(kubeconfig, &doc); err != nil {
-		return nil, fmt.Errorf("kubeconfig: it is not in the format that K3s writes, and is not used: %w", err)
-	}
-	if err := cmp.Or(exactlyOne("clusters", len(doc.Clusters)), exactlyOne("users", len(doc.Users)),
-		exactlyOne("contexts", len(doc.Contexts))); err != nil {
-		return nil, err
-	}
-	cluster, user, way := &doc.Clusters[0], &doc.Users[0], &doc.Contexts[0]
-	cluster.Cluster.Server, cluster.Cluster.ProxyURL = to.Server, to.ProxyURL
-	if to.Cluster != "" {
-		cluster.Name, user.Name, way.Name, doc.CurrentContext = to.Cluster, to.Cluster, to.Cluster, to.Cluster
-		way.Context.Cluster, way.Context.User = to.Cluster, to.Cluster
-	}
-	out, err := yaml.Marshal(doc)
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
-	}
-	return out, nil
+func RewriteKubeconfig(config []byte, to KubeconfigAccess) ([]byte, error) {
+	return kubeconfig.Rewrite(config, to)
 }
 
 // KubeconfigAuthority returns the certificate authority, PEM, that a kubeconfig of one cluster
 // trusts.
-func KubeconfigAuthority(kubeconfig []byte) ([]byte, error) {
-	var doc struct {
-		Clusters []struct {
-			Cluster struct {
-				Data []byte `json:"certificate-authority-data"`
-			} `json:"cluster"`
-		} `json:"clusters"`
-	}
-	if err := yaml.Unmarshal(kubeconfig, &doc); err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
-	}
-	if len(doc.Clusters) != 1 || len(doc.Clusters[0].Cluster.Data) == 0 {
-		return nil, errors.New("kubeconfig: expected one cluster with certificate-authority-data")
-	}
-	return doc.Clusters[0].Cluster.Data, nil
-}
-
-func exactlyOne(list string, found int) error {
-	if found != 1 {
-		return fmt.Errorf("kubeconfig: expected one entry in %s, found %d", list, found)
-	}
-	return nil
-}
-
-// kubeconfigDoc has the keys that K3s writes to a kubeconfig
-// (clientaccess.WriteClientKubeConfig).
-type kubeconfigDoc struct {
-	APIVersion     string              `json:"apiVersion,omitempty"`
-	Kind           string              `json:"kind,omitempty"`
-	Clusters       []kubeconfigCluster `json:"clusters"`
-	Contexts       []kubeconfigContext `json:"contexts"`
-	CurrentContext string              `json:"current-context,omitempty"`
-	Preferences    *struct{}           `json:"preferences,omitempty"`
-	Users          []kubeconfigUser    `json:"users"`
-}
-
-type kubeconfigCluster struct {
-	Name    string `json:"name"`
-	Cluster struct {
-		Authority string `json:"certificate-authority-data,omitempty"`
-		Server    string `json:"server"`
-		ProxyURL  string `json:"proxy-url,omitempty"`
-	} `json:"cluster"`
-}
-
-type kubeconfigContext struct {
-	Name    string `json:"name"`
-	Context struct {
-		Cluster   string `json:"cluster"`
-		User      string `json:"user"`
-		Namespace string `json:"namespace,omitempty"`
-	} `json:"context"`
-}
-
-type kubeconfigUser struct {
-	Name string `json:"name"`
-	User struct {
-		Certificate string `json:"client-certificate-data,omitempty"`
-		Key         string `json:"client-key-data,omitempty"`
-		Token       string `json:"token,omitempty"`
-	} `json:"user"`
-}
+func KubeconfigAuthority(config []byte) ([]byte, error) { return kubeconfig.Authority(config) }

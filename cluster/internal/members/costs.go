@@ -11,22 +11,23 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// costsOfK3s is the cost of another version of K3s. Other settings cost nothing: only K3s
+// costsOfMember is the cost of another version. Other settings cost nothing: only the member
 // restarts, one node after the other, and pods keep running.
-func (ms *Members) costsOfK3s(n spec.Node) func(context.Context, k3s.State, converge.Diff) []converge.Cost {
-	return func(ctx context.Context, have k3s.State, _ converge.Diff) []converge.Cost {
+func (ms *Members) costsOfMember(n spec.Node) func(context.Context, distribution.Member, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, member distribution.Member, _ converge.Diff) []converge.Cost {
+		have := member.State()
 		if !isOtherVersion(have, ms.Spec.K3s.Version) {
 			return nil
 		}
-		return ms.Upgrades(ctx, fmt.Sprintf("K3s %s → %s", have.Version, ms.Spec.K3s.Version), n)
+		return ms.Upgrades(ctx, fmt.Sprintf("%s %s → %s", ms.title(), have.Version, ms.Spec.K3s.Version), n)
 	}
 }
 
-// Upgrades is the cost of an [Turns.Upgrade], or of another version of K3s.
+// Upgrades is the cost of an [Turns.Upgrade], or of another version of Kubernetes.
 func (ts *Turns) Upgrades(ctx context.Context, why string, n spec.Node) []converge.Cost {
 	costs := ts.Stops(ctx, why+ts.gpuTime(n), n.Name)
 	for i := range costs {

@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/internal/k3snodes"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
@@ -24,10 +25,11 @@ func TestWhatAMachineHasThatDoesNotAnswer(t *testing.T) {
 	spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
 	require.NoError(t, err)
 	noWay := errors.New("no way there")
-	ms := New(Config{Spec: spec, Nodes: nodes.New(nodes.Config{
+	ns := nodes.New(nodes.Config{
 		Spec: spec, Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts")),
 		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, noWay },
-	})})
+	})
+	ms := New(Config{Spec: spec, Nodes: ns, Distribution: k3snodes.New(spec, ns.Root)})
 	ctx, a := t.Context(), spec.Nodes[0]
 
 	have, err := ms.Installation(ctx, a)
@@ -43,7 +45,7 @@ func TestWhatAMachineHasThatDoesNotAnswer(t *testing.T) {
 	_, _, err = step.Check(ctx)
 	require.Error(t, err)
 
-	foreign := fmt.Errorf("a: %w", &k3s.ForeignClusterError{Node: "a", Cluster: "x"})
+	foreign := fmt.Errorf("a: %w", distribution.ErrForeign)
 	assert.True(t, IsForeign(foreign))
 	assert.True(t, converge.IsPermanent(PermanentIfForeign(foreign)))
 	assert.False(t, converge.IsPermanent(PermanentIfForeign(noWay)))

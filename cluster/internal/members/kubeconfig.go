@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	whole "github.com/cps-gpu/homelab/internal/keep"
-	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/internal/kubeconfig"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -47,10 +47,7 @@ func (ks *Kubernetes) Kube(ctx context.Context) (*kube.Client, error) {
 // fetchKubeconfig reads the administrator's kubeconfig from the first server that
 // has one.
 func (ks *Kubernetes) fetchKubeconfig(ctx context.Context) (secret.Value, error) {
-	read := func(ctx context.Context, r remote.Runner) (secret.Value, error) {
-		return k3s.Kubeconfig(ctx, r, apiURL(ks.Spec), ks.Spec.Name)
-	}
-	config, err := ks.readSoon(ctx, read)
+	config, err := ks.askSoon(ctx, ks.Distribution.Kubeconfig)
 	if errors.As(err, new(*ssh.AuthError)) && ks.VMs {
 		return secret.Value{}, fmt.Errorf("%w\nif the cluster is yours: homelab cluster:up asks first and adds a login", err)
 	}
@@ -78,8 +75,8 @@ func (ks *Kubernetes) SetClient(client *kube.Client, kubeconfig string) {
 	ks.api.client, ks.api.config = client, kubeconfig
 }
 
-// TokenReader reads a secret from a server.
-type TokenReader func(ctx context.Context, r remote.Runner) (secret.Value, error)
+// question is asked of a server, by its name.
+type question func(ctx context.Context, server string) (secret.Value, error)
 
 // errAbsent means that the machine of a server did not exist when this run started.
 var errAbsent = errors.New("its machine was made just now")
@@ -87,7 +84,7 @@ var errAbsent = errors.New("its machine was made just now")
 // askTime limits how long to ask one server for something that another may have too.
 const askTime = 20 * time.Second
 
-func (ks *Kubernetes) tokenOf(ctx context.Context, server string, read TokenReader) (secret.Value, error) {
+func (ks *Kubernetes) askServer(ctx context.Context, server string, ask question) (secret.Value, error) {
 	if ks.Nodes.Observation(server).Absent.Load() {
 		return secret.Value{}, errAbsent
 	}
@@ -96,7 +93,7 @@ func (ks *Kubernetes) tokenOf(ctx context.Context, server string, read TokenRead
 	if err := ks.CheckOwnServer(ctx, server); err != nil {
 		return secret.Value{}, err
 	}
-	return read(ctx, ks.Nodes.Root(server))
+	return ask(ctx, server)
 }
 
 // CheckKubeconfigWritable checks, before anything changes, that the kubeconfig can be written to its path.
@@ -141,8 +138,8 @@ func (ks *Kubernetes) kubeconfigs(ctx context.Context) (s kubeconfigs, err error
 	if err != nil {
 		return s, err
 	}
-	s.want, err = k3s.RewriteKubeconfig([]byte(config.Reveal()),
-		k3s.KubeconfigAccess{Server: apiURL(ks.Spec), Cluster: ks.Spec.Name, ProxyURL: ks.ProxyURL})
+	s.want, err = kubeconfig.Rewrite([]byte(config.Reveal()),
+		kubeconfig.Access{Server: distribution.APIURL(ks.Spec), Cluster: ks.Spec.Name, ProxyURL: ks.ProxyURL})
 	if err != nil {
 		return s, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
@@ -40,12 +41,14 @@ func (ks *Kubernetes) Graph() *converge.Graph {
 
 // Config is what Members need.
 type Config struct {
-	Spec       *spec.Spec
-	Nodes      *nodes.Nodes
-	VMs        bool            // some are VMs that this cluster made, which up can give a login
-	Hosts      *ssh.KnownHosts // written with the kubeconfig
-	Kubeconfig string          // where the administrator's kubeconfig is stored, for kubectl
-	ProxyURL   string          // goes into the kubeconfig; may be empty
+	Spec  *spec.Spec
+	Nodes *nodes.Nodes
+	// Distribution is the Kubernetes on machines that Nodes reach.
+	Distribution distribution.Distribution
+	VMs          bool            // some are VMs that this cluster made, which up can give a login
+	Hosts        *ssh.KnownHosts // written with the kubeconfig
+	Kubeconfig   string          // where the administrator's kubeconfig is stored, for kubectl
+	ProxyURL     string          // goes into the kubeconfig; may be empty
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 }

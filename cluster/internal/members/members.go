@@ -1,6 +1,9 @@
 package members
 
-import "github.com/cps-gpu/homelab/cluster/internal/nodes"
+import (
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
+	"github.com/cps-gpu/homelab/internal/distribution"
+)
 
 // Turns take nodes down and up again, one at a time.
 type Turns struct {
@@ -11,7 +14,7 @@ type Turns struct {
 // GPUs are what nodes offer to Kubernetes.
 type GPUs struct{ *Turns }
 
-// Members are the machines of a cluster as members of its K3s, as one run sees them. They are safe
+// Members are the machines of a cluster as members of its Kubernetes, as one run sees them. They are safe
 // for concurrent use.
 type Members struct {
 	*GPUs
@@ -23,10 +26,10 @@ func New(c Config) *Members {
 	return members(c, &api{}, &turnHolder{free: make(chan struct{}, 1)}, &savedSnapshot{})
 }
 
-// ForRun returns the same members for another run, which sees the machines as ns.
-func (ms *Members) ForRun(ns *nodes.Nodes) *Members {
+// ForRun returns the same members for another run, which sees the machines as ns, and what is on them as d.
+func (ms *Members) ForRun(ns *nodes.Nodes, d distribution.Distribution) *Members {
 	c := ms.Config
-	c.Nodes = ns
+	c.Nodes, c.Distribution = ns, d
 	return members(c, ms.api, ms.turns, ms.saved)
 }
 

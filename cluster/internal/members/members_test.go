@@ -48,7 +48,7 @@ func TestCostsOfTaints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}}\n"))
 		require.NoError(t, err)
-		c := New(Config{Spec: spec, Nodes: nodes.New(nodes.Config{
+		c := New(Config{Spec: spec, Distribution: &another{spec: spec}, Nodes: nodes.New(nodes.Config{
 			Spec: spec, Hosts: ssh.NewKnownHosts(filepath.Join(t.TempDir(), "known_hosts")),
 			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") },
 		})})

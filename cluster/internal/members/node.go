@@ -10,11 +10,9 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/remote"
-	"github.com/cps-gpu/homelab/secret"
 )
 
 // NodeStep keeps a node Ready with the labels and taints of the file, and removes those that
@@ -53,7 +51,7 @@ func (ms *Members) NodeStep(n spec.Node) *converge.Resource[*kube.Node] {
 }
 
 // recordDiff says which labels and taints exist already and are homelab's from now on. A node that has
-// just joined got them from its K3s, whose configuration names them: they are no news.
+// just joined got them from its kubelet, whose configuration names them: they are no news.
 func recordDiff(marks kube.Marks, have kube.Node, alone bool) converge.Diff {
 	paths := marks.MissingRecord(have)
 	f := converge.Field{Want: strings.Join(paths, ", "), Effect: converge.Update, Note: "exists already; owned from now on"}
@@ -182,12 +180,10 @@ func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
 }
 
 // waitRegistered waits until a kubelet has registered. A kubelet registers only when it
-// starts, so if its Node does not appear, K3s is restarted: someone may have deleted the Node.
+// starts, so if its Node does not appear, it is restarted: someone may have deleted the Node.
 func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
-	unit := k3s.RoleServer.Unit()
-	if n.Role == spec.Agent {
-		unit = k3s.RoleAgent.Unit()
-	}
+	facts := ms.Distribution.Facts()
+	unit := facts.Service(n.Role)
 	err := ms.awaitNode(ctx, n, converge.WaitRule{Limit: registerTime})
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -199,18 +195,18 @@ func (ms *Members) waitRegistered(ctx context.Context, n spec.Node) error {
 	defer done()
 	converge.Progressf(ctx, "restarting %s on %s: its Node is gone", unit, n.Name)
 	again := converge.WaitRule{
-		Limit: ReadyTime, TimeoutText: n.Name + " did not register with the cluster, although K3s was restarted,",
+		Limit: ReadyTime, TimeoutText: n.Name + " did not register with the cluster, although " + facts.Title + " was restarted,",
 		Hint: fmt.Sprintf("journalctl -u %s there says why; homelab node:replace -node=%s recreates the machine", printable.Word(unit), printable.Word(n.Name)),
 	}
 	if n.Role == spec.Agent {
-		return ms.withJoinToken(ctx, n, func(ctx context.Context, token secret.Value) error {
-			if err := k3s.Rejoin(ctx, ms.Nodes.Root(n.Name), token); err != nil {
+		return ms.whileAdmitted(ctx, n, func(ctx context.Context, a distribution.Admission) error {
+			if err := ms.Distribution.Restart(ctx, n, a); err != nil {
 				return err
 			}
 			return ms.awaitNode(ctx, n, again)
 		})
 	}
-	if err := remote.Run(ctx, ms.Nodes.Root(n.Name), "systemctl", "restart", unit); err != nil {
+	if err := ms.Distribution.Restart(ctx, n, distribution.Admission{}); err != nil {
 		return err
 	}
 	return ms.awaitNode(ctx, n, again)

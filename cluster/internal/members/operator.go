@@ -17,11 +17,10 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
-	"github.com/cps-gpu/homelab/remote"
 )
 
 // RemovePluginStep removes homelab's own device plugins, before the GPU operator deploys its own: only
@@ -126,13 +125,9 @@ func (gs *GPUs) RuntimeStep(n spec.Node, namespace, driverPods string) *converge
 					return err
 				}
 			}
-			unit := k3s.RoleServer.Unit()
-			if n.Role == spec.Agent {
-				unit = k3s.RoleAgent.Unit()
-			}
-			return gs.RestartK3s(ctx, n, func(ctx context.Context) error {
-				converge.Progressf(ctx, "restarting %s on %s, so that it finds NVIDIA's runtime", unit, n.Name)
-				return remote.Run(ctx, gs.Nodes.Root(n.Name), "systemctl", "restart", unit)
+			return gs.RestartMember(ctx, n, func(ctx context.Context) error {
+				converge.Progressf(ctx, "restarting %s on %s, so that it finds NVIDIA's runtime", gs.Distribution.Facts().Service(n.Role), n.Name)
+				return gs.Distribution.Restart(ctx, n, distribution.Admission{})
 			})
 		},
 	}

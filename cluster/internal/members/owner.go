@@ -11,32 +11,31 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/internal/distribution"
+	"github.com/cps-gpu/homelab/internal/kubeconfig"
 )
 
-// Owns returns nil if the K3s on a machine belongs to this cluster or to none. An external
+// owns returns nil if the Kubernetes on a machine belongs to this cluster or to none. An external
 // machine may have been a member of another cluster before it was added to the file, and may
 // still be one. Names and addresses alone prove nothing, since many sites use the same ones.
 // Proof is the mark that Up writes, together with the address or the authority of this
 // cluster's API. A server that has not joined another is its own authority.
-func (ks *Kubernetes) Owns(ctx context.Context, n spec.Node, have k3s.State) error {
-	if !n.External || have.Cluster == "" && have.Role == k3s.RoleNone && have.Config == nil && have.Authority == "" {
+func (ks *Kubernetes) owns(ctx context.Context, n spec.Node, member distribution.Member) error {
+	have := member.State()
+	if !n.External || have.Cluster == "" && have.Role == "" && !have.Configured && have.Authority == "" {
 		return nil
 	}
-	others := &k3s.ForeignClusterError{Node: n.Name, Role: have.Role, Of: have.Cluster, Cluster: ks.Spec.Name}
 	if have.Cluster != ks.Spec.Name {
-		return others
+		return member.Foreign()
 	}
-	server, joined := have.Config["server"]
-	if !joined || server == apiURL(ks.Spec) || have.Authority == "" { // it creates this cluster, or was never in one
+	if have.API == "" || have.API == distribution.APIURL(ks.Spec) || have.Authority == "" { // it creates this cluster, or was never in one
 		return nil
 	}
 	ours, err := ks.authorities(ctx, n)
 	if err != nil || ours[have.Authority] {
 		return err
 	}
-	return others
+	return member.Foreign()
 }
 
 // ClusterExists reports whether anything but a server itself says that this cluster exists.
@@ -56,7 +55,7 @@ func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[strin
 	case err != nil:
 		return nil, err
 	default:
-		if ca, err := k3s.KubeconfigAuthority(b); err == nil {
+		if ca, err := kubeconfig.Authority(b); err == nil {
 			sum := sha256.Sum256(ca)
 			ours[hex.EncodeToString(sum[:])] = true
 		}
@@ -66,16 +65,19 @@ func (ks *Kubernetes) authorities(ctx context.Context, but spec.Node) (map[strin
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, askTime)
-		have, err := k3s.Observe(ctx, ks.Nodes.Root(n.Name))
+		have, err := ks.Distribution.Observe(ctx, n)
 		cancel()
-		if err == nil && have.Authority != "" && (!n.External || have.Cluster == ks.Spec.Name) {
-			ours[have.Authority] = true
+		if err != nil {
+			continue
+		}
+		if s := have.State(); s.Authority != "" && (!n.External || s.Cluster == ks.Spec.Name) {
+			ours[s.Authority] = true
 		}
 	}
 	return ours, nil
 }
 
-// CheckOwnServer returns an error if the K3s of an external server does not belong to this
+// CheckOwnServer returns an error if the Kubernetes of an external server does not belong to this
 // cluster: nothing that this server says about its cluster may be used.
 func (ks *Kubernetes) CheckOwnServer(ctx context.Context, name string) error {
 	n, _ := ks.Spec.Node(name)
@@ -83,28 +85,25 @@ func (ks *Kubernetes) CheckOwnServer(ctx context.Context, name string) error {
 	if !n.External || met.Owned.Load() {
 		return nil
 	}
-	have, err := k3s.Observe(ctx, ks.Nodes.Root(name))
-	if err == nil {
-		err = ks.Owns(ctx, n, have)
-	}
+	have, err := ks.Installation(ctx, n)
 	if err == nil && have.Cluster != "" {
 		met.Owned.Store(true)
 	}
 	return err
 }
 
-// markK3s records the owner of K3s on an external machine, before anything else is installed.
-func (ks *Kubernetes) markK3s(ctx context.Context, n spec.Node, have k3s.State) error {
+// claim records the owner of an external machine, before anything else is installed.
+func (ks *Kubernetes) claim(ctx context.Context, n spec.Node, have distribution.State) error {
 	if !n.External || have.Cluster == ks.Spec.Name {
 		return nil
 	}
-	if err := remote.WriteFile(ctx, ks.Nodes.Root(n.Name), k3s.ClusterFile, []byte(ks.Spec.Name+"\n"), 0o644); err != nil {
-		return fmt.Errorf("mark K3s on %s as ours: %w", n.Name, err)
+	if err := ks.Distribution.Claim(ctx, n); err != nil {
+		return fmt.Errorf("mark %s on %s as ours: %w", ks.title(), n.Name, err)
 	}
 	return nil
 }
 
-// PermanentIfForeign makes the error for K3s of another cluster permanent.
+// PermanentIfForeign makes the error for a machine of another cluster permanent.
 func PermanentIfForeign(err error) error {
 	if IsForeign(err) {
 		return converge.Permanent(err)

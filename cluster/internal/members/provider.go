@@ -7,19 +7,19 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // ProviderID is the ID under which Kubernetes knows a node for good: that of the configuration with
-// which its K3s was first started, and that of its VM if it has not been started yet. Empty: K3s' own,
-// k3s://NAME, as on external machines and in nodes that joined before homelab gave others.
-func (ks *Kubernetes) ProviderID(ctx context.Context, n spec.Node, have k3s.State) (string, error) {
-	if n.External || have.Config != nil {
-		return have.ProviderID(), nil
+// which it was first started, and that of its VM if it has not been started yet. Empty: the distribution's own,
+// such as k3s://NAME, as on external machines and in nodes that joined before homelab gave others.
+func (ks *Kubernetes) ProviderID(ctx context.Context, n spec.Node, have distribution.State) (string, error) {
+	if n.External || have.Configured {
+		return have.ProviderID, nil
 	}
 	vm, err := ks.Nodes.Proxmox.VMs.Get(ctx, names.Tag(ks.Spec), n.Name)
 	switch {

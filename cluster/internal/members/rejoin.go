@@ -9,8 +9,8 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -19,11 +19,11 @@ import (
 const forgetTime = 2 * time.Minute
 
 // deleteOldNode deletes the Node of an earlier machine of this name that was destroyed without
-// telling Kubernetes. K3s would refuse the new machine, since the password of the name and the
+// telling Kubernetes. The cluster would refuse the new machine, since the password of the name and the
 // etcd member belong to the old one; both are deleted with the Node. A Node that is Ready is
 // in use, and is kept.
-func (ms *Members) deleteOldNode(ctx context.Context, n spec.Node, have k3s.State) error {
-	if have.Applied != "" || have.Running() {
+func (ms *Members) deleteOldNode(ctx context.Context, n spec.Node, have distribution.State) error {
+	if have.Started || have.Running {
 		return nil // the Node may be that of this machine
 	}
 	client, err := ms.Kube(ctx)
@@ -47,7 +47,7 @@ func (ms *Members) deleteOldNode(ctx context.Context, n spec.Node, have k3s.Stat
 			over = fmt.Errorf("the Node of the earlier machine %s was deleted, but still exists: check its finalizers with kubectl get node %s -o yaml", n.Name, printable.Word(n.Name))
 			return "it was deleted, and is still there", nil
 		case old.Ready:
-			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s on another machine, and K3s was never started on this one: rename one of the two", n.Name))
+			over = converge.Permanent(fmt.Errorf("the cluster has a Ready node %s on another machine, and %s was never started on this one: rename one of the two", n.Name, ms.title()))
 			return n.Name + " is Ready, although its machine is new: waiting until Kubernetes notices that the old machine is gone", nil
 		}
 		converge.Progressf(ctx, "deleting the Node of an earlier %s", n.Name)

@@ -9,7 +9,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
 )
 
 // rollTime is how long it may take to drain and upgrade one server until it is back.
@@ -34,7 +33,7 @@ func (ts *Turns) serversFirst(ctx context.Context) error {
 		}
 		var old []string
 		for _, n := range nodes {
-			if wanted, ours := ts.Spec.Node(n.Name); ours && wanted.Role == spec.Server && k3s.CompareVersions(n.Version, ts.Spec.K3s.Version) < 0 {
+			if wanted, ours := ts.Spec.Node(n.Name); ours && wanted.Role == spec.Server && ts.Distribution.Compare(n.Version, ts.Spec.K3s.Version) < 0 {
 				old = append(old, fmt.Sprintf("%s runs %s", n.Name, n.Version))
 			}
 		}

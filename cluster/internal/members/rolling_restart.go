@@ -25,7 +25,7 @@ func (ts *Turns) TakeDown(ctx context.Context, n spec.Node, do func(context.Cont
 }
 
 // Upgrade is TakeDown for another driver, toolkit or kernel, and for GPUs that are divided in another
-// way: pods that hold the node's GPUs get the time of the file to end, as with another version of K3s.
+// way: pods that hold the node's GPUs get the time of the file to end, as with another version of Kubernetes.
 // keeps is what the node keeps if they do not.
 func (ts *Turns) Upgrade(ctx context.Context, n spec.Node, keeps string, do func(context.Context) error) error {
 	return ts.inTurn(ctx, n, maintenance{away: ts.othersUnhealthy, gpuGrace: keeps, do: do})
@@ -110,10 +110,10 @@ func (ts *Turns) inTurn(ctx context.Context, n spec.Node, v maintenance) (err er
 	return v.after(ctx)
 }
 
-// RestartK3s restarts K3s with other settings, by calling do. The node keeps its pods, and they
+// RestartMember restarts a member with other settings, by calling do. The node keeps its pods, and they
 // keep running. But only the restart shows whether a kubelet starts with these settings, so
 // nodes take turns here too.
-func (ts *Turns) RestartK3s(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
+func (ts *Turns) RestartMember(ctx context.Context, n spec.Node, do func(context.Context) error) (err error) {
 	done, err := ts.turnWhenHealthy(ctx, n, ts.othersUnhealthy)
 	if err != nil {
 		return err
@@ -133,19 +133,20 @@ func (ts *Turns) RestartK3s(ctx context.Context, n spec.Node, do func(context.Co
 	return ts.waitReported(ctx, n, was)
 }
 
-// waitReported waits until K3s is up after a restart and its kubelet has reported that the
+// waitReported waits until a member is up after a restart and its kubelet has reported that the
 // node is Ready. Kubernetes trusts the last report for 40 seconds, so only a report after the
 // restart counts.
 func (ts *Turns) waitReported(ctx context.Context, n spec.Node, was *kube.Node) error {
-	rule := converge.WaitRule{What: "waiting for K3s on " + n.Name, Limit: joinTime,
-		TimeoutText: n.Name + " is not Ready with its new K3s settings"}
+	title := ts.title()
+	rule := converge.WaitRule{What: "waiting for " + title + " on " + n.Name, Limit: joinTime,
+		TimeoutText: n.Name + " is not Ready with its new " + title + " settings"}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
-		k, err := ts.observeK3s(ctx, n)
+		member, err := ts.observe(ctx, n)
 		if err != nil {
 			return "", err
 		}
-		if !k.Running() {
-			return strings.TrimSuffix("K3s is "+k.Active+": "+k.Reason(), ": "), nil
+		if s := member.State(); !s.Running {
+			return title + " is " + s.Waits, nil
 		}
 		have, err := ts.ObserveNode(ctx, n.Name)
 		switch {

@@ -10,47 +10,34 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/kube"
 )
 
-// nodeVersion is what a node keeps whose pods hold up another version of K3s.
+// nodeVersion is what a node keeps whose pods hold up another version of Kubernetes.
 const nodeVersion = "its version"
 
 // upgradeServer brings a running server to the version of the file: after a snapshot of etcd
 // if it is the first one, and only while every etcd member is well.
-func (ms *Members) upgradeServer(ctx context.Context, n spec.Node, have k3s.State, srv k3s.Server) error {
+func (ms *Members) upgradeServer(ctx context.Context, n spec.Node, have distribution.Member, do func(context.Context) error) error {
 	err := ms.inTurn(ctx, n, maintenance{
 		away:     ms.othersOrEtcdUnhealthy,
-		first:    func(ctx context.Context) error { return ms.saveBefore(ctx, n, have) },
+		first:    func(ctx context.Context) error { return ms.saveBefore(ctx, n, have.State()) },
 		gpuGrace: nodeVersion,
-		do: func(ctx context.Context) error {
-			return artifacts.WithStaged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
-				return k3s.UpgradeServer(ctx, artifacts.WithProxy(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), srv)
-			})
-		},
-		after: func(ctx context.Context) error { return ms.waitEtcd(ctx, n) },
+		do:       do,
+		after:    func(ctx context.Context) error { return ms.waitEtcd(ctx, n) },
 	})
 	return ms.withRollbackHint(ctx, n, err)
 }
 
 // upgradeAgent is upgradeServer for an agent, once the servers are upgraded.
-func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, have k3s.State, join k3s.Join) error {
+func (ms *Members) upgradeAgent(ctx context.Context, n spec.Node, do func(context.Context) error) error {
 	if err := ms.serversFirst(ctx); err != nil {
 		return err
 	}
-	return ms.inTurn(ctx, n, maintenance{
-		away:     ms.othersUnhealthy,
-		gpuGrace: nodeVersion,
-		do: func(ctx context.Context) error {
-			return artifacts.WithStaged(ctx, ms.Spec, ms.Nodes.Root(n.Name), have.Arch, func(ctx context.Context) error {
-				return k3s.UpgradeAgent(ctx, artifacts.WithProxy(ms.Spec, ms.Nodes.Root(n.Name)), artifacts.Release(ms.Spec, have.Arch), join)
-			})
-		},
-	})
+	return ms.inTurn(ctx, n, maintenance{away: ms.othersUnhealthy, gpuGrace: nodeVersion, do: do})
 }
 
 // othersOrEtcdUnhealthy is othersUnhealthy, and then etcdSick: a server must not go down while the member of
@@ -69,7 +56,7 @@ func (ms *Members) othersOrEtcdUnhealthy(ctx context.Context, n spec.Node) (stri
 // that is repeated saves no second one.
 const fresh = time.Hour
 
-// snapshotPrefix begins the names of the snapshots before an upgrade. K3s appends the node and
+// snapshotPrefix begins the names of the snapshots before an upgrade. K3s, for one, appends the node and
 // the time.
 func snapshotPrefix(version string) string {
 	return "homelab-before-" + strings.ReplaceAll(version, "+", "-")
@@ -90,9 +77,9 @@ func (ms *Members) SavedSnapshot() (name, server string) {
 }
 
 // saveBefore saves a snapshot of etcd before the first server is upgraded.
-func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) error {
-	if ms.isOnlyServer(n) && !have.Running() {
-		converge.Progressf(ctx, "K3s does not run on the only server %s, so there is no snapshot of etcd before the upgrade", n.Name)
+func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have distribution.State) error {
+	if ms.isOnlyServer(n) && !have.Running {
+		converge.Progressf(ctx, "%s does not run on the only server %s, so there is no snapshot of etcd before the upgrade", ms.title(), n.Name)
 		return nil
 	}
 	nodes, err := ms.apiNodes(ctx)
@@ -105,14 +92,14 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) 
 		}
 	}
 	prefix := snapshotPrefix(ms.Spec.K3s.Version)
-	all, err := ms.snapshots(ctx, n.Name)
+	all, err := ms.Distribution.Snapshots(ctx, n.Name)
 	if err != nil {
 		return err
 	}
 	name, old := newest(all, prefix)
 	if name == "" || time.Since(old) > fresh {
 		converge.Progressf(ctx, "saving etcd before the upgrade to %s", ms.Spec.K3s.Version)
-		if name, err = ms.saveSnapshot(ctx, n.Name, prefix); err != nil {
+		if name, err = ms.Distribution.Save(ctx, n.Name, prefix); err != nil {
 			return fmt.Errorf("%w; nothing was upgraded", err)
 		}
 	}
@@ -125,10 +112,10 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have k3s.State) 
 }
 
 // newest returns the newest snapshot whose name begins with prefix.
-func newest(all []snapshot, prefix string) (name string, created time.Time) {
+func newest(all []distribution.Snapshot, prefix string) (name string, created time.Time) {
 	for _, s := range all {
-		if strings.HasPrefix(s.name, prefix+"-") && !s.created.Before(created) {
-			name, created = s.name, s.created
+		if strings.HasPrefix(s.Name, prefix+"-") && !s.Created.Before(created) {
+			name, created = s.Name, s.Created
 		}
 	}
 	return name, created
@@ -136,7 +123,7 @@ func newest(all []snapshot, prefix string) (name string, created time.Time) {
 
 // withRollbackHint adds to the failure of a server's upgrade how to go on, and how to go back.
 func (ms *Members) withRollbackHint(ctx context.Context, n spec.Node, err error) error {
-	if err == nil || ctx.Err() != nil || errors.As(err, new(*k3s.VersionError)) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, distribution.ErrVersion) {
 		return err
 	}
 	name, server := ms.findSavedSnapshot(ctx)
@@ -158,7 +145,7 @@ func (ms *Members) findSavedSnapshot(ctx context.Context) (name, server string) 
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	for _, n := range ms.Spec.Servers() {
-		all, err := ms.snapshots(ctx, n.Name)
+		all, err := ms.Distribution.Snapshots(ctx, n.Name)
 		if err != nil {
 			continue
 		}
@@ -192,7 +179,7 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 	why := map[string][]string{}
 	if len(again) == 0 {
 		for _, n := range nodes {
-			if err := ms.checkVersion(n.Role, n.Version); err != nil {
+			if err := ms.Distribution.CheckUpgrade(spec.Role(n.Role), n.Version); err != nil {
 				why[err.Error()] = append(why[err.Error()], n.Name)
 			}
 		}
@@ -202,8 +189,8 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 			continue
 		}
 		for _, n := range nodes {
-			if n.Role == string(spec.Server) && k3s.CompareVersions(n.Version, ms.Spec.K3s.Version) < 0 {
-				words := fmt.Sprintf("the server %s runs K3s %s, and an agent with %s would be newer: homelab cluster:up upgrades the servers first", n.Name, n.Version, ms.Spec.K3s.Version)
+			if n.Role == string(spec.Server) && ms.Distribution.Compare(n.Version, ms.Spec.K3s.Version) < 0 {
+				words := fmt.Sprintf("the server %s runs %s %s, and an agent with %s would be newer: homelab cluster:up upgrades the servers first", n.Name, ms.title(), n.Version, ms.Spec.K3s.Version)
 				why[words] = append(why[words], name)
 			}
 		}
@@ -213,15 +200,4 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 		errs = append(errs, fmt.Errorf("%s: %s", strings.Join(why[words], ", "), words))
 	}
 	return converge.Permanent(errors.Join(errs...))
-}
-
-// checkVersion returns why a node that runs that version cannot go to that of the file. An agent
-// keeps nothing that an older version could not read, so it can be made again.
-func (ks *Kubernetes) checkVersion(role, version string) error {
-	want := ks.Spec.K3s.Version
-	err := k3s.CheckUpgrade(version, want)
-	if err != nil && role == string(spec.Agent) && k3s.CompareVersions(version, want) > 0 {
-		return fmt.Errorf("k3s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", version, want)
-	}
-	return err
 }

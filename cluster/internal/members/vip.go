@@ -7,12 +7,13 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
 // VIPStep waits until the virtual address answers: no node joins before that.
 func (ks *Kubernetes) VIPStep() *converge.Resource[string] {
-	addr := net.JoinHostPort(ks.Spec.APIAddress().String(), apiPort)
+	addr := net.JoinHostPort(ks.Spec.APIAddress().String(), distribution.APIPort)
 	return &converge.Resource[string]{
 		ID:      "api/" + ks.Spec.APIAddress().String(),
 		Observe: ks.dialAPI,
@@ -37,7 +38,7 @@ const apiKnock = 5 * time.Second
 func (ks *Kubernetes) dialAPI(ctx context.Context) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, run.Limit(ks.Spec, apiKnock))
 	defer cancel()
-	conn, err := ks.Nodes.DialTo(ctx, "tcp", net.JoinHostPort(ks.Spec.APIAddress().String(), apiPort))
+	conn, err := ks.Nodes.DialTo(ctx, "tcp", net.JoinHostPort(ks.Spec.APIAddress().String(), distribution.APIPort))
 	if err != nil {
 		return printable.FirstLine(err.Error()), nil
 	}

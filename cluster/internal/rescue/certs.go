@@ -9,15 +9,15 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/internal/distribution"
 )
 
-// Certificates are those of K3s on one machine.
+// Certificates are those of Kubernetes on one machine.
 type Certificates struct {
 	Node string
 	Role string
-	All  []k3s.Certificate // the first to end first
-	Err  error             // why they could not be read
+	All  []distribution.Certificate // the first to end first
+	Err  error                      // why they could not be read
 }
 
 // Certs reads the certificates of all nodes. One that does not answer has an error.
@@ -33,7 +33,7 @@ func (r *Rescue) Certs(ctx context.Context) []Certificates {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, askTime)
 			defer cancel()
-			out[i].All, out[i].Err = k3s.Certificates(ctx, r.Nodes.Root(out[i].Node))
+			out[i].All, out[i].Err = r.Distribution.Certificates(ctx, out[i].Node)
 		})
 	}
 	all.Wait()
@@ -45,27 +45,26 @@ func (r *Rescue) Rotate() *converge.Graph {
 	g := r.Members.Graph()
 	var last []*converge.Ref
 	for _, n := range r.Spec.Servers() {
-		last = []*converge.Ref{g.Add(r.rotateStep(n, k3s.RoleServer), last...)}
+		last = []*converge.Ref{g.Add(r.rotateStep(n), last...)}
 	}
 	for _, n := range r.Spec.Agents() {
-		last = []*converge.Ref{g.Add(r.rotateStep(n, k3s.RoleAgent), last...)}
+		last = []*converge.Ref{g.Add(r.rotateStep(n), last...)}
 	}
 	return g
 }
 
 // rotateStep is done when all certificates of a node are of this run.
-func (r *Rescue) rotateStep(n spec.Node, role k3s.Role) *converge.Resource[[]k3s.Certificate] {
-	root := r.Nodes.Root(n.Name)
+func (r *Rescue) rotateStep(n spec.Node) *converge.Resource[[]distribution.Certificate] {
 	began := time.Now().Truncate(time.Second)
-	return &converge.Resource[[]k3s.Certificate]{
+	return &converge.Resource[[]distribution.Certificate]{
 		ID: "certificates/" + n.Name,
-		Observe: func(ctx context.Context) ([]k3s.Certificate, error) {
+		Observe: func(ctx context.Context) ([]distribution.Certificate, error) {
 			if _, err := r.observe(ctx, n); err != nil {
 				return nil, err
 			}
-			return k3s.Certificates(ctx, root)
+			return r.Distribution.Certificates(ctx, n.Name)
 		},
-		Diff: func(all []k3s.Certificate) converge.Diff {
+		Diff: func(all []distribution.Certificate) converge.Diff {
 			for _, c := range all {
 				if !c.Authority && c.Until.Before(began.AddDate(0, 11, 0)) {
 					return converge.Diff{{Have: fmt.Sprintf("%s ends on %s", c.File, c.Until.Format(time.DateOnly)), Want: "a year from now", Effect: converge.Restart}}
@@ -73,8 +72,8 @@ func (r *Rescue) rotateStep(n spec.Node, role k3s.Role) *converge.Resource[[]k3s
 			}
 			return nil
 		},
-		Apply: func(ctx context.Context, _ []k3s.Certificate) error {
-			return r.Members.RestartK3s(ctx, n, func(ctx context.Context) error { return k3s.RotateCertificates(ctx, root, role) })
+		Apply: func(ctx context.Context, _ []distribution.Certificate) error {
+			return r.Members.RestartMember(ctx, n, func(ctx context.Context) error { return r.Distribution.Rotate(ctx, n) })
 		},
 		Settle: upTime,
 		Poll:   run.PollInterval,

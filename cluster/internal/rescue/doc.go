@@ -1,3 +1,3 @@
-// Package rescue is what keeps a cluster's K3s recoverable: fetching a backup, restoring etcd
+// Package rescue is what keeps a cluster recoverable: fetching a backup, restoring etcd
 // from a snapshot on all its servers, and the ages of certificates.
 package rescue

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -22,22 +21,21 @@ func (r *Rescue) Find(ctx context.Context, name string) (Source, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 			continue
 		}
-		root := r.Nodes.Root(n.Name)
-		s, err := k3s.FindSnapshot(ctx, root, have, name)
+		s, err := have.FindSnapshot(ctx, name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 			continue
 		}
-		token, err := r.currentToken(ctx)
+		key, err := r.currentKey(ctx)
 		if err != nil {
 			return Source{}, err
 		}
 		return Source{
-			Restore: k3s.Restore{Name: s.Name(), Size: s.Size, SHA256: s.SHA256, Token: token},
-			Made:    snapshotTime(name), K3s: have.Version,
+			SavedSnapshot: s, Key: key,
+			Made: snapshotTime(name), Version: have.State().Version,
 			Open: func(ctx context.Context) (io.ReadCloser, error) {
 				from, into := io.Pipe()
-				go func() { into.CloseWithError(s.Fetch(ctx, root, into)) }()
+				go func() { into.CloseWithError(r.Distribution.Fetch(ctx, n.Name, s, into)) }()
 				return from, nil
 			},
 		}, nil
@@ -55,18 +53,13 @@ func snapshotTime(name string) string {
 	return time.Unix(seconds, 0).UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// currentToken is the cluster's token, also where a restore was cut short after it had laid
-// the token aside.
-func (r *Rescue) currentToken(ctx context.Context) (secret.Value, error) {
+// currentKey decrypts the cluster's snapshots, also where a restore was cut short.
+func (r *Rescue) currentKey(ctx context.Context) (secret.Value, error) {
 	var errs []error
 	for _, n := range r.Spec.Servers() {
-		root := r.Nodes.Root(n.Name)
-		token, err := k3s.TokenBeforeRestore(ctx, root)
-		if err != nil {
-			token, err = k3s.Token(ctx, root)
-		}
+		key, err := r.Distribution.Key(ctx, n.Name)
 		if err == nil {
-			return token, nil
+			return key, nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
-	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
 )
 
 // Config is what a Rescue needs.
 type Config struct {
-	Spec    *spec.Spec
-	Members *members.Members
-	Nodes   *nodes.Nodes
+	Spec         *spec.Spec
+	Members      *members.Members
+	Nodes        *nodes.Nodes
+	Distribution distribution.Distribution
 }
 
 // Rescue works on the machines of one cluster. It is safe for concurrent use.
@@ -50,28 +50,27 @@ func (r *Rescue) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (m
 	if err != nil {
 		return m, "", err
 	}
-	root := r.Nodes.Root(server.Name)
 	by, err := r.Nodes.Keys(ctx)
 	if err != nil {
 		return m, "", err
 	}
-	c, err := r.contents(ctx, server, have)
+	c, err := r.contents(ctx, server, have.State())
 	if err != nil {
 		return m, "", err
 	}
 	before := r.counts(ctx)
-	snapshot, err := k3s.SaveSnapshot(ctx, root, have, prefix)
+	snapshot, err := have.SaveSnapshot(ctx, prefix)
 	if err != nil {
 		return m, "", fmt.Errorf("%s: %w", server.Name, err)
 	}
-	defer func() { err = errors.Join(err, deleteFetched(ctx, root, snapshot)) }()
+	defer func() { err = errors.Join(err, r.deleteFetched(ctx, server, snapshot)) }()
 	after := r.counts(ctx)
 	maps.DeleteFunc(before, func(resource string, n int) bool { return after[resource] != n })
 	c.Objects = before
-	c.Made, c.Snapshot, c.Size, c.SHA256 = time.Now().UTC().Truncate(time.Second), snapshot.Name(), snapshot.Size, snapshot.SHA256
+	c.Made, c.Snapshot, c.Size, c.SHA256 = time.Now().UTC().Truncate(time.Second), snapshot.Name, snapshot.Size, snapshot.SHA256
 	converge.Progressf(ctx, "fetching it from %s, encrypted", server.Name)
 	from, into := io.Pipe()
-	go func() { into.CloseWithError(snapshot.Fetch(ctx, root, into)) }()
+	go func() { into.CloseWithError(r.Distribution.Fetch(ctx, server.Name, snapshot, into)) }()
 	defer func() { _ = from.Close() }()
 	if sum, err = backup.Write(w, to, firstSigner(by), c, from); err != nil {
 		return m, "", err
@@ -130,61 +129,51 @@ func (r *Rescue) counts(ctx context.Context) map[string]int {
 }
 
 // deleteFetched deletes the snapshot that was fetched, also when ctx has ended.
-func deleteFetched(ctx context.Context, root remote.Runner, s k3s.Snapshot) error {
+func (r *Rescue) deleteFetched(ctx context.Context, server spec.Node, s distribution.SavedSnapshot) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
-	return s.Delete(ctx, root)
+	return r.Distribution.Delete(ctx, server.Name, s)
 }
 
-// running finds a server whose K3s runs, the first of the file before the others.
-func (r *Rescue) running(ctx context.Context) (spec.Node, k3s.State, error) {
+// running finds a server that runs, the first of the file before the others.
+func (r *Rescue) running(ctx context.Context) (spec.Node, distribution.Member, error) {
 	var errs []error
 	for _, n := range r.Spec.Servers() {
 		have, err := r.observe(ctx, n)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
-		case have.Restoring != "":
-			return n, have, cutShort(n.Name, have)
-		case have.Role != k3s.RoleServer || !have.Running():
-			errs = append(errs, fmt.Errorf("%s: K3s does not run", n.Name))
-		default:
-			return n, have, nil
+		if err == nil {
+			switch s := have.State(); {
+			case s.Restoring != "":
+				return n, have, r.Members.CutShortRestore(n.Name, s)
+			case s.Role == spec.Server && s.Running:
+				return n, have, nil
+			}
+			err = fmt.Errorf("%s does not run", r.title())
 		}
+		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return spec.Node{}, k3s.State{}, fmt.Errorf("%w: %w", members.ErrNoServer, errors.Join(errs...))
+	return spec.Node{}, nil, fmt.Errorf("%w: %w", members.ErrNoServer, errors.Join(errs...))
 }
 
-// cutShort says that a restore was cut short.
-func cutShort(name string, have k3s.State) error { return members.CutShortRestore(name, have) }
+// title is what the cluster's Kubernetes is called.
+func (r *Rescue) title() string { return r.Distribution.Facts().Title }
 
-func (r *Rescue) observe(ctx context.Context, n spec.Node) (k3s.State, error) {
+func (r *Rescue) observe(ctx context.Context, n spec.Node) (distribution.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	have, err := k3s.Observe(ctx, r.Nodes.Root(n.Name))
-	if err == nil {
-		err = r.Members.Owns(ctx, n, have)
-	}
-	return have, err
+	return r.Members.Member(ctx, n)
 }
 
-// contents is what a backup has beside the snapshot.
-func (r *Rescue) contents(ctx context.Context, server spec.Node, have k3s.State) (backup.Contents, error) {
+// contents is what a backup has beside the snapshot. Its format has names for what K3s needs.
+func (r *Rescue) contents(ctx context.Context, server spec.Node, have distribution.State) (backup.Contents, error) {
 	c := backup.Contents{Manifest: backup.Manifest{Cluster: r.Spec.Name, K3s: have.Version, Server: server.Name}}
-	root := r.Nodes.Root(server.Name)
-	var err error
-	if c.Token, err = k3s.Token(ctx, root); err != nil {
+	secrets, err := r.Distribution.Secrets(ctx, server.Name)
+	if err != nil {
 		return c, err
 	}
-	if c.AgentToken, err = k3s.AgentToken(ctx, root); err != nil {
-		return c, err
-	}
-	if c.Config, err = remote.ReadFile(ctx, root, "/etc/rancher/k3s/config.yaml"); err != nil {
-		return c, err
-	}
+	c.Token, c.AgentToken, c.Config = secrets["token"], secrets["agent-token"], []byte(secrets["config.yaml"].Reveal())
 	if r.Spec.File != "" { // a program's own value has none
 		if c.ClusterYAML, err = os.ReadFile(r.Spec.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return c, fmt.Errorf("the cluster's file: %s", printable.FirstLine(err.Error()))

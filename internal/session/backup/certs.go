@@ -11,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
-	"github.com/cps-gpu/homelab/k3s"
 )
 
 // warnDays is the default of -warn: K3s itself renews at a start earlier than that, so a
@@ -85,7 +84,7 @@ func remarkOf(left int) string {
 }
 
 // firstExpiringLeaf is the certificate of no authority that ends first, and how many there are.
-func firstExpiringLeaf(n cluster.Certificates) (first k3s.Certificate, count int) {
+func firstExpiringLeaf(n cluster.Certificates) (first cluster.Certificate, count int) {
 	for _, c := range n.All {
 		if c.Authority {
 			continue

@@ -7,7 +7,7 @@ import (
 	"maps"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -18,32 +18,31 @@ var ErrNoServer = errors.New("no server of the cluster runs K3s")
 // not be asked may have one.
 var ErrUnformed = fmt.Errorf("%w, nor ever did", ErrNoServer)
 
-// token reads the join token from the first server that has it. It never generates one: an
-// existing cluster has its own, see failure K5.
-func (ks *Kubernetes) token(ctx context.Context, but string, read TokenReader) (secret.Value, error) {
+// askServers returns the answer of the first server that has one.
+func (ks *Kubernetes) askServers(ctx context.Context, but string, ask question) (secret.Value, error) {
 	failed := map[string]error{}
 	for _, n := range ks.Spec.Servers() {
 		if n.Name == but {
 			continue
 		}
-		token, err := ks.tokenOf(ctx, n.Name, read)
+		answer, err := ks.askServer(ctx, n.Name, ask)
 		if err == nil {
-			return token, nil
+			return answer, nil
 		}
 		failed[n.Name] = err
 	}
 	return secret.Value{}, ks.serversError(failed)
 }
 
-// readSoon is token for something that every server may be asked for at once: if the first one does
+// askSoon is askServers for something that every server may be asked for at once: if the first one does
 // not have it, the others are. Servers that do not answer then cost as much time as one of them, and
 // if none accepts a connection, none is asked.
-func (ks *Kubernetes) readSoon(ctx context.Context, read TokenReader) (secret.Value, error) {
+func (ks *Kubernetes) askSoon(ctx context.Context, ask question) (secret.Value, error) {
 	servers := ks.Spec.Servers()
 	if silent := ks.unreachableServers(ctx, servers); len(servers) == 0 || silent != nil {
 		return secret.Value{}, ks.serversError(silent)
 	}
-	first, err := ks.tokenOf(ctx, servers[0].Name, read)
+	first, err := ks.askServer(ctx, servers[0].Name, ask)
 	if err == nil {
 		return first, nil
 	}
@@ -58,7 +57,7 @@ func (ks *Kubernetes) readSoon(ctx context.Context, read TokenReader) (secret.Va
 	answers := make(chan answer, len(servers))
 	for _, n := range servers[1:] {
 		go func() {
-			value, err := ks.tokenOf(ctx, n.Name, read)
+			value, err := ks.askServer(ctx, n.Name, ask)
 			answers <- answer{n.Name, value, err}
 		}()
 	}
@@ -100,7 +99,7 @@ func (ks *Kubernetes) serversError(failed map[string]error) error {
 		if err == nil {
 			continue
 		}
-		if !errors.Is(err, k3s.ErrNoCluster) && !errors.Is(err, errAbsent) {
+		if !errors.Is(err, distribution.ErrNoCluster) && !errors.Is(err, errAbsent) {
 			why = ErrNoServer
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))

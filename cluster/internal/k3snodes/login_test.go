@@ -1,4 +1,4 @@
-package members
+package k3snodes
 
 import (
 	"net/netip"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/distribution"
 )
 
 // TestLoginArgs: servers take Dex's tokens if groups have roles, beside the arguments of the file, which stay as they are.
@@ -29,14 +30,14 @@ func TestLoginArgs(t *testing.T) {
 			s.K3s.ServerConfig[c.key] = c.have
 		}
 		n := spec.Node{Name: "cp1", Address: netip.MustParsePrefix("10.0.0.11/24")}
-		plain, err := k3sServer(s, n, "", false)
+		plain, err := New(s, nil).Server(n, distribution.Wish{})
 		require.NoError(t, err)
 		s.Platform.TLS, s.Platform.Login = &spec.TLS{}, &spec.Login{Hostname: "login.example.org"}
-		same, err := k3sServer(s, n, "", false)
+		same, err := New(s, nil).Server(n, distribution.Wish{})
 		require.NoError(t, err)
 		assert.Equal(t, plain, same, "without roles nothing changes")
 		s.Platform.Login.ClusterRoles = map[string]string{"staff": "view"}
-		srv, err := k3sServer(s, n, "", false)
+		srv, err := New(s, nil).Server(n, distribution.Wish{})
 		require.NoError(t, err)
 		require.NoError(t, srv.Check())
 		assert.Equal(t, map[string]any{c.key: c.want}, srv.Extra)
