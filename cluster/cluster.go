@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
@@ -125,13 +124,13 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
 	})
 	c.members = members.New(members.Config{
-		Spec: want, Nodes: c.nodes, Distribution: distributionOn(want, c.nodes), VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.kubeconfig(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
+		Spec: want, Nodes: c.nodes, Distribution: c.distribution(), VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.kubeconfig(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
 	})
 	c.parts = parts.New(parts.Config{
 		Spec: want, Make: sync.OnceValues(func() ([]addon.Recipe, error) { return platform.Pieces(want, true) }),
 		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial, CheckDNS: b.CheckDNS,
 	})
-	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Allot: c.allot}
+	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Distribution: c.distribution(), Allot: c.allot}
 	c.hosts.DeferWrites() // a plan writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.VMs.RegisterNames(names.Tag(want), func(name string) bool { return names.MayBeName(want, name) })
@@ -146,7 +145,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 func (c *site) flow() *flow {
 	s := *c
 	s.nodes = c.nodes.ForRun()
-	s.members = c.members.ForRun(s.nodes, distributionOn(c.spec, s.nodes))
+	s.members = c.members.ForRun(s.nodes, s.distribution())
 	s.parts = c.parts.ForRun(s.members.Kube, s.members.Work)
 	return &flow{machines{holdings{cards{&s}}}}
 }
@@ -191,7 +190,7 @@ func LoginKey(token secret.Value, cluster string) (ssh.Signer, error) {
 
 // K3sURL is the URL of the checksums of the file's release of K3s, "" if its files come from a
 // folder.
-func K3sURL(s *spec.Spec) string { return artifacts.SumsURL(s) }
+func K3sURL(s *spec.Spec) string { return distributionOn(s, nil).URL() }
 
 // Lease coordinates runs that change this cluster, no matter on which machine they run. It is a
 // VM without disks in Proxmox or, if all machines are external, a file on the first server of

@@ -25,7 +25,7 @@ func askedAbout() map[string]string {
 		"costsOfRetiring":       "`node:replace`",
 		"costsOfOperatorDriver": ". TestAnotherDriverOfTheOperatorWaitsForPods",
 		"costsOfDriver":         "another NVIDIA driver",
-		"costsOfK3s":            "another version of K3s",
+		"costsOfMember":         "another version of K3s",
 		"costsOfRemoval":        "a machine that left the file: drained, destroyed with its disks",
 		"costsOfLeftovers":      "a part of the platform that left the file",
 		"costsOfMarks":          "a taint that evicts pods (`NoExecute`)",

@@ -12,3 +12,5 @@ import (
 func distributionOn(s *spec.Spec, ns *nodes.Nodes) distribution.Distribution {
 	return k3snodes.New(s, ns.Root)
 }
+
+func (c *site) distribution() distribution.Distribution { return distributionOn(c.spec, c.nodes) }

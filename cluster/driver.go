@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -202,7 +202,7 @@ func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverState
 		if err := nvidia.InstallDriver(ctx, root, s.want); err != nil {
 			return err
 		}
-		return nvidia.InstallToolkit(ctx, artifacts.WithProxy(c.spec, root), nvidia.Toolkit{})
+		return nvidia.InstallToolkit(ctx, nodes.WithProxy(c.spec, root), nvidia.Toolkit{})
 	}
 	if !s.upgrades() {
 		return install(ctx)

@@ -43,9 +43,9 @@ func (c *machines) externalDriverStep(n spec.Node) *converge.Resource[driverStat
 // releaseStep removes K3s from an external machine, which it does not destroy.
 func (c *machines) releaseStep(n spec.Node) *converge.Resource[distribution.State] {
 	return &converge.Resource[distribution.State]{
-		ID: c.members.MemberID(n),
+		ID: c.distribution().Facts().StepID(n.Name),
 		Observe: func(ctx context.Context) (distribution.State, error) {
-			have, err := c.members.Installation(ctx, n)
+			have, err := c.ownInstallation(ctx, n)
 			if members.IsForeign(err) {
 				converge.Progressf(ctx, "left alone: %s", err)
 				return distribution.State{}, nil
@@ -63,7 +63,7 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[distribution.Stat
 			if _, err := c.ownInstallation(ctx, n); err != nil {
 				return err
 			}
-			return c.members.Uninstall(ctx, n)
+			return c.distribution().Remove(ctx, n)
 		},
 		Settle: nodes.ExternalTime,
 	}

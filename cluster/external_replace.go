@@ -67,8 +67,11 @@ func (c *machines) joinAgain(g *converge.Graph, n spec.Node, booted *converge.Re
 
 // ownInstallation is what an external machine has, unless another cluster has it.
 func (c *machines) ownInstallation(ctx context.Context, n spec.Node) (distribution.State, error) {
-	have, err := c.members.Installation(ctx, n)
-	return have, members.PermanentIfForeign(err)
+	have, err := c.members.Member(ctx, n)
+	if err != nil {
+		return distribution.State{}, members.PermanentIfForeign(err)
+	}
+	return have.State(), nil
 }
 
 // uninstall drains an external machine, removes K3s and deletes its Node, in this order: a
@@ -93,7 +96,7 @@ func (c *machines) uninstall(ctx context.Context, n spec.Node) error {
 			return err
 		}
 	}
-	if err := c.members.Uninstall(ctx, n); err != nil {
+	if err := c.distribution().Remove(ctx, n); err != nil {
 		return err
 	}
 	if needed { // the API may have been at this machine

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/proxmox/preflight"
 )
@@ -17,7 +16,7 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 	return &converge.Resource[*preflight.Report]{
 		ID: "proxmox",
 		Observe: func(ctx context.Context) (*preflight.Report, error) {
-			if err := artifacts.Check(c.spec); err != nil {
+			if err := c.distribution().CheckFiles(); err != nil {
 				return nil, err
 			}
 			if err := c.templates.CheckSources(ctx); err != nil {
@@ -101,7 +100,7 @@ func (c *holdings) beginStep() converge.Step {
 	return &converge.Resource[struct{}]{
 		ID: "artifacts",
 		Observe: func(context.Context) (struct{}, error) {
-			return struct{}{}, converge.Permanent(artifacts.Check(c.spec))
+			return struct{}{}, converge.Permanent(c.distribution().CheckFiles())
 		},
 		Diff: func(struct{}) converge.Diff { return nil },
 	}

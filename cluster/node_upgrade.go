@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/apt"
@@ -118,7 +118,7 @@ func (c *systems) upgradeSystem(ctx context.Context, n spec.Node, s members.Syst
 		}
 		return c.members.Uncordon(ctx, n.Name)
 	}
-	root := artifacts.WithProxy(c.spec, c.nodes.Root(n.Name))
+	root := nodes.WithProxy(c.spec, c.nodes.Root(n.Name))
 	converge.Progressf(ctx, "downloading %d packages", len(s.Changes))
 	if err := apt.Fetch(ctx, root, s.HeldTogether); err != nil {
 		return fmt.Errorf("%s keeps its packages, and stays up: %w", n.Name, err)
@@ -152,7 +152,7 @@ func (c *systems) upgradeSystem(ctx context.Context, n spec.Node, s members.Syst
 // installUpgrade installs the packages, holds again what was held, and has modules built for the kernel
 // that starts next.
 func (c *systems) installUpgrade(ctx context.Context, n spec.Node, s members.System) (now members.System, err error) {
-	root := artifacts.WithProxy(c.spec, c.nodes.Root(n.Name))
+	root := nodes.WithProxy(c.spec, c.nodes.Root(n.Name))
 	failed := apt.Run(ctx, root, s.HeldTogether)
 	if failed != nil && s.Managed {
 		failed = nvidia.WithBuildLog(ctx, root, failed)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"io"
+	"time"
 
 	"filippo.io/age"
 
@@ -22,7 +23,13 @@ type Certificates struct {
 }
 
 // Certificate is one of them.
-type Certificate = distribution.Certificate
+type Certificate struct {
+	File      string    `json:"file"`    // without its folder, unless that tells more than the name, as etcd/
+	Subject   string    `json:"subject"` // its common name
+	Authority bool      `json:"authority,omitempty"`
+	From      time.Time `json:"from"`
+	Until     time.Time `json:"until"`
+}
 
 // Backup saves a snapshot of etcd on a running server and writes it to w with all that a
 // restore needs, encrypted to these recipients and signed with a key of this run, if it has one.
@@ -72,7 +79,11 @@ func (c *Cluster) RestoreSnapshot(ctx context.Context, name string) (*converge.G
 // when it starts.
 func (c *Cluster) Certs(ctx context.Context) (out []Certificates) {
 	for _, of := range c.site.flow().rescue().Certs(ctx) {
-		out = append(out, Certificates(of))
+		certs := Certificates{Node: of.Node, Role: of.Role, Err: of.Err}
+		for _, c := range of.All {
+			certs.All = append(certs.All, Certificate(c))
+		}
+		out = append(out, certs)
 	}
 	return out
 }
@@ -81,5 +92,5 @@ func (c *Cluster) Certs(ctx context.Context) (out []Certificates) {
 func (c *Cluster) RotateCerts() *converge.Graph { return c.site.flow().rescue().Rotate() }
 
 func (c *site) rescue() *rescue.Rescue {
-	return rescue.New(rescue.Config{Spec: c.spec, Members: c.members, Nodes: c.nodes, Distribution: distributionOn(c.spec, c.nodes)})
+	return rescue.New(rescue.Config{Spec: c.spec, Members: c.members, Nodes: c.nodes, Distribution: c.distribution()})
 }

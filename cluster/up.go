@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -210,7 +209,7 @@ func (c *site) mayChange(again ...string) func(context.Context) error {
 		if err := c.members.CheckKubeconfigWritable(ctx); err != nil {
 			return err
 		}
-		if err := artifacts.CheckSums(ctx, c.spec); err != nil {
+		if err := c.distribution().CheckSums(ctx); err != nil {
 			return err
 		}
 		if up, err := c.serverUp(ctx); err != nil || !up {

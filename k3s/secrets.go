@@ -46,9 +46,6 @@ func readToken(ctx context.Context, r remote.Runner, path string) (secret.Value,
 	return secret.New(t), nil
 }
 
-// KubeconfigAccess says how a kubeconfig reaches its cluster.
-type KubeconfigAccess = kubeconfig.Access
-
 // Kubeconfig reads the administrator's kubeconfig on a running server, for use on another
 // machine: it points to server, and its names are cluster. It gives access to the whole
 // cluster, so it is a secret.
@@ -60,21 +57,9 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 	if err != nil {
 		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	out, err := RewriteKubeconfig(b, KubeconfigAccess{Server: server, Cluster: cluster})
+	out, err := kubeconfig.Rewrite(b, kubeconfig.Access{Server: server, Cluster: cluster})
 	if err != nil {
 		return secret.Value{}, err
 	}
 	return secret.New(string(out)), nil
 }
-
-// RewriteKubeconfig returns a kubeconfig of one cluster, such as K3s writes, with another
-// access. It keeps authority, certificates, keys and tokens. Keys that K3s never writes are an
-// error: root on a server could otherwise make this side read its own files (tokenFile) or run
-// a program (exec).
-func RewriteKubeconfig(config []byte, to KubeconfigAccess) ([]byte, error) {
-	return kubeconfig.Rewrite(config, to)
-}
-
-// KubeconfigAuthority returns the certificate authority, PEM, that a kubeconfig of one cluster
-// trusts.
-func KubeconfigAuthority(config []byte) ([]byte, error) { return kubeconfig.Authority(config) }

@@ -42,51 +42,6 @@ func TestKubeconfig(t *testing.T) {
 	got, err := k3s.Kubeconfig(t.Context(), m, "https://10.0.0.10:6443", "lab")
 	require.NoError(t, err)
 	assert.Equal(t, strings.NewReplacer("https://127.0.0.1:6443", "https://10.0.0.10:6443", "default", "lab").Replace(kubeconfig), got.Reveal())
-
-	out, err := k3s.RewriteKubeconfig([]byte(kubeconfig), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443", ProxyURL: "socks5://127.0.0.1:1080"})
-	require.NoError(t, err)
-	assert.Contains(t, string(out), "proxy-url: socks5://127.0.0.1:1080")
-	assert.Contains(t, string(out), "current-context: default")
-	_, err = k3s.RewriteKubeconfig([]byte("clusters: []"), k3s.KubeconfigAccess{})
-	assert.EqualError(t, err, "kubeconfig: expected one entry in clusters, found 0")
-}
-
-// Anyone who is root on a server writes its kubeconfig, and we use it: it has us read no file
-// of ours, run nothing, and trust nobody else.
-func TestAKubeconfigOfAStranger(t *testing.T) {
-	for at, keys := range map[string][]string{
-		"    client-key-data: S0VZ\n": {
-			"    exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, args: [-c, id]}\n", "    tokenFile: /root/.ssh/id_ed25519\n",
-			"    auth-provider: {name: gcp}\n", "    client-key: /root/key\n", "    client-certificate: /root/cert\n", "    as: root\n",
-		},
-		"    server: https://127.0.0.1:6443\n": {"    certificate-authority: /root/ca\n", "    insecure-skip-tls-verify: true\n", "    tls-server-name: other\n"},
-		"kind: Config\n":                       {"extensions: [{name: a, extension: {}}]\n"},
-	} {
-		for _, key := range keys {
-			_, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, at, at+key, 1)), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443"})
-			name, _, _ := strings.Cut(strings.TrimSpace(key), ":")
-			require.ErrorContains(t, err, name, key)
-		}
-	}
-	out, err := k3s.RewriteKubeconfig([]byte(strings.Replace(kubeconfig, "    server:", "    proxy-url: http://stranger\n    server:", 1)), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443"})
-	require.NoError(t, err)
-	assert.NotContains(t, string(out), "stranger")
-	_, err = k3s.RewriteKubeconfig([]byte(kubeconfig+"preferences: {}\n"), k3s.KubeconfigAccess{Server: "https://10.0.0.10:6443"})
-	assert.NoError(t, err, "K3s wrote this once")
-}
-
-func FuzzRewriteKubeconfig(f *testing.F) {
-	f.Add(kubeconfig, "https://10.0.0.10:6443", "lab")
-	f.Add("clusters: [{cluster: {}}]\nusers: [{}]\ncontexts: [{context: 1}]", "https://[::1]:6443", "")
-	f.Fuzz(func(t *testing.T, config, server, name string) {
-		out, err := k3s.RewriteKubeconfig([]byte(config), k3s.KubeconfigAccess{Server: server, Cluster: name})
-		if err != nil {
-			return
-		}
-		again, err := k3s.RewriteKubeconfig(out, k3s.KubeconfigAccess{Server: server, Cluster: name})
-		require.NoError(t, err)
-		assert.Equal(t, string(out), string(again), "rewriting is done once")
-	})
 }
 
 // vipFacts is what is kept of what kube-vip's own generator writes.
@@ -135,18 +90,4 @@ func factsOfVIP(t *testing.T, manifest []byte) vipFacts {
 		}
 	}
 	return out
-}
-
-// What a kubeconfig trusts is read from the one cluster that it has.
-func TestAuthority(t *testing.T) {
-	ca, err := k3s.KubeconfigAuthority([]byte("clusters: [{name: home, cluster: {server: https://a:6443, certificate-authority-data: Y2E=}}]"))
-	require.NoError(t, err)
-	assert.Equal(t, "ca", string(ca))
-	for _, text := range []string{
-		"", "clusters: [", "clusters: [{name: home, cluster: {server: https://a:6443}}]",
-		"clusters: [{cluster: {certificate-authority-data: Y2E=}}, {cluster: {certificate-authority-data: Y2I=}}]",
-	} {
-		_, err := k3s.KubeconfigAuthority([]byte(text))
-		require.ErrorContains(t, err, "kubeconfig: ", text)
-	}
 }

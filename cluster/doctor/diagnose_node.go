@@ -11,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -20,16 +19,13 @@ func (d *diagnosis) k3s(m Machine) {
 	if m.Err != nil || m.Role == spec.FileServer {
 		return
 	}
-	s, want := m.K3s, k3s.RoleAgent
-	if m.Role == spec.Server {
-		want = k3s.RoleServer
-	}
+	s, want := m.Kubernetes, m.Role
 	switch {
-	case m.K3sErr != nil:
+	case m.KubernetesErr != nil:
 		d.add(inK3s, m.Name,
-			Finding{Failure: "k3s-unread", What: "K3s could not be looked at", Evidence: errorLines(m.K3sErr), Do: "run it again"})
+			Finding{Failure: "k3s-unread", What: "K3s could not be looked at", Evidence: errorLines(m.KubernetesErr), Do: "run it again"})
 		return
-	case s.Role == k3s.RoleNone:
+	case s.Role == "":
 		d.add(inK3s, m.Name, Finding{Failure: "k3s-missing", What: "K3s is not set up", Do: "homelab cluster:up installs it and lets the node join"})
 		return
 	case s.Role != want:
@@ -39,13 +35,13 @@ func (d *diagnosis) k3s(m Machine) {
 		})
 		return // what its units do is of no account
 	}
-	if !s.Running() {
-		f := Finding{Failure: "k3s-down", What: "K3s does not run", Evidence: []string{s.Role.Unit() + ".service: " + s.Active}, Do: fmt.Sprintf("journalctl -u %s on %s", printable.Word(s.Role.Unit()), printable.Word(m.Name))}
-		if said, ok := s.Diagnosis(); ok {
-			f.What += ": " + said.Cause
-			f.Evidence = append(f.Evidence, said.Line)
-			if said.Cure != "" {
-				f.Do = said.Cure
+	if !s.Running {
+		f := Finding{Failure: "k3s-down", What: "K3s does not run", Evidence: []string{s.Service + ".service: " + s.Active}, Do: fmt.Sprintf("journalctl -u %s on %s", printable.Word(s.Service), printable.Word(m.Name))}
+		if s.Cause != "" {
+			f.What += ": " + s.Cause
+			f.Evidence = append(f.Evidence, s.Line)
+			if s.Cure != "" {
+				f.Do = s.Cure
 			}
 		} else if s.Ended != "" {
 			f.What += ": its last run ended: " + s.Ended

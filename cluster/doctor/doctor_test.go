@@ -20,7 +20,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -42,8 +41,8 @@ func healthy() *doctor.Evidence {
 	for i, n := range s.Nodes {
 		m := doctor.Machine{
 			Node: n, Asked: true, VM: &proxmox.VM{Name: n.Name, VMID: 101 + i, Host: "pve1", Running: true},
-			State: doctor.MachineState{Disks: []doctor.Usage{{At: "/", Percent: 20}}, Clock: "yes"},
-			K3s:   k3s.State{Role: k3s.Role(n.Role), Active: "active", Enabled: true, Version: "v1.36.5+k3s1"},
+			State:      doctor.MachineState{Disks: []doctor.Usage{{At: "/", Percent: 20}}, Clock: "yes"},
+			Kubernetes: doctor.Kubernetes{Role: n.Role, Service: []string{"k3s", "k3s-agent"}[i], Active: "active", Running: true, Version: "v1.36.5+k3s1"},
 		}
 		node := kube.Node{Name: n.Name, Ready: true, Version: "v1.36.5+k3s1", Allocatable: corev1.ResourceList{}}
 		if n.GPUs.Count > 0 {
@@ -118,11 +117,11 @@ func harms() map[string]func(*doctor.Evidence) {
 		},
 		"gpu-missing":      func(e *doctor.Evidence) { e.Machines[1].Driver.SMI.GPUs = nil },
 		"toolkit":          func(e *doctor.Evidence) { e.Machines[1].Driver.Containerd.NVIDIA = false },
-		"k3s-unread":       func(e *doctor.Evidence) { e.Machines[1].K3sErr = lost },
-		"k3s-missing":      func(e *doctor.Evidence) { e.Machines[1].K3s = k3s.State{} },
-		"k3s-role":         func(e *doctor.Evidence) { e.Machines[1].K3s.Role = k3s.RoleServer },
-		"k3s-down":         func(e *doctor.Evidence) { e.Machines[1].K3s.Active = "activating" },
-		"k3s-version":      func(e *doctor.Evidence) { e.Machines[1].K3s.Version = "v1.35.9+k3s1" },
+		"k3s-unread":       func(e *doctor.Evidence) { e.Machines[1].KubernetesErr = lost },
+		"k3s-missing":      func(e *doctor.Evidence) { e.Machines[1].Kubernetes = doctor.Kubernetes{} },
+		"k3s-role":         func(e *doctor.Evidence) { e.Machines[1].Kubernetes.Role = spec.Server },
+		"k3s-down":         func(e *doctor.Evidence) { stops(e, 1, "activating") },
+		"k3s-version":      func(e *doctor.Evidence) { e.Machines[1].Kubernetes.Version = "v1.35.9+k3s1" },
 		"api-down":         func(e *doctor.Evidence) { e.API = lost },
 		"node-missing":     func(e *doctor.Evidence) { e.Nodes = e.Nodes[:1] },
 		"node-not-ready":   func(e *doctor.Evidence) { e.Nodes[1].Ready, e.Nodes[1].Reason = false, "KubeletNotReady: PLEG" },
@@ -179,8 +178,13 @@ func harms() map[string]func(*doctor.Evidence) {
 	}
 }
 
-func certs(until time.Time) []k3s.Certificate {
-	return []k3s.Certificate{{File: "client-kubelet.crt", Subject: "system:node:gpu1", Until: until}, {File: "serving-kubelet.crt", Subject: "gpu1", Until: now.AddDate(0, 9, 0)}}
+// stops has the Kubernetes of a machine not run.
+func stops(e *doctor.Evidence, machine int, active string) {
+	e.Machines[machine].Kubernetes.Running, e.Machines[machine].Kubernetes.Active = false, active
+}
+
+func certs(until time.Time) []doctor.Certificate {
+	return []doctor.Certificate{{File: "client-kubelet.crt", Subject: "system:node:gpu1", Until: until}, {File: "serving-kubelet.crt", Subject: "gpu1", Until: now.AddDate(0, 9, 0)}}
 }
 
 func TestNothingIsWrong(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
@@ -53,14 +52,35 @@ type Machine struct {
 	VM    *proxmox.VM // nil if there is none, or if the machine is external
 	Asked bool        // Proxmox was asked for the VM
 
-	Err    error // why nobody could log in; nil if somebody did
-	State  MachineState
-	K3s    k3s.State
-	K3sErr error
-	Driver *nvidia.DriverState // nil if it was not asked
-	DrvErr error
-	Certs  []k3s.Certificate // the first to end first
-	MIG    *mig.State        // nil if the file divides none of its GPUs, or it was not asked
+	Err   error // why nobody could log in; nil if somebody did
+	State MachineState
+	// Kubernetes is what the machine has of it.
+	Kubernetes    Kubernetes
+	KubernetesErr error
+	Driver        *nvidia.DriverState // nil if it was not asked
+	DrvErr        error
+	Certs         []Certificate // the first to end first
+	MIG           *mig.State    // nil if the file divides none of its GPUs, or it was not asked
+}
+
+// Kubernetes is what a machine has of it.
+type Kubernetes struct {
+	Role    spec.Role // "": nothing is set up
+	Version string    // of its program; "": there is none
+	Running bool      // an agent that runs has joined
+	Service string    // its unit
+	Active  string    // systemd's word for that, e.g. activating
+	Ended   string    // how its last run ended, if it does not run
+	// Cause says in words what keeps it from running, if Line of its log shows that. Cure is what to do.
+	Cause, Cure, Line string
+}
+
+// Certificate is a certificate of Kubernetes on a machine.
+type Certificate struct {
+	File      string // as the machine has it, without its folder
+	Subject   string // its common name
+	Authority bool
+	Until     time.Time
 }
 
 // MachineState is how a machine is, seen from inside.

@@ -13,7 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
@@ -33,6 +32,9 @@ type Sources struct {
 	Cards func(ctx context.Context) (map[string][]Card, error)
 	// Root runs commands as root on a machine.
 	Root func(name string) remote.Runner
+	// Kubernetes looks at what a machine has of it, and Certificates reads its certificates, the first to end first.
+	Kubernetes   func(ctx context.Context, n spec.Node) (Kubernetes, error)
+	Certificates func(ctx context.Context, n spec.Node) ([]Certificate, error)
 	// HasDriver says which machines should have NVIDIA's driver; nil: those with GPUs.
 	HasDriver func(n spec.Node) bool
 	// Kube is the API's client.
@@ -108,8 +110,8 @@ func (s Sources) observeMachine(ctx context.Context, root remote.Runner, m *Mach
 	var wg sync.WaitGroup
 	var certsErr, migErr error
 	if m.Role != spec.FileServer {
-		wg.Go(func() { m.K3s, m.K3sErr = k3s.Observe(ctx, root) })
-		wg.Go(func() { m.Certs, certsErr = k3s.Certificates(ctx, root) })
+		wg.Go(func() { m.Kubernetes, m.KubernetesErr = s.Kubernetes(ctx, m.Node) })
+		wg.Go(func() { m.Certs, certsErr = s.Certificates(ctx, m.Node) })
 	}
 	if s.hasDriver(m.Node) {
 		wg.Go(func() {
@@ -128,7 +130,7 @@ func (s Sources) observeMachine(ctx context.Context, root remote.Runner, m *Mach
 		})
 	}
 	wg.Wait()
-	m.K3sErr, m.DrvErr = errors.Join(m.K3sErr, certsErr), errors.Join(m.DrvErr, migErr)
+	m.KubernetesErr, m.DrvErr = errors.Join(m.KubernetesErr, certsErr), errors.Join(m.DrvErr, migErr)
 }
 
 func (s Sources) hasDriver(n spec.Node) bool {

@@ -51,6 +51,12 @@ func TestCollect(t *testing.T) {
 		},
 		Kube: func(context.Context) (*kube.Client, error) { return nil, lost },
 	}
+	s.Kubernetes = func(ctx context.Context, n spec.Node) (Kubernetes, error) {
+		return Kubernetes{}, remote.Run(ctx, s.Root(n.Name), "sh", "-c", "kubernetes")
+	}
+	s.Certificates = func(ctx context.Context, n spec.Node) ([]Certificate, error) {
+		return nil, remote.Run(ctx, s.Root(n.Name), "sh", "-c", "certificates")
+	}
 	e := Collect(t.Context(), s)
 	assert.Equal(t, []any{lost, lost, s.LastRun, file}, []any{e.Proxmox, e.API, e.LastRun, e.Spec})
 	require.Len(t, e.Machines, 5)
@@ -59,7 +65,7 @@ func TestCollect(t *testing.T) {
 		assert.Equal(t, m.Name != "away" && m.Name != "nuc", m.VM != nil, m.Name)
 		assert.Equal(t, m.VM != nil, m.Asked, m.Name)
 		assert.Equal(t, m.Name == "away", m.Err != nil, m.Name)
-		assert.Equal(t, m.Err == nil && m.Role != spec.FileServer, m.K3sErr != nil, m.Name)
+		assert.Equal(t, m.Err == nil && m.Role != spec.FileServer, m.KubernetesErr != nil, m.Name)
 		assert.Equal(t, m.Name == "gpu1", m.DrvErr != nil, m.Name)
 		assert.Equal(t, m.Err == nil, len(m.State.Disks) > 0, m.Name)
 		assert.True(t, m.MIG == nil && m.Driver == nil, "neither was seen")

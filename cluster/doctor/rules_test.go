@@ -11,7 +11,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/doctor"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/mig"
@@ -60,7 +59,7 @@ func TestCertificatesEnd(t *testing.T) {
 		assert.Equal(t, want, strings.Join(told(e), "\n"))
 	}
 	e := healthy()
-	e.Machines[0].Certs = []k3s.Certificate{{File: "server-ca.crt", Authority: true, Until: now.AddDate(0, 0, -3)}}
+	e.Machines[0].Certs = []doctor.Certificate{{File: "server-ca.crt", Authority: true, Until: now.AddDate(0, 0, -3)}}
 	assert.Contains(t, told(e)[0], "k3s certificate rotate-ca")
 }
 
@@ -149,7 +148,8 @@ func TestForeignTaint(t *testing.T) {
 // A K3s that ends again and again is found with its own last words, if its journal shows nothing that is known.
 func TestK3sEndsAgainAndAgain(t *testing.T) {
 	e := healthy()
-	e.Machines[1].K3s.Active, e.Machines[1].K3s.Ended = "activating", "apiserver exited: invalid argument"
+	stops(e, 1, "activating")
+	e.Machines[1].Kubernetes.Ended = "apiserver exited: invalid argument"
 	assert.Equal(t, []string{"error k3s-down of gpu1: K3s does not run: its last run ended: apiserver exited: invalid argument [journalctl -u k3s-agent on gpu1]"}, told(e))
 }
 

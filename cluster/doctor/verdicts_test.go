@@ -92,13 +92,15 @@ func TestVerdicts(t *testing.T) {
 			e.Nodes[1].Allocatable, e.Nodes[1].Taints = nil, []kube.Taint{{Key: "dedicated"}, {Key: "node.kubernetes.io/not-ready"}, {Key: "nvidia.com/gpu"}}
 		}, []string{cannot + "nvidia-device-plugin" + toler}},
 		{"K3s says why it is down", func(e *doctor.Evidence) {
-			e.Machines[1].K3s.Active = "failed"
-			e.Machines[1].K3s.Journal = []string{`level=fatal msg="Error: Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry"`}
+			stops(e, 1, "failed")
+			f, _ := k3s.Diagnose([]string{`level=fatal msg="Error: Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password' may not match server node-passwd entry"`})
+			k := &e.Machines[1].Kubernetes
+			k.Cause, k.Cure, k.Line = f.Cause, f.Cure, f.Line
 		}, nil},
-		{"an API that is down", func(e *doctor.Evidence) { e.API = lost; e.Machines[0].K3s.Active = "failed" }, []string{
+		{"an API that is down", func(e *doctor.Evidence) { e.API = lost; stops(e, 0, "failed") }, []string{
 			"error k3s-down of cp1: K3s does not run [journalctl -u k3s on cp1]",
 			"error api-down of Kubernetes: its API does not answer, so nodes and pods were not looked at [look at the servers first: K3s must run on more than half of them] <- k3s-down of cp1"}},
-		{"an API that is down, and an agent", func(e *doctor.Evidence) { e.API = lost; e.Machines[1].K3s.Active = "failed" }, []string{
+		{"an API that is down, and an agent", func(e *doctor.Evidence) { e.API = lost; stops(e, 1, "failed") }, []string{
 			"error k3s-down of gpu1: K3s does not run [journalctl -u k3s-agent on gpu1]",
 			"error api-down of Kubernetes: its API does not answer, so nodes and pods were not looked at [look at the servers first: K3s must run on more than half of them]"}},
 		{"two pods of one owner", func(e *doctor.Evidence) {
@@ -163,7 +165,7 @@ func TestVerdicts(t *testing.T) {
 		got := told(e)
 		if x.name == "K3s says why it is down" {
 			evidence := doctor.Diagnose(*e).Findings[0].Evidence
-			assert.Equal(t, []string{"k3s-agent.service: failed", e.Machines[1].K3s.Journal[0]}, evidence)
+			assert.Equal(t, []string{"k3s-agent.service: failed", e.Machines[1].Kubernetes.Line}, evidence)
 			assert.Len(t, got, 1)
 			assert.Contains(t, got[0], "error k3s-down of gpu1: K3s does not run: ")
 			assert.NotContains(t, got[0], "[journalctl", "it has a cure")
@@ -190,7 +192,7 @@ func TestVerdicts(t *testing.T) {
 	assert.Contains(t, told(e)[0], "several StorageClasses are the default: local-path, nfs [")
 	e.Objects["StorageClass"] = e.Objects["StorageClass"][:1]
 	assert.Empty(t, told(e), "one default is right")
-	e.Machines[1].K3s = k3s.State{Role: k3s.RoleAgent, Active: "active", Enabled: true}
+	e.Machines[1].Kubernetes = doctor.Kubernetes{Role: spec.Agent, Service: "k3s-agent", Active: "active", Running: true}
 	assert.Empty(t, told(e), "a version that was not seen is not another one")
 	harms()["namespace-stuck"](e)
 	at := metaTime(now.Add(-10 * time.Minute))

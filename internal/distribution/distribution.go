@@ -35,6 +35,7 @@ type Distribution interface {
 
 	ControlPlane
 	Keeper
+	Files
 }
 
 // ControlPlane is what is asked of a server, by its name. An error that is [ErrNoCluster] says that this server was
@@ -42,7 +43,7 @@ type Distribution interface {
 type ControlPlane interface {
 	// Admit returns what n needs to join, valid for that long if it expires at all.
 	Admit(ctx context.Context, server string, n spec.Node, valid time.Duration) (Admission, error)
-	// Revoke makes it useless. One that has expired is no error.
+	// Revoke makes it useless. It may have expired.
 	Revoke(ctx context.Context, server string, a Admission) error
 	// Kubeconfig is the administrator's, for the API at [APIURL].
 	Kubeconfig(ctx context.Context, server string) (secret.Value, error)
@@ -87,7 +88,10 @@ type State struct {
 	Started    bool      // its start was requested with that: a Node of its name may be this machine's
 	Admitted   bool      // it has what it needs to join again by itself
 	Running    bool      // an agent that runs has joined
-	Waits      string    // why it does not run, in its own words
+	Active     string    // systemd's word for its service, e.g. activating
+	Fault      Fault     // what keeps it from running, if that is known
+	Ended      string    // how its last run ended, if it does not run
+	Waits      string    // all of that in a few words
 	Stuck      error     // why it will never run by itself; may be [ErrStale] or [ErrName]
 	Version    string    // as its kubelet reports it; "": there is no program
 	API        string    // the URL where it looks for the cluster; "": it is the cluster's beginning
@@ -95,6 +99,13 @@ type State struct {
 	Authority  string    // SHA-256 of its cluster's certificate authority; "": it never joined one
 	ProviderID string    // it registers with; "": the distribution's own
 	Restoring  string    // what a restore that was cut short began with
+}
+
+// Fault is a known reason why a member does not run.
+type Fault struct {
+	Cause string // in words
+	Cure  string // what to do; "": one can only wait
+	Line  string // of its log
 }
 
 // Wish is what a machine should be, besides what the file says.
@@ -131,6 +142,9 @@ func (f Facts) Service(r spec.Role) string {
 	}
 	return f.Server
 }
+
+// StepID names the step that brings a node to what it should be.
+func (f Facts) StepID(node string) string { return f.Step + "/" + node }
 
 // What an error means, whatever it says.
 var (

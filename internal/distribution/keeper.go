@@ -41,9 +41,9 @@ type SavedSnapshot struct {
 
 // Certificate is a certificate of Kubernetes on a machine.
 type Certificate struct {
-	File      string    `json:"file"`    // without its folder, unless that tells more than the name, as etcd/
-	Subject   string    `json:"subject"` // its common name
-	Authority bool      `json:"authority,omitempty"`
-	From      time.Time `json:"from"`
-	Until     time.Time `json:"until"`
+	File      string // without its folder, unless that tells more than the name, as etcd/
+	Subject   string // its common name
+	Authority bool
+	From      time.Time
+	Until     time.Time
 }

@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/limit"
@@ -121,22 +121,10 @@ func Release(s *spec.Spec, arch string) k3s.Release {
 	return r
 }
 
-// WithProxy is a runner whose commands use the proxy for https if the file names one.
-func WithProxy(s *spec.Spec, r remote.Runner) remote.Runner {
-	proxy := s.Guest.HTTPSProxy
-	if proxy == "" {
-		return r
-	}
-	return remote.RunnerFunc(func(ctx context.Context, cmd remote.Cmd) error {
-		cmd.Args = slices.Concat([]string{"env", "https_proxy=" + proxy}, cmd.Args)
-		return r.Run(ctx, cmd)
-	})
-}
-
 // Install installs K3s on a node of an architecture, in the version of the file.
 func Install(ctx context.Context, s *spec.Spec, root remote.Runner, arch string) error {
 	return WithStaged(ctx, s, root, arch, func(ctx context.Context) error {
-		_, err := k3s.Install(ctx, WithProxy(s, root), Release(s, arch))
+		_, err := k3s.Install(ctx, nodes.WithProxy(s, root), Release(s, arch))
 		return err
 	})
 }

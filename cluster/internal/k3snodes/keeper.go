@@ -36,18 +36,18 @@ func (ns *Nodes) Key(ctx context.Context, server string) (secret.Value, error) {
 	return token, nil
 }
 
-func saved(s k3s.Snapshot, err error) (distribution.SavedSnapshot, error) {
+func savedSnapshot(s k3s.Snapshot, err error) (distribution.SavedSnapshot, error) {
 	return distribution.SavedSnapshot{Name: s.Name(), Place: s.Path, Size: s.Size, SHA256: s.SHA256}, err
 }
 
 // SaveSnapshot saves etcd where K3s on this server saves it.
 func (m *member) SaveSnapshot(ctx context.Context, prefix string) (distribution.SavedSnapshot, error) {
-	return saved(k3s.SaveSnapshot(ctx, m.root(m.node.Name), m.have, prefix))
+	return savedSnapshot(k3s.SaveSnapshot(ctx, m.root(m.node.Name), m.have, prefix))
 }
 
 // FindSnapshot looks where K3s on this server saves snapshots.
 func (m *member) FindSnapshot(ctx context.Context, name string) (distribution.SavedSnapshot, error) {
-	return saved(k3s.FindSnapshot(ctx, m.root(m.node.Name), m.have, name))
+	return savedSnapshot(k3s.FindSnapshot(ctx, m.root(m.node.Name), m.have, name))
 }
 
 // Restore makes etcd of a snapshot. Its key is the token that the cluster had when it was taken.

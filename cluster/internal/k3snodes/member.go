@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
@@ -33,13 +34,15 @@ func (ns *Nodes) Observe(ctx context.Context, n spec.Node) (distribution.Member,
 func (m *member) State() distribution.State {
 	s := distribution.State{
 		Role: spec.Role(m.have.Role), Configured: m.have.Config != nil, Started: m.have.Applied != "", Admitted: m.have.TokenMode != "",
-		Running: m.have.Running(), Waits: strings.TrimSuffix(m.have.Active+": "+m.have.Reason(), ": "), Version: m.have.Version,
+		Running: m.have.Running(), Active: m.have.Active, Ended: m.have.Ended, Waits: strings.TrimSuffix(m.have.Active+": "+m.have.Reason(), ": "), Version: m.have.Version,
 		Cluster: m.have.Cluster, Authority: m.have.Authority, ProviderID: m.have.ProviderID(), Restoring: m.have.Restoring,
 	}
 	if server, joined := m.have.Config["server"]; joined {
 		s.API = fmt.Sprint(server)
 	}
-	if d, ok := m.have.Diagnosis(); ok && d.Fatal {
+	d, ok := m.have.Diagnosis()
+	s.Fault = distribution.Fault{Cause: d.Cause, Cure: d.Cure, Line: d.Line}
+	if ok && d.Fatal {
 		s.Stuck = &k3s.StartError{Role: m.have.Role, Diagnosis: d}
 		switch {
 		case d.StaleCertificate():
@@ -154,7 +157,7 @@ func (m *member) Upgrade(ctx context.Context, w distribution.Wish, a distributio
 	}
 	root := m.root(m.node.Name)
 	err = artifacts.WithStaged(ctx, m.spec, root, m.have.Arch, func(ctx context.Context) error {
-		return do(ctx, artifacts.WithProxy(m.spec, root), artifacts.Release(m.spec, m.have.Arch))
+		return do(ctx, nodes.WithProxy(m.spec, root), artifacts.Release(m.spec, m.have.Arch))
 	})
 	if isVersionError(err) {
 		return distribution.Means(err, distribution.ErrVersion)

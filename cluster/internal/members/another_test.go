@@ -29,12 +29,13 @@ import (
 // another is a distribution that is not K3s: it runs no command on any machine. Its kubelets are those of a
 // simulated control plane. It says what it was asked to change.
 type another struct {
-	distribution.Keeper // not asked by this package
-	spec                *spec.Spec
-	mu                  sync.Mutex
-	plane               *kubesim.Cluster // nil: no server has created the cluster
-	is                  map[string]distribution.State
-	said                []string
+	distribution.Keeper // not asked by this package, nor are
+	distribution.Files
+	spec  *spec.Spec
+	mu    sync.Mutex
+	plane *kubesim.Cluster // nil: no server has created the cluster
+	is    map[string]distribution.State
+	said  []string
 }
 
 func (a *another) say(words ...string) {
@@ -260,11 +261,11 @@ func TestLifeOfAnotherDistribution(t *testing.T) {
 		assert.True(t, converge.IsPermanent(err))
 
 		d.set("b", func(s *distribution.State) { s.Cluster = "y" })
-		_, err = ms.Installation(t.Context(), agent)
+		_, err = ms.Member(t.Context(), agent)
 		assert.True(t, IsForeign(err))
 		assert.EqualError(t, err, "b is another's")
 
-		require.NoError(t, ms.Uninstall(t.Context(), agent))
+		require.NoError(t, d.Remove(t.Context(), agent))
 		assert.True(t, ms.IsBare(t.Context(), agent))
 		assert.False(t, ms.IsBare(t.Context(), server))
 		assert.Equal(t, []string{"remove b"}, d.acts())

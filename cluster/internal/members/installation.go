@@ -15,16 +15,10 @@ func (ks *Kubernetes) Member(ctx context.Context, n spec.Node) (distribution.Mem
 	if err == nil {
 		err = ks.owns(ctx, n, have)
 	}
-	return have, err
-}
-
-// Installation reads what a machine has. The error is one of [IsForeign] if that belongs to another cluster.
-func (ks *Kubernetes) Installation(ctx context.Context, n spec.Node) (distribution.State, error) {
-	have, err := ks.Member(ctx, n)
 	if err != nil {
-		return distribution.State{}, err
+		return nil, err
 	}
-	return have.State(), nil
+	return have, nil
 }
 
 // IsBare reports whether nothing of Kubernetes is set up on a machine, so that a restart interrupts
@@ -35,11 +29,6 @@ func (ks *Kubernetes) IsBare(ctx context.Context, n spec.Node) bool {
 	}
 	have, err := ks.Distribution.Observe(ctx, n)
 	return err == nil && have.State().Role == ""
-}
-
-// Uninstall removes Kubernetes with its data from a machine, which the caller has drained.
-func (ks *Kubernetes) Uninstall(ctx context.Context, n spec.Node) error {
-	return ks.Distribution.Remove(ctx, n)
 }
 
 // FirstServerStep is [Members.MemberStep] for the server that creates the cluster. As long as nothing was

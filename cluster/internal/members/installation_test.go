@@ -32,12 +32,11 @@ func TestWhatAMachineHasThatDoesNotAnswer(t *testing.T) {
 	ms := New(Config{Spec: spec, Nodes: ns, Distribution: k3snodes.New(spec, ns.Root)})
 	ctx, a := t.Context(), spec.Nodes[0]
 
-	have, err := ms.Installation(ctx, a)
+	have, err := ms.Member(ctx, a)
 	require.Error(t, err)
-	assert.Zero(t, have)
+	assert.Nil(t, have)
 	assert.False(t, IsForeign(err))
 	assert.False(t, ms.IsBare(ctx, a))
-	require.Error(t, ms.Uninstall(ctx, a))
 	ms.Nodes.Observation(a.Name).Absent.Store(true)
 	assert.True(t, ms.IsBare(ctx, a))
 

@@ -33,7 +33,7 @@ func (ks *Kubernetes) title() string { return ks.Distribution.Facts().Title }
 // MemberStep installs and starts Kubernetes on a node.
 func (ms *Members) MemberStep(n spec.Node) *converge.Resource[distribution.Member] {
 	step := &converge.Resource[distribution.Member]{
-		ID:      ms.MemberID(n),
+		ID:      ms.Distribution.Facts().StepID(n.Name),
 		Observe: func(ctx context.Context) (distribution.Member, error) { return ms.observe(ctx, n) },
 		Diff: func(have distribution.Member) converge.Diff {
 			s := have.State()
@@ -48,11 +48,6 @@ func (ms *Members) MemberStep(n spec.Node) *converge.Resource[distribution.Membe
 		step.Apply = func(ctx context.Context, have distribution.Member) error { return ms.convergeAgent(ctx, n, have) }
 	}
 	return step
-}
-
-// MemberID is the name of [Members.MemberStep].
-func (ks *Kubernetes) MemberID(n spec.Node) string {
-	return ks.Distribution.Facts().Step + "/" + n.Name
 }
 
 // joinTime is how long a node may take to join: etcd adds one member at a time, and the node

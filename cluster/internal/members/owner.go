@@ -85,8 +85,8 @@ func (ks *Kubernetes) CheckOwnServer(ctx context.Context, name string) error {
 	if !n.External || met.Owned.Load() {
 		return nil
 	}
-	have, err := ks.Installation(ctx, n)
-	if err == nil && have.Cluster != "" {
+	have, err := ks.Member(ctx, n)
+	if err == nil && have.State().Cluster != "" {
 		met.Owned.Store(true)
 	}
 	return err

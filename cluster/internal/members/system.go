@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/apt"
@@ -40,7 +40,7 @@ func (s System) withChanges() nvidia.DriverState {
 
 // ObserveSystem looks at a machine's packages. driver chooses the driver of a node.
 func (ms *Members) ObserveSystem(ctx context.Context, n spec.Node, driver func(context.Context, spec.Node, nvidia.DriverState) (nvidia.Recipe, error)) (s System, err error) {
-	root := artifacts.WithProxy(ms.Spec, ms.Nodes.Root(n.Name))
+	root := nodes.WithProxy(ms.Spec, ms.Nodes.Root(n.Name))
 	if s.DriverState, err = nvidia.ObserveDriver(ctx, root); err != nil {
 		return s, err
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cloudinit"
-	"github.com/cps-gpu/homelab/cluster/internal/artifacts"
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -18,7 +17,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
@@ -250,7 +248,7 @@ func (ts *Templates) install(ctx context.Context, t template, vm *proxmox.VM) er
 	if err := ts.waitBakeAgent(ctx, vm); err != nil {
 		return err
 	}
-	guest := artifacts.WithProxy(ts.Spec, ts.Proxmox.Agents.Runner(vm))
+	guest := nodes.WithProxy(ts.Spec, ts.Proxmox.Agents.Runner(vm))
 	if sealing, err := exists(ctx, guest, sealMark); err != nil || sealing {
 		return err
 	}
@@ -265,11 +263,7 @@ func (ts *Templates) install(ctx context.Context, t template, vm *proxmox.VM) er
 			return err
 		}
 	}
-	if bakedK3s(ts.Spec) == "" {
-		return nil
-	}
-	_, err := k3s.Install(ctx, guest, artifacts.Release(ts.Spec, ""))
-	return err
+	return ts.Distribution.Fill(ctx, guest)
 }
 
 // waitBakeAgent waits for the agent, which is the first package to be installed.
@@ -300,15 +294,6 @@ func (ts *Templates) bakeHint(vm *proxmox.VM) string {
 	mirror := cmp.Or(ts.Spec.Guest.APTMirror, firstboot.Distro(ts.Spec).Mirror)
 	return fmt.Sprintf("\n  the agent is installed at this machine's first boot: on %s it has %s, and must reach %s. "+
 		"Check its console: qm terminal %d on %s", bridge, address, strings.TrimSuffix(mirror, "/"), vm.VMID, printable.Word(vm.Host))
-}
-
-// bakedK3s is the version of K3s in the template. It is empty without internet: the files then
-// go to each node over SSH, because they are too large for the guest agent.
-func bakedK3s(s *spec.Spec) string {
-	if s.K3s.AirgapDir != "" {
-		return ""
-	}
-	return s.K3s.Version
 }
 
 // sealMark exists from the start of the sealing until the machine is off. By then the status of

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/internal/k3snodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/nvidia"
 )
@@ -106,7 +107,7 @@ func TestTemplateNames(t *testing.T) {
 		s, err := clusterfile.Load("../../../examples/one-gpu/cluster.yaml")
 		require.NoError(t, err)
 		change(s)
-		out, err := describeTemplate(s, "pve1", nvidia.Recipe{Driver: nvidia.Driver{Branch: 580, Flavour: nvidia.Open}})
+		out, err := describeTemplate(s, k3snodes.New(s, nil).TemplateRelease(), "pve1", nvidia.Recipe{Driver: nvidia.Driver{Branch: 580, Flavour: nvidia.Open}})
 		require.NoError(t, err)
 		return out.Name
 	}

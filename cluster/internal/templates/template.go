@@ -12,7 +12,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
-	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -62,7 +61,7 @@ func (ts *Templates) templatesByNode(ctx context.Context, host string) (map[stri
 		if driver.err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", n.Name, driver.err)
 		}
-		t, err := describeTemplate(ts.Spec, host, driver.Recipe)
+		t, err := describeTemplate(ts.Spec, ts.Distribution.TemplateRelease(), host, driver.Recipe)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -75,11 +74,14 @@ func (ts *Templates) templatesByNode(ctx context.Context, host string) (map[stri
 
 // describeTemplate is the pure part of Templates. The name does not cover what clones do not
 // get: the sources of the image and the packages, and the storage and the address of the
-// template.
-func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template, error) {
+// template. release is what it has of Kubernetes, "" if that comes to each node.
+func describeTemplate(s *spec.Spec, release, host string, driver nvidia.Recipe) (template, error) {
 	t := template{host: host, driver: driver, holds: Contents{
-		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: firstboot.BakedPackages(s), K3s: bakedK3s(s),
+		Image: path.Base(s.Image.URL), SHA256: s.Image.SHA256, SHA512: s.Image.SHA512, Packages: firstboot.BakedPackages(s),
 	}}
+	if release != "" {
+		t.holds.K3s = s.K3s.Version
+	}
 	if driver.Branch != 0 {
 		t.holds.Driver, t.holds.Toolkit = driver.String(), nvidia.ToolkitVersion
 	}
@@ -94,11 +96,6 @@ func describeTemplate(s *spec.Spec, host string, driver nvidia.Recipe) (template
 	image := s.Image.SHA256 + s.Image.SHA512
 	if image == "" { // the lab's image, identified by its address
 		image = s.Image.URL
-	}
-	release := ""
-	if t.holds.K3s != "" { // the release has its checksums
-		r := k3s.Release{Version: t.holds.K3s}
-		release = r.URL(r.Images())
 	}
 	inputs := fmt.Sprintln(digest, image, s.Image.SecureBoot, release, t.holds.Driver, t.holds.Toolkit)
 	t.Name = names.Template(s, host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))

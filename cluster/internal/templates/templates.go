@@ -5,6 +5,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -15,6 +16,8 @@ type Templates struct {
 	Spec    *spec.Spec
 	Proxmox *proxmox.Client // nil where every machine is external
 	Seeds   *firstboot.Maker
+	// Distribution is the Kubernetes that templates have, if it has files.
+	Distribution distribution.Files
 	// Allot returns which cards of a host its nodes get.
 	Allot func(ctx context.Context, host string) (*placement.Allotment, error)
 }

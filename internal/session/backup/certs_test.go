@@ -10,16 +10,15 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/session"
-	"github.com/cps-gpu/homelab/k3s"
 )
 
 // A node's row is about the certificate that ends first, authorities aside; those with fewer days than asked are counted, and
 // those that ended are told apart from the moment in which they did.
 func TestCertTable(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	leaf := func(left time.Duration) k3s.Certificate { return k3s.Certificate{File: "a.crt", Until: now.Add(left)} }
+	leaf := func(left time.Duration) cluster.Certificate { return cluster.Certificate{File: "a.crt", Until: now.Add(left)} }
 	const day = 24 * time.Hour
-	ca := k3s.Certificate{File: "ca.crt", Authority: true, Until: now.Add(day)}
+	ca := cluster.Certificate{File: "ca.crt", Authority: true, Until: now.Add(day)}
 	for _, x := range []struct {
 		left         time.Duration
 		days, remark string
@@ -27,12 +26,12 @@ func TestCertTable(t *testing.T) {
 		{30 * day, "30", ""}, {30*day - time.Second, "29", "ends soon"}, {time.Second, "0", "ends soon"},
 		{-time.Second, "-1", "EXPIRED"}, {-day, "-1", "EXPIRED"}, {-day - time.Second, "-2", "EXPIRED"},
 	} {
-		node := cluster.Certificates{Node: "cp1", Role: "server", All: []k3s.Certificate{ca, leaf(x.left), leaf(100 * day)}}
+		node := cluster.Certificates{Node: "cp1", Role: "server", All: []cluster.Certificate{ca, leaf(x.left), leaf(100 * day)}}
 		table, old, silent := certTable([]cluster.Certificates{node}, now, 30)
 		assert.Equal(t, [][]string{{"cp1", "server", "a.crt", now.Add(x.left).Format(time.DateOnly), x.days, "2", x.remark}}, table.Rows)
 		assert.Equal(t, []int{len(x.remark), 0}, []int{old * len(x.remark), silent}, x.left)
 	}
-	table, old, silent := certTable([]cluster.Certificates{{Node: "cp1", Err: errors.New("no answer")}, {Node: "wk1"}, {Node: "wk2", All: []k3s.Certificate{ca}}}, now, 400)
+	table, old, silent := certTable([]cluster.Certificates{{Node: "cp1", Err: errors.New("no answer")}, {Node: "wk1"}, {Node: "wk2", All: []cluster.Certificate{ca}}}, now, 400)
 	assert.Equal(t, [][]string{
 		{"cp1", "", "-", "-", "-", "-", "UNKNOWN: no answer"}, {"wk1", "", "-", "-", "-", "0", "K3s has not joined here"}, {"wk2", "", "-", "-", "-", "0", "K3s has not joined here"},
 	}, table.Rows)
