@@ -181,7 +181,7 @@ func (c *checker) mount(field, p string, paths map[string]string) {
 		c.say(field, "%s is %s already", p, other)
 	}
 	paths[p] = field
-	for _, taken := range []string{"/dev/shm", "/etc/homelab/ca", "/run/homelab-ca"} {
+	for _, taken := range []string{"/dev/shm", "/etc/homelab/ca", "/run/homelab-ca", sshPath} {
 		if p == taken {
 			c.say(field, "%s is mounted already", p)
 		}

@@ -30,7 +30,7 @@ func needTool(t *testing.T, name string) string {
 func TestFilesAreWellFormed(t *testing.T) {
 	py, err := filepath.Glob("files/*.py")
 	require.NoError(t, err)
-	require.Len(t, py, 6)
+	require.Len(t, py, 7)
 	compile := "import sys\nfor p in sys.argv[1:]: compile(open(p).read(), p, 'exec')"
 	out, err := exec.Command(needTool(t, "python3"), append([]string{"-c", compile}, py...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -169,7 +169,7 @@ func TestStartCommand(t *testing.T) {
 	for name, script := range map[string]string{"python3": `echo "python3 $*"`, "jupyterhub-singleuser": `echo "server $*"`} {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
-	require.Nil(t, startCommand(spec.HubProfile{}))
+	require.Nil(t, Hub{}.startCommand(spec.HubProfile{}))
 	for _, c := range []struct {
 		p    spec.HubProfile
 		want string
@@ -179,7 +179,7 @@ func TestStartCommand(t *testing.T) {
 		{spec.HubProfile{Start: "false\necho never"}, "homelab: the start script of the profile failed with code 1\nserver --port=1\n"},
 	} {
 		var args []string
-		for _, a := range append(startCommand(c.p), "--port=1") { // KubeSpawner appends arguments
+		for _, a := range append(Hub{}.startCommand(c.p), "--port=1") { // KubeSpawner appends arguments
 			args = append(args, strings.ReplaceAll(a.(string), "$$", "$")) // as Kubernetes does
 		}
 		cmd := exec.Command(args[0], args[1:]...)

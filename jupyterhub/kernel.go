@@ -27,17 +27,18 @@ var lookScript string
 
 // Observation is what the code in a server observed.
 type Observation struct {
-	Python   string   `json:"python"`   // version
-	CPUs     float64  `json:"cpus"`     // that it may use
-	Memory   Bytes    `json:"memory"`   // that it may use; 0: no limit
-	SHM      Bytes    `json:"shm"`      // size of /dev/shm
-	Home     string   `json:"home"`     // its home folder
-	Writable bool     `json:"writable"` // a file could be written there
-	GPUs     []GPU    `json:"gpus"`     // on which a sum of vectors was right
-	Devices  []string `json:"devices"`  // /dev/nvidiaN that are there
-	Driver   string   `json:"driver"`   // version of CUDA that the driver speaks
-	Beyond   bool     `json:"beyond"`   // more memory than GPUMemory could be taken
-	Problem  string   `json:"problem"`  // why CUDA does not compute
+	Python   string   `json:"python"`        // version
+	CPUs     float64  `json:"cpus"`          // that it may use
+	Memory   Bytes    `json:"memory"`        // that it may use; 0: no limit
+	SHM      Bytes    `json:"shm"`           // size of /dev/shm
+	Home     string   `json:"home"`          // its home folder
+	Writable bool     `json:"writable"`      // a file could be written there
+	GPUs     []GPU    `json:"gpus"`          // on which a sum of vectors was right
+	Devices  []string `json:"devices"`       // /dev/nvidiaN that are there
+	Driver   string   `json:"driver"`        // version of CUDA that the driver speaks
+	Beyond   bool     `json:"beyond"`        // more memory than GPUMemory could be taken
+	Problem  string   `json:"problem"`       // why CUDA does not compute
+	SSH      string   `json:"ssh,omitempty"` // how SSH into it announces itself; empty: not asked
 }
 
 // GPU is a GPU that computed.
@@ -54,6 +55,9 @@ func (s Observation) String() string {
 	}
 	for _, g := range s.GPUs {
 		text += ", " + g.Name + " computes"
+	}
+	if s.SSH != "" {
+		text += ", " + s.SSH
 	}
 	return text
 }

@@ -166,6 +166,9 @@ func (h installation) objects() []runtime.Object {
 			Data:       map[string]string{"ca.crt": string(bundle), "bundle.sh": bundleScript},
 		})
 	}
+	if h.SSH {
+		all = append(all, h.sshObjects())
+	}
 	return append(all, h.quota()...)
 }
 

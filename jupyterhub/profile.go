@@ -191,7 +191,7 @@ func (h Hub) override(p spec.HubProfile) map[string]any {
 	if p.DefaultURL != "" {
 		override["default_url"] = p.DefaultURL
 	}
-	if cmd := startCommand(p); cmd != nil {
+	if cmd := h.startCommand(p); cmd != nil {
 		override["cmd"] = cmd
 	}
 	if h.waits(p) {
@@ -203,15 +203,19 @@ func (h Hub) override(p spec.HubProfile) map[string]any {
 // startCommand runs a profile's script and packages before the server, in any image with a shell; nil: there
 // are none. A script that fails says so in the log and keeps nobody from the notebook, as hooks of Jupyter's
 // own images do. Kubernetes replaces $(NAME) in a command, and $$ by $ (expansion.Expand).
-func startCommand(p spec.HubProfile) []any {
+func (h Hub) startCommand(p spec.HubProfile) []any {
 	script := p.Start
 	if len(p.Packages) > 0 {
 		script = "python3 -m pip install --quiet --disable-pip-version-check '" + strings.Join(p.Packages, "' '") + "'\n" + script
 	}
-	if script == "" {
+	if script == "" && !h.SSH {
 		return nil
 	}
-	const run = `sh -ec "$1" || echo "homelab: the start script of the profile failed with code $?" >&2; shift; exec "$@"`
+	var run string
+	if h.SSH {
+		run = sshRun
+	}
+	run += `sh -ec "$1" || echo "homelab: the start script of the profile failed with code $?" >&2; shift; exec "$@"`
 	var cmd []any
 	for _, arg := range []string{"sh", "-c", run, "sh", script, "jupyterhub-singleuser"} {
 		cmd = append(cmd, strings.ReplaceAll(arg, "$", "$$"))

@@ -67,10 +67,10 @@ func TestSettings(t *testing.T) {
 	assert.True(t, h.ownCuller())
 	h.Cull.Enabled = spec.Off
 	assert.False(t, h.ownCuller())
-	assert.Nil(t, startCommand(h.Profiles[0]))
+	assert.Nil(t, h.startCommand(h.Profiles[0]))
 	h.Profiles[0].Packages, h.Profiles[0].Start = []string{"a", "b==1"}, "echo $HOME"
-	assert.Equal(t, "python3 -m pip install --quiet --disable-pip-version-check 'a' 'b==1'\necho $$HOME", startCommand(h.Profiles[0])[4])
-	assert.Equal(t, startCommand(h.Profiles[0]), h.override(h.Profiles[0])["cmd"])
+	assert.Equal(t, "python3 -m pip install --quiet --disable-pip-version-check 'a' 'b==1'\necho $$HOME", h.startCommand(h.Profiles[0])[4])
+	assert.Equal(t, h.startCommand(h.Profiles[0]), h.override(h.Profiles[0])["cmd"])
 
 	h.Profiles[2].MIG, h.Profiles[2].GPUs = "1g.5gb", 0
 	assert.Equal(t, []Check{{Profile: "cpu"}, {Profile: "gpu", GPUs: 1}, {Profile: "gpus", AnyGPU: true}}, h.Checks())

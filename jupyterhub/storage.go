@@ -49,6 +49,9 @@ func (h Hub) storage() map[string]any {
 		maps.Copy(volumes, caVolumes())
 		maps.Copy(mounts, caMounts())
 	}
+	if h.SSH {
+		putSSH(volumes, mounts)
+	}
 	if len(volumes) > 0 { // dictionaries, so that profiles and groups can add to them
 		v["extraVolumes"], v["extraVolumeMounts"] = volumes, mounts
 	}

@@ -253,6 +253,9 @@ func (h Hub) singleuser() map[string]any {
 		maps.Copy(env, caEnv())
 		v["lifecycleHooks"] = caHook()
 	}
+	if h.SSH {
+		maps.Copy(env, sshEnv())
+	}
 	if len(env) > 0 {
 		v["extraEnv"] = env
 	}

@@ -33,6 +33,7 @@ type Check struct {
 	GPUs      int   // number of GPUs that it sees, and that compute
 	GPUMemory Bytes // limit that it cannot exceed; 0: all
 	AnyGPU    bool  // some GPU or part of one, e.g. with MIG; the number is not known
+	SSH       bool  // SSH into it answers
 }
 
 // Checks are those of all profiles.
@@ -41,7 +42,7 @@ func (h Hub) Checks() []Check {
 	for _, p := range h.Profiles {
 		name := p.Name
 		p = spec.Variants(p)[0] // of who chooses none
-		all = append(all, Check{Profile: name, GPUs: p.GPUs, GPUMemory: Bytes(p.GPUMemory), AnyGPU: p.GPUs == 0 && usesGPU(p)})
+		all = append(all, Check{Profile: name, GPUs: p.GPUs, GPUMemory: Bytes(p.GPUMemory), AnyGPU: p.GPUs == 0 && usesGPU(p), SSH: h.SSH})
 	}
 	return all
 }
@@ -183,6 +184,9 @@ func (v *verifier) profile(ctx context.Context, check Check) (r Result) {
 	converge.Progressf(ctx, "profile %s: its server is ready after %s", check.Profile, r.Ready.Round(time.Second))
 	if r.Saw, r.Err = v.look(ctx, check); r.Err == nil {
 		r.Err = r.Saw.compare(check)
+	}
+	if r.Err == nil && check.SSH {
+		r.Saw.SSH, r.Err = v.ssh(ctx)
 	}
 	if r.Err == nil {
 		converge.Progressf(ctx, "profile %s: %s", check.Profile, r.Saw)

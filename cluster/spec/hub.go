@@ -28,6 +28,7 @@ type Hub struct {
 	PrePull      bool           `yaml:"prePull" doc:"Pull the profiles' images beforehand."`
 	Isolate      Switch         `yaml:"isolate" default:"true" doc:"Network policies around hub and notebooks."`
 	Reach        []netip.Prefix `yaml:"reach" doc:"Private networks that notebooks may reach despite ‘isolate’."`
+	SSH          bool           `yaml:"ssh" json:",omitempty" doc:"SSH, SFTP and VS Code into one’s own server: [ssh.md](ssh.md)."`
 	Quota        HubQuota       `yaml:"quota" absent:"no limit" doc:"Limits for all notebooks together."`
 }
 
