@@ -62,8 +62,12 @@ func (h *hub) as(scope string, next func(http.ResponseWriter, *http.Request, str
 		}
 		name, known := h.tokens[token]
 		may := scope == "" || h.may(name, scope, user)
-		if !known && header == "" {
-			name, known = h.session(r)
+		if !known {
+			if header == "" {
+				name, known = h.session(r)
+			} else {
+				name, known = h.owner(token)
+			}
 			may = name == user && strings.HasSuffix(scope, "servers")
 		}
 		switch {
@@ -75,6 +79,14 @@ func (h *hub) as(scope string, next func(http.ResponseWriter, *http.Request, str
 			next(w, r, name)
 		}
 	}
+}
+
+// owner returns the user whose token it is.
+func (h *hub) owner(token string) (user string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	user, ok = h.userTokens[token]
+	return user, ok
 }
 
 func (h *hub) user(name string) *hubUser {
@@ -144,6 +156,7 @@ func (h *hub) removeUser(w http.ResponseWriter, r *http.Request, _ string) {
 	h.mu.Lock()
 	delete(h.users, name)
 	maps.DeleteFunc(h.sessions, func(_ string, s *session) bool { return s.user == name })
+	maps.DeleteFunc(h.userTokens, func(_, user string) bool { return user == name })
 	h.mu.Unlock()
 	w.WriteHeader(http.StatusNoContent)
 }

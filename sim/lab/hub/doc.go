@@ -7,6 +7,6 @@
 // page runs commands in the pod. The pages say so.
 //
 // With the cluster's own login people sign in as with JupyterHub's GenericOAuthenticator. Not simulated:
-// accounts, groups and providers outside the cluster (a password that is everybody's is
+// shells and SFTP of SSH, accounts, groups and providers outside the cluster (a password that is everybody's is
 // checked, another is not), sign-up, the admins' pages, named servers, culling.
 package hub

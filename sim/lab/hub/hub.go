@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	xssh "golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -52,6 +53,9 @@ type hub struct {
 	mu       sync.Mutex
 	users    map[string]*hubUser
 	sessions map[string]*session // by cookie
+
+	userTokens map[string]string // users by their tokens
+	hostKey    xssh.Signer       // of servers' SSH
 }
 
 // hubUser is a user of the hub, with their server.
@@ -93,7 +97,12 @@ func Start(ctx context.Context, o Options) error {
 }
 
 func start(ctx context.Context, o Options) (*hub, error) {
-	h := &hub{Options: o, ctx: ctx, tokens: map[string]string{}, users: map[string]*hubUser{}, sessions: map[string]*session{}, now: time.Now, web: o.Traffic.Client()}
+	key, err := newHostKey()
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{Options: o, ctx: ctx, tokens: map[string]string{}, users: map[string]*hubUser{}, sessions: map[string]*session{}, now: time.Now, web: o.Traffic.Client(),
+		userTokens: map[string]string{}, hostKey: key}
 	if err := h.configure(ctx); err != nil {
 		return nil, err
 	}

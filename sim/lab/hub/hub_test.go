@@ -57,6 +57,9 @@ singleuser:
       image: {display_name: Image, choices: {base: {default: true}, torch: {display_name: PyTorch, kubespawner_override: {image: "torch:1"}}}, unlisted_choice: {enabled: true}}
     description: '%s'
     kubespawner_override: {cpu_limit: 8, mem_limit: 60G, extra_resource_limits: {nvidia.com/gpu: "2"}}
+  - slug: ssh
+    display_name: SSH
+    kubespawner_override: {volumes: {homelab-ssh: {name: homelab-ssh, configMap: {name: homelab-ssh}}}, volume_mounts: {homelab-ssh: {name: homelab-ssh, mountPath: /etc/homelab/ssh}}}
   - {slug: broken, display_name: Broken, kubespawner_override: {extra_pod_config: {runtimeClassName: nowhere}}}
 `
 
@@ -67,6 +70,8 @@ type world struct {
 
 	mu  sync.Mutex
 	ran [][]string // what was run in pods
+
+	keys string // of authorized_keys in all homes
 }
 
 func newWorld(t *testing.T, class string) *world {
@@ -124,6 +129,9 @@ func (w *world) exec(_ context.Context, pod *corev1.Pod, args []string) (int, st
 	var out strings.Builder
 	code := 0
 	for command := range strings.Lines(args[len(args)-1]) {
+		if strings.HasSuffix(command, "/.ssh/authorized_keys") {
+			out.WriteString(w.keys)
+		}
 		switch command = strings.TrimSpace(command); command {
 		case "nvidia-smi -L":
 			for n := range pod.Spec.Containers[0].Resources.Limits.Name("nvidia.com/gpu", resource.DecimalSI).Value() {

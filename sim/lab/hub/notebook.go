@@ -32,7 +32,7 @@ func (h *hub) serve(s *hubServer) {
 	context.AfterFunc(h.ctx, release)
 }
 
-// ServeHTTP is Jupyter Server's API, as far as kernels go.
+// ServeHTTP is Jupyter Server's API, as far as kernels go, and SSH.
 func (n *notebook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/user/"), "/")
 	switch {
@@ -44,6 +44,8 @@ func (n *notebook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"id": rand.Text(), "name": "python3", "execution_state": "starting"})
 	case strings.HasPrefix(path, "api/kernels/") && strings.HasSuffix(path, "/channels"):
 		websocket.Server{Handler: func(ws *websocket.Conn) { n.talk(r.Context(), ws) }}.ServeHTTP(w, r) //nolint:contextcheck // it is the request's
+	case path == "ssh/":
+		n.ssh(w, r)
 	default:
 		hubError(w, http.StatusNotFound, "No such thing in the lab's server: %s", r.URL.Path)
 	}

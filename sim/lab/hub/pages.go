@@ -33,6 +33,8 @@ func (h pages) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /hub/spawn", h.own(h.showProfiles))
 	mux.HandleFunc("POST /hub/spawn", small(h.own(h.choseProfile)))
 	mux.HandleFunc("GET /hub/spawn-pending/{user}", h.own(h.showProgress))
+	mux.HandleFunc("GET /hub/token", h.own(h.showToken))
+	mux.HandleFunc("POST /hub/token", small(h.own(h.makeToken)))
 	mux.HandleFunc("POST /hub/stop", h.own(h.stopOwn))
 	mux.HandleFunc("GET /user/{user}/{$}", h.own(h.showServer))
 	mux.HandleFunc("POST /user/{user}/lab/run", small(h.own(h.runCell)))

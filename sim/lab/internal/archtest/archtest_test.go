@@ -23,7 +23,7 @@ const module = "github.com/cps-gpu/homelab/"
 var allowed = map[string][]string{
 	"sim/lab/bastion":          {"remote/ssh", "sim/sshserver"},
 	"sim/lab/gpuoperator":      {"converge", "sim/gpuoperator"},
-	"sim/lab/hub":              {"converge"},
+	"sim/lab/hub":              {"converge", "sim/sshserver"},
 	"sim/lab/internal/labtest": {"internal/labctl", "sim/qemu"},
 	"sim/lab/kueue":            {"converge"},
 	"sim/lab/operators":        {"converge", "sim/modelengine", "sim/proxmoxcsi"},
