@@ -341,7 +341,7 @@ func TestHub(t *testing.T) {
 	s.part(t, nfs())
 	hub := jupyterhub.Hub{
 		Hub: spec.Hub{
-			Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On},
+			Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, SSH: true,
 			Home: spec.HubHome{Class: "nfs"}, Database: spec.HubDatabase{Class: "local-path"},
 			Profiles: []spec.HubProfile{
 				{Name: "small", Image: "quay.io/jupyter/base-notebook:2026-10-05", CPU: spec.CPU{Guarantee: 1, Limit: 2}, Memory: spec.Memory{Guarantee: spec.GiB, Limit: 2 * spec.GiB}},
@@ -386,6 +386,7 @@ func TestHub(t *testing.T) {
 	require.Len(t, results, 2)
 	require.NoError(t, results[0].Err)
 	assert.True(t, results[0].Saw.Writable)
+	assert.Contains(t, results[0].Saw.SSH, "SSH-2.0-")
 	assert.EqualValues(t, 2, results[0].Saw.CPUs)
 	assert.EqualValues(t, 2*jupyterhub.GiB, results[0].Saw.Memory)
 	t.Log("small: ", results[0].Saw, results[0].Ready)
