@@ -170,6 +170,14 @@ func (c *checker) share(field string, s spec.HubShare, export NFSExport, names m
 	c.need(field+".NFS.Server", export.Server, "the NFS server")
 	c.path(field+".NFS.Export", export.Export)
 	c.mount(field+".Path", s.Path, paths)
+	if s.PerGroup && len(s.Groups) == 0 {
+		c.say(field+".PerGroup", "there are no groups")
+	}
+	for _, g := range s.Groups {
+		if s.PerGroup && (g == "" || g == "." || g == ".." || strings.ContainsAny(g, "/{}:")) {
+			c.say(field+".Groups", "%q cannot be a folder", g)
+		}
+	}
 }
 
 // mount checks a path in the notebook, and that nothing else uses it.

@@ -65,6 +65,8 @@ func putShare(s spec.HubShare, export NFSExport, volumes, mounts map[string]any)
 	mount := map[string]any{"name": name, "mountPath": s.Path}
 	if s.ReadOnly.IsOn() || export.ReadOnly {
 		claim["readOnly"], mount["readOnly"] = true, true
+	} else if len(s.Writers) > 0 { // overrides true of all others
+		claim["readOnly"], mount["readOnly"] = false, false
 	}
 	volumes[name] = map[string]any{"name": name, "persistentVolumeClaim": claim}
 	mounts[name] = mount
@@ -103,19 +105,33 @@ func putScratch(s spec.HubScratch, volumes, mounts map[string]any) {
 }
 
 // groupOverrides mount shares for members of groups (Spawner.group_overrides, since JupyterHub
-// 5.2): dictionaries are merged with the common ones. They apply when a server starts, before
-// the profile's.
+// 5.2): dictionaries are merged with the common ones, in the order of the overrides' names. They apply
+// when a server starts, before the profile's.
 func (h Hub) groupOverrides() map[string]any {
 	all := map[string]any{}
-	for _, s := range h.Shared {
-		if len(s.Groups) == 0 {
-			continue
-		}
+	put := func(name string, groups []string, s spec.HubShare, folder string) {
 		volumes, mounts := map[string]any{}, map[string]any{}
 		putShare(s, h.Exports[s.Name], volumes, mounts)
-		all["share-"+s.Name] = map[string]any{
-			"groups":           anys(s.Groups),
-			"spawner_override": map[string]any{"volumes": volumes, "volume_mounts": mounts},
+		if folder != "" {
+			mount := mounts[claimOf(s)].(map[string]any)
+			mount["mountPath"], mount["subPath"] = s.Path+"/"+folder, folder
+			mounts = map[string]any{name: mount}
+		}
+		all[name] = map[string]any{"groups": anys(groups), "spawner_override": map[string]any{"volumes": volumes, "volume_mounts": mounts}}
+	}
+	for _, s := range h.Shared {
+		name := claimOf(s)
+		if s.PerGroup {
+			for _, g := range s.Groups {
+				put(name+"/"+g, []string{g}, s, g)
+			}
+		} else if len(s.Groups) > 0 {
+			put(name, s.Groups, s, "")
+		}
+		if len(s.Writers) > 0 {
+			writable := s
+			writable.ReadOnly = spec.Off
+			put(name+"/writers", s.Writers, writable, "")
 		}
 	}
 	return all

@@ -329,6 +329,7 @@ func (r hubSection) hubShares(h *spec.Hub) {
 			s.ReadOnly = s.ReadOnly.Or(nfs.Shares[i].ReadOnly)
 		}
 		s.ReadOnly = s.ReadOnly.Or(false)
+		auth.Share(r.Checker, s, i >= 0 && nfs.Shares[i].ReadOnly)
 		r.inNotebook(&s.Path, s.Path)
 		unique(r.resolver, mounts, s.Path, at, fmt.Sprintf("%s is a mount point already", s.Path), "write another path")
 	}

@@ -115,8 +115,8 @@ func (r profilesSection) groupsAreKnown() {
 		}
 	}
 	for i := range h.Shared {
-		if s := &h.Shared[i]; len(s.Groups) > 0 {
-			say(&s.Groups, "share "+s.Name)
+		if s := &h.Shared[i]; len(s.Groups)+len(s.Writers) > 0 {
+			say(s, "share "+s.Name)
 		}
 	}
 	if all {

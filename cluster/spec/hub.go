@@ -229,6 +229,8 @@ type HubShare struct {
 	Path     string   `yaml:"path" short:"text" absent:"‘/shared/NAME’" doc:"Path in the notebook."`
 	ReadOnly Switch   `yaml:"readOnly" absent:"the share's" doc:"Mount it read-only."`
 	Groups   []string `yaml:"groups" absent:"all users" doc:"Groups of users whose notebooks mount it."`
+	PerGroup bool     `yaml:"perGroup" json:",omitempty" doc:"Mount only a folder of the share for each of ‘groups’, ‘PATH/GROUP’, in its members' notebooks."`
+	Writers  []string `yaml:"writers" json:",omitempty" doc:"Groups of users who may write in it despite ‘readOnly’."`
 }
 
 // HubScratch may also be written as its size alone.

@@ -222,7 +222,7 @@ func (r section) oidc(h *spec.Hub) bool {
 func groupsAreNamed(h *spec.Hub) bool {
 	return len(h.Auth.OIDC.AllowedGroups)+len(h.Auth.OIDC.AdminGroups) > 0 ||
 		slices.ContainsFunc(h.Profiles, func(p spec.HubProfile) bool { return len(p.Groups) > 0 }) ||
-		slices.ContainsFunc(h.Shared, func(s spec.HubShare) bool { return len(s.Groups) > 0 })
+		slices.ContainsFunc(h.Shared, func(s spec.HubShare) bool { return len(s.Groups)+len(s.Writers) > 0 })
 }
 
 func (r section) ldap(a *spec.HubAuth) bool {
