@@ -99,6 +99,10 @@ type Server struct {
 	// Manifests are files for K3s' folder of manifests, by name. K3s applies them when it
 	// starts and when they change; a removed file leaves its objects.
 	Manifests map[string][]byte
+
+	// Files are files that Extra names, by absolute path, such as an authority for the API server. They are written
+	// with config.yaml, when that changes: a file with other contents needs another name. Everybody may read them.
+	Files map[string][]byte
 }
 
 // Agent is the wanted K3s of a worker.

@@ -36,6 +36,7 @@ type plan struct {
 	embedded   bool              // the embedded registry mirror, of which an agent's config.yaml says nothing
 	registries secret.Value      // registries.yaml; zero for none
 	files      map[string][]byte // that registries.yaml refers to
+	named      map[string][]byte // that config.yaml names
 	s3         secret.Value      // the file with the bucket's keys; of servers only
 }
 
@@ -44,7 +45,7 @@ func (s Server) plan() (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{role: RoleServer, version: s.Version, keys: keys, manifests: s.Manifests,
+	p := plan{role: RoleServer, version: s.Version, keys: keys, manifests: s.Manifests, named: s.Files,
 		summary: fmt.Sprintf("k3s %s, first server of the cluster", s.Version)}
 	if s.URL != "" {
 		p.summary = fmt.Sprintf("k3s %s, server of %s", s.Version, s.URL)

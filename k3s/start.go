@@ -145,6 +145,9 @@ func write(ctx context.Context, r remote.Runner, p plan, token secret.Value, hav
 		files = append(files, file{s3File, []byte(p.s3.Reveal()), 0o600})
 	}
 	if len(diffKeys(have.Config, p.keys)) > 0 {
+		for _, name := range sortedKeys(p.named) {
+			files = append(files, file{name, p.named[name], 0o644})
+		}
 		files = append(files, file{configFile, p.config, 0o600})
 	}
 	if have.Unit != p.unit() {

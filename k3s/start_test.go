@@ -41,6 +41,18 @@ func TestFirstServer(t *testing.T) {
 	assert.Equal(t, []string{"observe.sh"}, m.runs, "the second time it only looks")
 }
 
+// TestNamedFiles: a file that the configuration names is written with it.
+func TestNamedFiles(t *testing.T) {
+	m, s := newMachine(t), firstServer(t)
+	s.Files = map[string][]byte{"/etc/rancher/k3s/login.d/1.pem": []byte("PEM")}
+	s.Extra = map[string]any{"kube-apiserver-arg": []any{"oidc-ca-file=/etc/rancher/k3s/login.d/1.pem"}}
+	m.install()
+	require.NoError(t, k3s.StartServer(t.Context(), m, s))
+	assert.Equal(t, "PEM", m.read("etc/rancher/k3s/login.d/1.pem"))
+	m.started("k3s")
+	assert.Empty(t, s.Diff(m.observe()).String())
+}
+
 func TestChangesAreSeenAndMade(t *testing.T) {
 	m, s := newMachine(t), firstServer(t)
 	m.install()

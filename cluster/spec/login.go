@@ -9,7 +9,7 @@ type Login struct {
 	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub and the chat, and look at Grafana."`
 	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer these, and Rancher."`
 	// Given to kubectl, whose tokens the API server checks by itself.
-	ClusterRoles map[string]string `yaml:"clusterRoles" absent:"none: kubectl keeps its own accounts" doc:"What groups may do with ‘kubectl’, as the name of a ClusterRole: ‘{staff: cluster-admin, students: view}’. Needs a certificate that the servers trust."`
+	ClusterRoles map[string]string `yaml:"clusterRoles" absent:"none: kubectl keeps its own accounts" doc:"What groups may do with ‘kubectl’, as the name of a ClusterRole: ‘{staff: cluster-admin, students: view}’. Not with ‘tls: self-signed’, whose authority servers do not know."`
 	People       []Person          `yaml:"people,named" absent:"none" doc:"People whom this file knows, by the names that they have in the hub."`
 	GitHub       *LoginGitHub      `yaml:"github" doc:"Accounts of GitHub."`
 	LDAP         *LoginLDAP        `yaml:"ldap" doc:"Accounts of a directory."`

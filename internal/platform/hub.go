@@ -199,7 +199,7 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	err := hubSecrets(&h, site)
 	if p.TLS != nil && (p.TLS.Source == spec.TLSCA || p.TLS.Source == spec.TLSSecret) {
 		var caErr error
-		h.CA, caErr = addon.File("tls.ca.cert", p.TLS.CACert)
+		h.CA, caErr = addon.File("tls.ca", p.TLS.CACert)
 		err = errors.Join(err, caErr)
 	}
 	if h.Scratch != nil && h.Scratch.Class == "" {

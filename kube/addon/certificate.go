@@ -25,6 +25,15 @@ func (s *Site) copiedCertificate(part chart.Part, namespace, name string) func(c
 	return withCertificate(part, s.TLS.Secret, namespace, name)
 }
 
+// Authority is the certificate, as PEM, of a private CA that the file has and that signs all pages; none if the file has
+// none, as with a CA that the cluster makes itself.
+func Authority(t *spec.TLS) ([]byte, error) {
+	if t == nil || t.Source != spec.TLSSecret && t.Source != spec.TLSCA {
+		return nil, nil
+	}
+	return File("tls.ca", t.CACert)
+}
+
 // withCertificate adds to a part a certificate that another owner keeps in the cluster, as
 // namespace/name.
 func withCertificate(part chart.Part, from, namespace, name string) func(context.Context, *kube.Client) (chart.Part, error) {

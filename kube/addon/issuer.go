@@ -49,7 +49,7 @@ func (i Issuer) Make(s *Site) (Recipe, error) {
 		}
 		p.After, p.Secrets = []runtime.Object{i.acme(solver)}, secrets
 	case spec.TLSCA:
-		cert, err := File("tls.ca.cert", i.CACert)
+		cert, err := File("tls.ca", i.CACert)
 		key, keyErr := s.Secret("tls.ca.key", i.CAKey)
 		if err := errors.Join(err, keyErr); err != nil {
 			return Recipe{}, err

@@ -53,7 +53,7 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 	if err := errors.Join(requireSet("rancher", "hostname", r.Hostname), err); err != nil {
 		return Recipe{}, err
 	}
-	ca, err := r.authority(s)
+	ca, err := Authority(s.TLS)
 	if err != nil {
 		return Recipe{}, err
 	}
@@ -106,14 +106,6 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 		p.Late = withCertificate(p.Part, s.TLS.Secret, p.Release.Namespace, rancherTLS)
 	}
 	return p, nil
-}
-
-// authority is the certificate of a private CA that signs Rancher's.
-func (r Rancher) authority(s *Site) ([]byte, error) {
-	if s.TLS == nil || s.TLS.Source != spec.TLSSecret && s.TLS.Source != spec.TLSCA {
-		return nil, nil
-	}
-	return File("tls.ca.cert", s.TLS.CACert)
 }
 
 func (r Rancher) bootstrap(s *Site) (chart.Secret, error) {

@@ -115,7 +115,7 @@ func TestWrongSections(t *testing.T) {
 		"a key of the store contains a line break":                   {part: velero(func(b *spec.Backup) { b.AccessKey = told(t, "a\nb") })},
 		"a CA is given, but certificates are not checked":            {part: velero(func(b *spec.Backup) { b.CAFile, b.Insecure = written(t, string(cert)), true })},
 		"backup.accessKey: ":                                         {part: velero(func(b *spec.Backup) { b.AccessKey = missing(t) })},
-		"tls.ca.cert: ":                                              {part: issuer(spec.TLS{Source: spec.TLSCA, CACert: "/nowhere"})},
+		"tls.ca: ":                                                   {part: issuer(spec.TLS{Source: spec.TLSCA, CACert: "/nowhere"})},
 	} {
 		_, err := x.part.Make(&x.at)
 		require.Error(t, err, says)

@@ -1,6 +1,7 @@
 package k3snodes
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/k3s"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // nodeOf is the part that servers and agents have in common. It includes labels and taints,
@@ -50,15 +52,16 @@ func (ns *Nodes) Server(n spec.Node, w distribution.Wish) (k3s.Server, error) {
 			extra[k] = v
 		}
 	}
-	if args := s.Platform.LoginArgs(); args != nil {
-		addArgs(extra, "kube-apiserver-arg", args)
+	authority, err := addLogin(extra, s)
+	if err != nil {
+		return k3s.Server{}, err
 	}
 	node, err := ns.nodeOf(n, w, extra)
 	if err != nil {
 		return k3s.Server{}, err
 	}
 	srv := k3s.Server{
-		Node: node, Version: s.K3s.Version,
+		Node: node, Version: s.K3s.Version, Files: authority,
 		TLSSANs:     append([]string(nil), s.K3s.TLSSANs...),
 		ClusterCIDR: s.K3s.PodCIDR, ServiceCIDR: s.K3s.ServiceCIDR, ClusterDomain: s.K3s.ClusterDomain,
 		FlannelBackend: s.K3s.FlannelBackend, Disable: s.K3s.Disable,
@@ -85,6 +88,26 @@ func (ns *Nodes) Server(n spec.Node, w distribution.Wish) (k3s.Server, error) {
 		srv.Manifests = map[string][]byte{k3s.KubeVIPManifest: manifest}
 	}
 	return srv, nil
+}
+
+// addLogin lets the API server take Dex's tokens, if the file gives groups roles. It returns the authority of Dex's
+// certificate as a file, if no public one signed it.
+func addLogin(extra map[string]any, s *spec.Spec) (map[string][]byte, error) {
+	args := s.Platform.LoginArgs()
+	if args == nil {
+		return nil, nil
+	}
+	ca, err := addon.Authority(s.Platform.TLS)
+	if err != nil {
+		return nil, err
+	}
+	var files map[string][]byte
+	if len(ca) > 0 { // the API server reads it at its start only: another authority has another name
+		name := fmt.Sprintf("/etc/rancher/k3s/login.d/%x.pem", sha256.Sum256(ca))
+		files, args = map[string][]byte{name: ca}, append(args, "oidc-ca-file="+name)
+	}
+	addArgs(extra, "kube-apiserver-arg", args)
+	return files, nil
 }
 
 // addArgs adds to a list of arguments of the file, without changing that.

@@ -1,7 +1,12 @@
 package k3snodes
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,5 +47,15 @@ func TestLoginArgs(t *testing.T) {
 		require.NoError(t, srv.Check())
 		assert.Equal(t, map[string]any{c.key: c.want}, srv.Extra)
 		assert.Equal(t, c.have, s.K3s.ServerConfig[c.key])
+		assert.Empty(t, srv.Files)
+
+		path := filepath.Join(t.TempDir(), "ca.pem")
+		require.NoError(t, os.WriteFile(path, []byte("PEM"), 0o600))
+		s.Platform.TLS = &spec.TLS{Source: spec.TLSCA, CACert: path}
+		srv, err = New(s, nil).Server(n, distribution.Wish{})
+		require.NoError(t, err)
+		name := fmt.Sprintf("/etc/rancher/k3s/login.d/%x.pem", sha256.Sum256([]byte("PEM")))
+		assert.Equal(t, map[string]any{c.key: append(slices.Clone(c.want), "oidc-ca-file="+name)}, srv.Extra)
+		assert.Equal(t, map[string][]byte{name: []byte("PEM")}, srv.Files)
 	}
 }

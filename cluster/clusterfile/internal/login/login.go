@@ -122,8 +122,9 @@ func (r section) clusterRoles(s *spec.Spec) {
 			r.Wrong(r.MemberAt(at, group), fmt.Sprintf("%q cannot be a ClusterRole", role), "write a group and a ClusterRole, e.g. {staff: cluster-admin}")
 		}
 	}
-	if t := s.Platform.TLS; t == nil || t.Source != spec.TLSACME && (t.Source != spec.TLSSecret || t.CACert != "") {
-		r.Wrong(at, "the API server would not trust the certificate of Dex, which no public authority signs", "write tls: {source: acme, email: …}, or remove clusterRoles")
+	if t := s.Platform.TLS; t == nil || t.Source == spec.TLSSelfSigned {
+		r.Wrong(at, "the API server would not trust the certificate of Dex, whose authority is made in the cluster, after the API server has started",
+			"write tls: {source: acme, email: …}, or tls: {source: ca, …} with an authority of your own, or remove clusterRoles")
 	}
 	for _, key := range []string{"kube-apiserver-arg", "kube-apiserver-arg+"} {
 		if strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "oidc-") || strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "authentication-config") {
