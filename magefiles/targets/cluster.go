@@ -94,6 +94,19 @@ func ClusterDoctor(ctx context.Context, o ClusterDoctorOptions) error {
 	return withSession(ctx, s, examine.Doctor)
 }
 
+// ClusterConformanceOptions are the options of [ClusterConformance].
+type ClusterConformanceOptions struct {
+	FileOptions
+	examine.ConformanceFlags
+	OutputOptions
+	LimitOptions
+}
+
+// ClusterConformance is cluster:conformance.
+func ClusterConformance(ctx context.Context, o ClusterConformanceOptions) error {
+	return withSessionFlags(ctx, settings(o), examine.Conformance, o.ConformanceFlags)
+}
+
 // ClusterSupportOptions are the options of [ClusterSupport].
 type ClusterSupportOptions struct {
 	FileOptions

@@ -47,6 +47,11 @@ func (Cluster) Doctor(ctx context.Context, spec *string, json *bool, timeout *ti
 	return call(ctx, ClusterDoctor, spec, json, timeout)
 }
 
+// Conformance compares the cluster with the CNCF's requirements for AI on Kubernetes.
+func (Cluster) Conformance(ctx context.Context, spec *string, run, json *bool, timeout *time.Duration) error {
+	return call(ctx, ClusterConformance, spec, run, json, timeout)
+}
+
 // Support packs what a helper needs into one file.
 func (Cluster) Support(ctx context.Context, spec, out *string, timeout *time.Duration) error {
 	return call(ctx, ClusterSupport, spec, out, timeout)

@@ -4,3 +4,8 @@ package examine
 type SupportFlags struct {
 	Out string `help:"FILE: the archive; default: CLUSTER-support-DATE.tar.gz"`
 }
+
+// ConformanceFlags are those of cluster:conformance.
+type ConformanceFlags struct {
+	Run bool `help:"also start three pods on each node with GPUs, one of them with a GPU, which count the GPUs that they see; in the namespace homelab-conformance, which is removed"`
+}

@@ -1,0 +1,193 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/nvidia/check"
+)
+
+// IsolationNamespace is where [CheckIsolation] starts its pods. It is removed afterwards.
+const IsolationNamespace = "homelab-conformance"
+
+const isolationLabel = "homelab.cps-gpu.github.com/conformance"
+
+// isolation is the finding without pods.
+func (c *cluster) isolation(context.Context) (Finding, error) {
+	if len(c.Spec.GPUNodes()) == 0 {
+		return noGPUs(), nil
+	}
+	return Finding{Result: NotShown, Evidence: []string{"only pods can show it, and none was started"},
+		Do: fmt.Sprintf("homelab cluster:conformance -run starts three pods on each node with GPUs, one of them with a GPU, in the namespace %s, and removes it", IsolationNamespace)}, nil
+}
+
+// podTime is how long one pod may take. The first on a node pulls gigabytes of images.
+const podTime = 12 * time.Minute
+
+// isolated is one run of [CheckIsolation].
+type isolated struct {
+	Sources
+	kube *kube.Client
+	run  string
+}
+
+// CheckIsolation counts the GPUs that containers see on each node with GPUs: one that requests one, one that
+// requests none, and one that asks NVIDIA's runtime past Kubernetes. It starts a pod for each, in a
+// namespace of its own that it removes, also if ctx ends. On a node whose GPUs are all taken, no pod requests one.
+func CheckIsolation(ctx context.Context, s Sources) (_ Finding, err error) {
+	f := Finding{Result: Passed}
+	nodes := s.Spec.GPUNodes()
+	if len(nodes) == 0 {
+		return noGPUs(), nil
+	}
+	client, err := s.Kube(ctx)
+	if err != nil {
+		return Finding{}, err
+	}
+	i := isolated{s, client, strings.ToLower(rand.Text()[:6])}
+	if err := i.makeNamespace(ctx); err != nil {
+		return Finding{}, err
+	}
+	defer func() { err = errors.Join(err, i.removeNamespace(context.WithoutCancel(ctx))) }()
+	for _, n := range nodes {
+		for _, ask := range []check.Ask{check.AskOne, check.AskNothing, check.AskRuntime} {
+			if err := i.try(ctx, n, ask, &f); err != nil {
+				return Finding{}, err
+			}
+		}
+	}
+	return f, nil
+}
+
+func namespace() *corev1.Namespace {
+	return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: IsolationNamespace, Labels: map[string]string{isolationLabel: "true"}}}
+}
+
+// makeNamespace refuses a namespace that is not of an earlier run, because it would be removed.
+func (i isolated) makeNamespace(ctx context.Context) error {
+	live := namespace()
+	live.Labels = nil
+	err := i.kube.Get(ctx, live)
+	switch {
+	case errors.Is(err, kube.ErrNotFound):
+	case err != nil:
+		return err
+	case live.Labels[isolationLabel] != "true":
+		return fmt.Errorf("namespace %s exists and is not of homelab: rename or remove it", IsolationNamespace)
+	}
+	_, err = i.kube.Apply(ctx, namespace())
+	return err
+}
+
+// removeTime is how long the namespace may take to go, with its pods.
+const removeTime = 2 * time.Minute
+
+// removeNamespace waits until the namespace is gone: the next run could not use one that goes.
+func (i isolated) removeNamespace(ctx context.Context) error {
+	if err := i.kube.Delete(ctx, namespace()); err != nil {
+		return err
+	}
+	rule := converge.WaitRule{What: "removing namespace " + IsolationNamespace, Limit: removeTime, OnChange: func(string) {}}
+	return run.Until(ctx, i.Spec, rule, func(ctx context.Context) (string, error) {
+		err := i.kube.Get(ctx, namespace())
+		if errors.Is(err, kube.ErrNotFound) {
+			return "", nil
+		}
+		return "its pods end", err
+	})
+}
+
+// try starts one pod on a node, and adds what it saw.
+func (i isolated) try(ctx context.Context, n spec.Node, ask check.Ask, f *Finding) error {
+	resource := slices.Sorted(maps.Keys(offer.GPUsOf(n).Resources))[0]
+	o := check.VerifyOptions{Namespace: IsolationNamespace, RunID: i.run, Taints: members.GPUTaints(i.Spec), Image: i.Spec.NVIDIA.Images.CUDA, Resource: corev1.ResourceName(resource)}
+	objects := check.IsolationObjects(n.Name, ask, o)
+	if _, err := i.kube.Apply(ctx, objects...); err != nil {
+		return err
+	}
+	name := check.IsolationName(n.Name, ask, i.run)
+	var job kube.Job
+	rule := converge.WaitRule{What: fmt.Sprintf("a pod on %s", n.Name), Limit: podTime, OnChange: func(string) {}}
+	err := run.Until(ctx, i.Spec, rule, func(ctx context.Context) (why string, err error) {
+		job, err = i.kube.JobState(ctx, IsolationNamespace, name)
+		if err != nil || job.Ended() || strings.Contains(job.Reason, "Insufficient "+resource) {
+			return "", err
+		}
+		return strings.TrimSuffix(string(job.Phase)+": "+job.Reason, ": "), nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil || !job.Ended() {
+		if err := i.kube.Delete(ctx, objects[1]); err != nil { // it would take the next free GPU
+			return err
+		}
+		f.unshown(fmt.Sprintf("%s: a pod that %s did not start: %s", n.Name, asks(ask, resource), reason(err, job)))
+		return nil
+	}
+	ended, err := i.kube.PodTermination(ctx, IsolationNamespace, "job-name="+name)
+	if err != nil {
+		return err
+	}
+	for _, t := range ended {
+		sees, err := check.ParseIsolation(t.Message)
+		if err != nil {
+			f.unshown(fmt.Sprintf("%s: %s", n.Name, err))
+			continue
+		}
+		f.Evidence = append(f.Evidence, fmt.Sprintf("%s: a container that %s sees %d GPUs", n.Name, asks(ask, resource), sees))
+		if sees != ask.Want() {
+			f.Result, f.Do = Failed, cure(ask)
+		}
+	}
+	return nil
+}
+
+func (f *Finding) unshown(evidence string) {
+	f.Evidence = append(f.Evidence, evidence)
+	if f.Result == Passed {
+		f.Result, f.Do = NotShown, "run it again while a GPU of the node is free"
+	}
+}
+
+func reason(err error, job kube.Job) string {
+	if err != nil {
+		return err.Error()
+	}
+	return job.Reason
+}
+
+// asks says how a container asks for GPUs.
+func asks(a check.Ask, resource string) string {
+	switch a {
+	case check.AskOne:
+		return "requests 1 " + resource
+	case check.AskNothing:
+		return "requests none"
+	}
+	return "requests none, and asks the runtime class nvidia for all by NVIDIA_VISIBLE_DEVICES,"
+}
+
+// cure is what to do if a container sees another number.
+func cure(a check.Ask) string {
+	if a == check.AskRuntime {
+		return "let only people whom you trust with every GPU make pods of the runtime class nvidia, such as by a ValidatingAdmissionPolicy that demands a request for GPUs"
+	}
+	return "homelab gpu:verify and homelab cluster:doctor name the cause"
+}
