@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/nvidia"
 )
@@ -68,27 +70,36 @@ func (c *cluster) drivers(ctx context.Context) (Finding, error) {
 		return noGPUs(), nil
 	}
 	f := Finding{Result: Passed}
+	var seen []observation
 	for _, n := range all {
-		if c.HasDriver != nil && !c.HasDriver(n) {
-			f.Evidence = append(f.Evidence, n.Name+": the driver is in a container of the GPU operator")
-			continue
+		result, text := c.driver(ctx, n)
+		if result != Passed && f.Result != Failed {
+			f.Result = result
 		}
-		d, err := nvidia.ObserveDriver(ctx, c.Root(n.Name))
-		switch {
-		case err != nil:
-			f.Result, f.Evidence = NotShown, append(f.Evidence, fmt.Sprintf("%s: %s", n.Name, err))
-		case d.SMIError != nil:
-			f.Result, f.Evidence = Failed, append(f.Evidence, fmt.Sprintf("%s: nvidia-smi: %s", n.Name, d.SMIError))
-		case d.Runtime == "":
-			f.Result, f.Evidence = Failed, append(f.Evidence, n.Name+": no nvidia-container-runtime")
-		default:
-			f.Evidence = append(f.Evidence, fmt.Sprintf("%s: driver %s, nvidia-smi shows %d GPUs; %s", n.Name, d.Loaded, len(d.GPUs()), d.Runtime))
-		}
+		seen = append(seen, observation{n.Name, text})
 	}
+	f.Evidence = byText(seen)
 	if f.Result != Passed {
 		f.Do = "homelab cluster:doctor names the cause; homelab cluster:up brings driver and runtime to what the file says"
 	}
 	return f, nil
+}
+
+// driver reads driver and container runtime of a node.
+func (c *cluster) driver(ctx context.Context, n spec.Node) (Result, string) {
+	if c.HasDriver != nil && !c.HasDriver(n) {
+		return Passed, "the driver is in a container of the GPU operator"
+	}
+	d, err := nvidia.ObserveDriver(ctx, c.Root(n.Name))
+	switch {
+	case err != nil:
+		return NotShown, err.Error()
+	case d.SMIError != nil:
+		return Failed, "nvidia-smi: " + d.SMIError.Error()
+	case d.Runtime == "":
+		return Failed, "no nvidia-container-runtime"
+	}
+	return Passed, fmt.Sprintf("driver %s, nvidia-smi shows %d GPUs; %s", d.Loaded, len(d.GPUs()), d.Runtime)
 }
 
 // sharing compares what nodes offer with the cards that they have.
@@ -98,6 +109,7 @@ func (c *cluster) sharing(ctx context.Context) (Finding, error) {
 		return noGPUs(), nil
 	}
 	f := Finding{Result: NotShown, Do: "share the cards of a node: nvidia.sharing, or gpus.sharing of a node or pool (docs/sharing.md)"}
+	var seen []observation
 	for _, n := range all {
 		if !n.GPUs.Sharing.Shared() && len(offer.Layouts(n)) == 0 {
 			continue
@@ -107,9 +119,9 @@ func (c *cluster) sharing(ctx context.Context) (Finding, error) {
 			return Finding{}, err
 		}
 		offered := offer.GPUsOf(n)
-		for name, want := range offered.Resources {
-			have := node.Count(name)
-			f.Evidence = append(f.Evidence, fmt.Sprintf("node %s offers %d %s from %d cards (%s)", n.Name, have, name, offered.Cards, n.GPUs.Sharing.Strategy))
+		for _, name := range slices.Sorted(maps.Keys(offered.Resources)) {
+			have, want := node.Count(name), offered.Resources[name]
+			seen = append(seen, observation{n.Name, fmt.Sprintf("%d %s from %d cards (%s)", have, name, offered.Cards, n.GPUs.Sharing.Strategy)})
 			switch {
 			case have < int64(want):
 				f.Result, f.Do = Failed, "homelab cluster:doctor names the cause"
@@ -118,7 +130,7 @@ func (c *cluster) sharing(ctx context.Context) (Finding, error) {
 			}
 		}
 	}
-	slices.Sort(f.Evidence)
+	f.Evidence = byText(seen)
 	if len(f.Evidence) == 0 {
 		f.Evidence = []string{"all nodes offer whole cards"}
 	}

@@ -163,6 +163,25 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// observation is what was seen of a node.
+type observation struct{ node, text string }
+
+// byText joins the nodes of which the same was seen, in their order.
+func byText(all []observation) []string {
+	var texts []string
+	nodes := map[string][]string{}
+	for _, o := range all {
+		if nodes[o.text] == nil {
+			texts = append(texts, o.text)
+		}
+		nodes[o.text] = append(nodes[o.text], o.node)
+	}
+	for i, text := range texts {
+		texts[i] = some(nodes[text]) + ": " + text
+	}
+	return texts
+}
+
 // path names an object: its namespace, if it has one, and its name.
 func path(u *unstructured.Unstructured) string {
 	return strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/")

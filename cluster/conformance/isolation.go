@@ -18,6 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia/check"
 )
@@ -39,8 +40,8 @@ func (c *cluster) isolation(context.Context) (Finding, error) {
 // podTime is how long one pod may take. The first on a node pulls gigabytes of images.
 const podTime = 12 * time.Minute
 
-// isolated is one run of [CheckIsolation].
-type isolated struct {
+// isolationRun is one run of [CheckIsolation].
+type isolationRun struct {
 	Sources
 	kube *kube.Client
 	run  string
@@ -59,18 +60,22 @@ func CheckIsolation(ctx context.Context, s Sources) (_ Finding, err error) {
 	if err != nil {
 		return Finding{}, err
 	}
-	i := isolated{s, client, strings.ToLower(rand.Text()[:6])}
+	i := isolationRun{s, client, strings.ToLower(rand.Text()[:6])}
 	if err := i.makeNamespace(ctx); err != nil {
 		return Finding{}, err
 	}
 	defer func() { err = errors.Join(err, i.removeNamespace(context.WithoutCancel(ctx))) }()
+	var seen []observation
 	for _, n := range nodes {
 		for _, ask := range []check.Ask{check.AskOne, check.AskNothing, check.AskRuntime} {
-			if err := i.try(ctx, n, ask, &f); err != nil {
+			text, err := i.try(ctx, n, ask, &f)
+			if err != nil {
 				return Finding{}, err
 			}
+			seen = append(seen, observation{n.Name, text})
 		}
 	}
+	f.Evidence = byText(seen)
 	return f, nil
 }
 
@@ -80,7 +85,7 @@ func namespace() *corev1.Namespace {
 }
 
 // makeNamespace refuses a namespace that is not of an earlier run, because it would be removed.
-func (i isolated) makeNamespace(ctx context.Context) error {
+func (i isolationRun) makeNamespace(ctx context.Context) error {
 	live := namespace()
 	live.Labels = nil
 	err := i.kube.Get(ctx, live)
@@ -99,7 +104,7 @@ func (i isolated) makeNamespace(ctx context.Context) error {
 const removeTime = 2 * time.Minute
 
 // removeNamespace waits until the namespace is gone: the next run could not use one that goes.
-func (i isolated) removeNamespace(ctx context.Context) error {
+func (i isolationRun) removeNamespace(ctx context.Context) error {
 	if err := i.kube.Delete(ctx, namespace()); err != nil {
 		return err
 	}
@@ -113,13 +118,13 @@ func (i isolated) removeNamespace(ctx context.Context) error {
 	})
 }
 
-// try starts one pod on a node, and adds what it saw.
-func (i isolated) try(ctx context.Context, n spec.Node, ask check.Ask, f *Finding) error {
+// try starts one pod on a node, says what it saw, and what follows for the finding.
+func (i isolationRun) try(ctx context.Context, n spec.Node, ask check.Ask, f *Finding) (string, error) {
 	resource := slices.Sorted(maps.Keys(offer.GPUsOf(n).Resources))[0]
 	o := check.VerifyOptions{Namespace: IsolationNamespace, RunID: i.run, Taints: members.GPUTaints(i.Spec), Image: i.Spec.NVIDIA.Images.CUDA, Resource: corev1.ResourceName(resource)}
 	objects := check.IsolationObjects(n.Name, ask, o)
 	if _, err := i.kube.Apply(ctx, objects...); err != nil {
-		return err
+		return "", err
 	}
 	name := check.IsolationName(n.Name, ask, i.run)
 	var job kube.Job
@@ -132,35 +137,32 @@ func (i isolated) try(ctx context.Context, n spec.Node, ask check.Ask, f *Findin
 		return strings.TrimSuffix(string(job.Phase)+": "+job.Reason, ": "), nil
 	})
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return "", ctx.Err()
 	}
 	if err != nil || !job.Ended() {
-		if err := i.kube.Delete(ctx, objects[1]); err != nil { // it would take the next free GPU
-			return err
-		}
-		f.unshown(fmt.Sprintf("%s: a pod that %s did not start: %s", n.Name, asks(ask, resource), reason(err, job)))
-		return nil
+		f.unshown()
+		return fmt.Sprintf("a pod that %s did not start: %s", asks(ask, resource), reason(err, job)), i.kube.Delete(ctx, objects[1]) // it would take the next free GPU
 	}
 	ended, err := i.kube.PodTermination(ctx, IsolationNamespace, "job-name="+name)
 	if err != nil {
-		return err
+		return "", err
 	}
+	words := ""
 	for _, t := range ended {
-		sees, err := check.ParseIsolation(t.Message)
-		if err != nil {
-			f.unshown(fmt.Sprintf("%s: %s", n.Name, err))
-			continue
-		}
-		f.Evidence = append(f.Evidence, fmt.Sprintf("%s: a container that %s sees %d GPUs", n.Name, asks(ask, resource), sees))
-		if sees != ask.Want() {
-			f.Result, f.Do = Failed, cure(ask)
-		}
+		words += t.Message
 	}
-	return nil
+	sees, err := check.ParseIsolation(words)
+	if err != nil {
+		f.unshown()
+		return err.Error(), nil //nolint:nilerr // it is what was seen
+	}
+	if sees != ask.Want() {
+		f.Result, f.Do = Failed, cure(ask)
+	}
+	return fmt.Sprintf("a container that %s sees %s", asks(ask, resource), printable.Count(sees, "GPU")), nil
 }
 
-func (f *Finding) unshown(evidence string) {
-	f.Evidence = append(f.Evidence, evidence)
+func (f *Finding) unshown() {
 	if f.Result == Passed {
 		f.Result, f.Do = NotShown, "run it again while a GPU of the node is free"
 	}

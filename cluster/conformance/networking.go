@@ -104,10 +104,10 @@ func (c *cluster) fastNetwork(ctx context.Context) (Finding, error) {
 	return Finding{Result: NotApplicable, Evidence: []string{"nothing publishes network devices, and pods have Kubernetes' network alone"}}, nil
 }
 
-// disaggregated looks for what serves models by prefill and decode.
-func (c *cluster) disaggregated(ctx context.Context) (Finding, error) {
+// prefillAndDecode looks for what serves models by prefill and decode.
+func (c *cluster) prefillAndDecode(ctx context.Context) (Finding, error) {
 	kinds := []kindOf{{"nvidia.com", "DynamoGraphDeployment"}, {"serving.kserve.io", "LLMInferenceService"}, {"leaderworkerset.x-k8s.io", "LeaderWorkerSet"}}
-	f, err := c.reconciled(ctx, kinds)
+	f, err := c.findReconciled(ctx, kinds)
 	switch {
 	case err != nil:
 		return Finding{}, err

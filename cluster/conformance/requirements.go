@@ -52,7 +52,7 @@ func requirements() []requirement {
 		{"ai_inference", "networking", always, "The Gateway API has an implementation that splits traffic by weight and routes it by headers.", (*cluster).gateway},
 		{"advanced_inference_ingress", "networking", since36, "The Gateway API's Inference Extension routes requests to models by their state.", (*cluster).inferencePool},
 		{"high_performance_networking", "networking", since36, "If pods need fast networks: these are discoverable and attachable, by DRA.", (*cluster).fastNetwork},
-		{"disaggregated_inference", "networking", since36, "A model can be served by separate instances for prefill and decode.", (*cluster).disaggregated},
+		{"disaggregated_inference", "networking", since36, "A model can be served by separate instances for prefill and decode.", (*cluster).prefillAndDecode},
 		{"gang_scheduling", "schedulingOrchestration", always, "A gang scheduler runs: the pods of a job start together or not at all.", (*cluster).gang},
 		{"cluster_autoscaling", "schedulingOrchestration", always, "If there is an autoscaler of nodes: it adds and removes nodes with the accelerators that waiting pods request.", (*cluster).nodeScaling},
 		{"pod_autoscaling", "schedulingOrchestration", always, "HorizontalPodAutoscalers work for pods with accelerators, also by metrics of AI workloads.", (*cluster).podScaling},

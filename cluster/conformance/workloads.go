@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -56,15 +57,15 @@ func podsOf(w *unstructured.Unstructured) (pods int) {
 
 // otherGang looks for gang schedulers that homelab does not install.
 func (c *cluster) otherGang(ctx context.Context) (Finding, error) {
-	f, err := c.reconciled(ctx, []kindOf{{"scheduling.volcano.sh", "PodGroup"}, {"scheduling.run.ai", "PodGroup"}, {"scheduling.x-k8s.io", "PodGroup"}})
+	f, err := c.findReconciled(ctx, []kindOf{{"scheduling.volcano.sh", "PodGroup"}, {"scheduling.run.ai", "PodGroup"}, {"scheduling.x-k8s.io", "PodGroup"}})
 	if err == nil && f.Result == Failed {
 		f.Evidence, f.Do = []string{"neither Kueue, Volcano, KAI nor the coscheduling plugin is installed"}, "queues: installs Kueue (docs/queues.md)"
 	}
 	return f, err
 }
 
-// reconciled looks for objects of some kinds with a status that a controller wrote.
-func (c *cluster) reconciled(ctx context.Context, kinds []kindOf) (Finding, error) {
+// findReconciled looks for objects of some kinds with a status that a controller wrote.
+func (c *cluster) findReconciled(ctx context.Context, kinds []kindOf) (Finding, error) {
 	f := Finding{Result: Failed}
 	for _, k := range kinds {
 		v := c.version(k.group, k.kind)
@@ -114,15 +115,19 @@ func (c *cluster) podScaling(ctx context.Context) (Finding, error) {
 		f.Evidence = []string{"the API server does not serve HorizontalPodAutoscalers"}
 		return f, nil
 	}
-	custom := false
+	var served, missing []string
 	for _, group := range []string{"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"} {
-		if !c.servesGroup(group) {
-			f.Evidence = append(f.Evidence, "the API server does not serve "+group)
-			continue
+		if c.servesGroup(group) {
+			served = append(served, group)
+		} else {
+			missing = append(missing, group)
 		}
-		f.Evidence = append(f.Evidence, "the API server serves "+group)
-		custom = custom || group != "metrics.k8s.io"
 	}
+	f.Evidence = []string{"the API server serves HorizontalPodAutoscalers and " + cmp.Or(some(served), "no metrics")}
+	if len(missing) > 0 {
+		f.Evidence = append(f.Evidence, "it does not serve "+some(missing))
+	}
+	custom := slices.ContainsFunc(served, func(group string) bool { return group != "metrics.k8s.io" })
 	if !custom {
 		return f, nil
 	}
@@ -151,7 +156,7 @@ func byOwnMetric(hpa *unstructured.Unstructured) bool {
 
 // operator looks for an operator of AI workloads.
 func (c *cluster) operator(ctx context.Context) (Finding, error) {
-	f, err := c.reconciled(ctx, []kindOf{{"ray.io", "RayCluster"}, {"trainer.kubeflow.org", "TrainJob"}, {"kubeflow.org", "PyTorchJob"}, {"serving.kserve.io", "InferenceService"}})
+	f, err := c.findReconciled(ctx, []kindOf{{"ray.io", "RayCluster"}, {"trainer.kubeflow.org", "TrainJob"}, {"kubeflow.org", "PyTorchJob"}, {"serving.kserve.io", "InferenceService"}})
 	if err == nil && f.Result == Failed {
 		f.Evidence, f.Do = []string{"the API server serves no kind of Ray, Kubeflow or KServe"}, "install one of these operators; homelab brings none"
 	}

@@ -47,7 +47,7 @@ func (Cluster) Doctor(ctx context.Context, spec *string, json *bool, timeout *ti
 	return call(ctx, ClusterDoctor, spec, json, timeout)
 }
 
-// Conformance compares the cluster with the CNCF's requirements for AI on Kubernetes.
+// Conformance compares the cluster with the CNCF's AI conformance.
 func (Cluster) Conformance(ctx context.Context, spec *string, run, json *bool, timeout *time.Duration) error {
 	return call(ctx, ClusterConformance, spec, run, json, timeout)
 }

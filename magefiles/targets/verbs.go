@@ -117,7 +117,7 @@ func Verbs() []Verb {
 			verb("cluster:status", "ClusterStatus", ClusterStatus, "shows every node and part, and what is wrong."),
 			verb("cluster:watch", "ClusterWatch", ClusterWatch, "serves a live page about the cluster, until Ctrl-C. The page is on this machine alone."),
 			verb("cluster:doctor", "ClusterDoctor", ClusterDoctor, "finds the cause of a failure. It reads hosts, VMs, machines from inside, K3s, the kernel's log and pods, and changes nothing; exit code 2 if something does not work."),
-			verb("cluster:conformance", "ClusterConformance", ClusterConformance, "compares the cluster with the CNCF's requirements for AI on Kubernetes. It reads objects and machines, with evidence for each requirement; with -run it also starts pods; exit code 2 if one that binds is not shown."),
+			verb("cluster:conformance", "ClusterConformance", ClusterConformance, "compares the cluster with the CNCF's AI conformance. It reads objects and machines, with evidence for each requirement; with -run it also starts pods; exit code 2 if one that binds is not shown."),
 			verb("cluster:support", "ClusterSupport", ClusterSupport, "packs what a helper needs into one file. It has no secrets: doctor, plan, logs of all machines, pods and events."),
 			verb("cluster:kubeconfig", "ClusterKubeconfig", ClusterKubeconfig, "brings the kubeconfig up to date and prints its path."),
 			verb("cluster:down", "ClusterDown", ClusterDown, "destroys what cluster:up made; not the NFS server, which -also=NAME destroys too."),

@@ -165,6 +165,7 @@ func (r *reader) twoCommands(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	r.says(t, "go tool mage cluster:status")
 	assert.Contains(t, r.says(t, "go tool mage cluster:doctor"), "7 nodes")
+	r.conformance(t)
 	r.reports(t)
 	r.says(t, "go tool mage hub:verify")
 	r.sick(t)
@@ -182,6 +183,19 @@ func (r *reader) twoCommands(t *testing.T) {
 	said, code := r.ends(t, "go tool mage cluster:down")
 	assert.Equal(t, 4, code, "with nobody to ask it refuses: %s", said)
 	r.says(t, "go tool mage cluster:down", "-yes")
+}
+
+// conformance compares the example with the CNCF's requirements, some of which it does not meet.
+func (r *reader) conformance(t *testing.T) {
+	for line, want := range map[string]string{
+		"go tool mage cluster:conformance":       "secure_accelerator_access    MUST    not shown",
+		"go tool mage cluster:conformance -run":  "secure_accelerator_access    MUST    failed",
+		"go tool mage cluster:conformance -json": `"id":"ai_service_metrics","area":"observability","level":"MUST","result":"passed"`,
+	} {
+		said, code := r.ends(t, line)
+		assert.Equal(t, 2, code, said)
+		assert.Contains(t, said, want)
+	}
 }
 
 // sick has something wrong with the cluster, which the doctor finds, and packs what a helper needs.
