@@ -34,7 +34,7 @@ func TestNotebooksFindModels(t *testing.T) {
 	assert.Equal(t, map[string]any{"MODEL_A_URL": "http://a/v1", "MODEL_B_URL": "http://b/v1"}, v["extraEnv"])
 }
 
-// Behind a gateway all models have its address, which asks for the key of a Secret.
+// Behind a gateway all models have its address, which asks for a key: a person's own, else the one that notebooks share.
 func TestNotebooksFindTheGateway(t *testing.T) {
 	h := base()
 	h.Auth = spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}
@@ -42,8 +42,15 @@ func TestNotebooksFindTheGateway(t *testing.T) {
 	p, err := h.Part()
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"MODEL_A_URL": "http://g/v1", "MODEL_B_URL": "http://g/v1", "OPENAI_BASE_URL": "http://g/v1",
-		"OPENAI_API_KEY": map[string]any{"valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "model-key", "key": "key"}}}},
+		"OPENAI_API_KEY": map[string]any{"valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "model-keys", "key": "{safe_username}", "optional": true}}}},
 		p.Release.Values["singleuser"].(map[string]any)["extraEnv"])
+	config := p.Release.Values["hub"].(map[string]any)["config"].(map[string]any)
+	assert.Equal(t, map[string]any{"envFrom": []any{map[string]any{"secretRef": map[string]any{"name": "model-key"}}}}, config["KubeSpawner"].(map[string]any)["extra_container_config"])
 	require.Len(t, p.Secrets, 2)
-	assert.Equal(t, chart.Secret{Namespace: "jupyterhub", Name: "model-key", Prefix: "sk-", Generate: map[string]int{"key": 16}}, p.Secrets[1])
+	assert.Equal(t, chart.Secret{Namespace: "jupyterhub", Name: "model-key", Prefix: "sk-", Generate: map[string]int{"OPENAI_API_KEY": 16}}, p.Secrets[1])
+
+	h.Models.Keys = []string{"alice", "bob"}
+	p, err = h.Part()
+	require.NoError(t, err)
+	assert.Equal(t, chart.Secret{Namespace: "jupyterhub", Name: "model-keys", Prefix: "sk-", Generate: map[string]int{"alice": 16, "bob": 16}}, p.Secrets[2])
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/modelserver"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/nvidia"
@@ -76,15 +75,10 @@ func (h Hub) Part() (chart.Part, error) {
 	if err != nil {
 		return chart.Part{}, err
 	}
-	secrets := []chart.Secret{hidden}
-	if h.Models.Gateway != "" {
-		secrets = append(secrets, chart.Secret{Namespace: h.namespace(), Name: modelserver.NotebooksSecret, Prefix: modelserver.KeyPrefix,
-			Generate: map[string]int{modelserver.NotebooksKey: 16}})
-	}
 	return chart.Part{
 		Name:    defaultName,
 		Release: &release,
-		Secrets: secrets,
+		Secrets: append([]chart.Secret{hidden}, h.Models.secrets(h.namespace())...),
 		Before:  its.objects(),
 		Keep:    true,
 	}, nil

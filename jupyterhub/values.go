@@ -69,8 +69,15 @@ func (h Hub) hub() map[string]any {
 		"services":       h.services(),
 		"loadRoles":      h.roles(),
 	}
+	spawner := map[string]any{}
 	if overrides := h.groupOverrides(); len(overrides) > 0 {
-		v["config"].(map[string]any)["KubeSpawner"] = map[string]any{"group_overrides": overrides}
+		spawner["group_overrides"] = overrides
+	}
+	if extra := h.Models.container(); extra != nil {
+		spawner["extra_container_config"] = extra
+	}
+	if len(spawner) > 0 {
+		v["config"].(map[string]any)["KubeSpawner"] = spawner
 	}
 	if h.Announcement != "" { // the hub's page.html takes it for HTML
 		text := strings.ReplaceAll(html.EscapeString(strings.TrimSpace(h.Announcement)), "\n", "<br>")

@@ -47,8 +47,10 @@ const (
 	ChatKey      = "key"
 )
 
-// NotebooksSecret is in the hub's namespace, with the key that its notebooks share.
+// Secrets in the hub's namespace: the key that its notebooks share, by the name of the variable that they have it in,
+// and copies of the keys of KeysSecret, by their names.
 const (
 	NotebooksSecret = "model-key"
-	NotebooksKey    = "key"
+	NotebooksKey    = "OPENAI_API_KEY"
+	PeopleSecret    = "model-keys"
 )

@@ -194,6 +194,9 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	}
 	if p.ModelGateway != nil {
 		h.Models.Gateway = addon.GatewayURL(s.K3s.ClusterDomain)
+		for _, k := range p.ModelGateway.Keys {
+			h.Models.Keys = append(h.Models.Keys, k.Name)
+		}
 	}
 	h.Version = cmp.Or(h.Version, p.Charts.Versions["jupyterhub"])
 	err := hubSecrets(&h, site)

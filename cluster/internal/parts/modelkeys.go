@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -30,6 +33,9 @@ type modelKeysState struct {
 	away    error                // why it does not answer
 	want    []modelKey
 	have    []modelserver.Key
+	hub     string            // namespace of the hub, whose notebooks have copies of people's keys; "": there is none
+	copies  map[string][]byte // by name
+	kube    *kube.Client
 }
 
 // modelKeysStep keeps the keys of the file at the gateway of models. It changes no others.
@@ -82,6 +88,12 @@ func (s *Steps) observeModelKeys(ctx context.Context) (modelKeysState, error) {
 		}
 		seen.want[i].value = secret.New(string(data[k.secret[2]]))
 	}
+	if h := s.Spec.Platform.Hub; h != nil {
+		seen.hub, seen.kube = h.Namespace, client
+		if seen.copies, err = client.SecretData(ctx, seen.hub, modelserver.PeopleSecret); err != nil && !errors.Is(err, kube.ErrNotFound) {
+			return seen, err
+		}
+	}
 	seen.have, err = seen.gateway.Keys(ctx)
 	if errors.As(err, new(*kube.Error)) { // a plan is made while it does not run, too
 		seen.away, err = err, nil
@@ -121,10 +133,39 @@ func (m modelKeysState) diff() converge.Diff {
 			d = append(d, converge.Field{Path: "key/" + w.name, Have: limitsText(have.Limits), Want: limitsText(w.limits), Effect: converge.Update})
 		}
 	}
+	for _, w := range m.stale() {
+		d = append(d, converge.Field{Path: "notebooks/" + w.name, Have: "another key", Want: "key " + w.name, Effect: converge.Update, Note: "the person's notebooks have it at their next start"})
+	}
 	for _, k := range m.leaving() {
 		d = append(d, converge.Field{Path: "key/" + k.Name, Have: limitsText(k.Limits), Effect: converge.Remove, Note: "no longer in the file: it is refused from then on"})
 	}
 	return d
+}
+
+// people are the keys of the file, which their owners' notebooks have.
+func (m modelKeysState) people() []modelKey {
+	return slices.DeleteFunc(slices.Clone(m.want), func(w modelKey) bool {
+		return m.hub == "" || w.secret[1] != modelserver.KeysSecret || w.value.IsZero()
+	})
+}
+
+// stale are the people's keys of which notebooks have no copy.
+func (m modelKeysState) stale() []modelKey {
+	return slices.DeleteFunc(m.people(), func(w modelKey) bool { return string(m.copies[w.name]) == w.value.Reveal() })
+}
+
+// copyKeys brings people's keys to the hub, whose part owns the Secret.
+func (m modelKeysState) copyKeys(ctx context.Context) error {
+	if len(m.stale()) == 0 {
+		return nil
+	}
+	its := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: m.hub, Name: modelserver.PeopleSecret},
+		Type: corev1.SecretTypeOpaque, Data: map[string][]byte{}}
+	for _, w := range m.people() {
+		its.Data[w.name] = []byte(w.value.Reveal())
+	}
+	_, err := m.kube.Apply(ctx, its)
+	return err
 }
 
 // limitsText says what a key may do.
@@ -156,7 +197,7 @@ func (m modelKeysState) apply(ctx context.Context) error {
 			return fmt.Errorf("key %s: %w", w.name, err)
 		}
 	}
-	return nil
+	return m.copyKeys(ctx)
 }
 
 // bring makes a key what the file says.

@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -120,6 +121,11 @@ func TestModelKeysFollowTheFile(t *testing.T) {
 			seen, err := s.observeModelKeys(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, seen.diff())
+			copies, err := client.SecretData(t.Context(), "jupyterhub", modelserver.PeopleSecret)
+			require.True(t, err == nil || errors.Is(err, kube.ErrNotFound))
+			for name, key := range data {
+				require.Equal(t, key, string(copies[name]), "the notebooks of %s", name)
+			}
 			want := map[string]modelserver.Key{
 				"theirs":          {Name: "theirs", Hash: modelserver.KeyHash(secret.New("sk-theirs"))},
 				spec.NotebooksKey: {Name: spec.NotebooksKey, Hash: modelserver.KeyHash(secret.New("sk-notebooks")), Ours: true},

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -51,4 +52,22 @@ func TestOptions(t *testing.T) {
 	require.ErrorContains(t, err, "failed validation regex")
 	_, err = h.choose(map[string]any{"profile": "gpu", "size--unlisted-choice": "x"})
 	require.ErrorContains(t, err, "without being enabled")
+}
+
+// TestNamesInVariables: a variable can be the key of a Secret by a person's name, beside the variables of another
+// Secret.
+func TestNamesInVariables(t *testing.T) {
+	h := &hub{Options: Options{Pod: &corev1.Pod{}}}
+	require.NoError(t, yaml.Unmarshal([]byte(`
+hub: {config: {KubeSpawner: {extra_container_config: {envFrom: [{secretRef: {name: shared}}]}}}}
+singleuser: {extraEnv: {KEY: {valueFrom: {secretKeyRef: {name: keys, key: "{safe_username}", optional: true}}}, HOME: "/home/{username}"}}
+`), &h.values))
+	for _, user := range []string{"ada", "ben"} { // the values stay as they are
+		pod, err := h.podOf(user, "", h.traits())
+		require.NoError(t, err)
+		c := pod.Spec.Containers[0]
+		require.Equal(t, "shared", c.EnvFrom[0].SecretRef.Name)
+		require.Equal(t, corev1.EnvVar{Name: "HOME", Value: "/home/" + user}, c.Env[2])
+		require.Equal(t, user, c.Env[3].ValueFrom.SecretKeyRef.Key)
+	}
 }

@@ -22,7 +22,10 @@ type loginConfig struct {
 		AuthState  bool `json:"enable_auth_state"`
 		RefreshAge int  `json:"auth_refresh_age"` // in seconds
 	} `json:"Authenticator"`
-	OAuth oauthConfig `json:"GenericOAuthenticator"`
+	OAuth   oauthConfig `json:"GenericOAuthenticator"`
+	Spawner struct {
+		Container map[string]any `json:"extra_container_config"`
+	} `json:"KubeSpawner"`
 }
 
 // Classes of authenticators whose users the hub itself knows.

@@ -42,6 +42,7 @@ func (h *hub) podOf(user, claim string, t map[string]any) (*corev1.Pod, error) {
 		"containers": []any{container}, "initContainers": inits, "volumes": volumes, "restartPolicy": "OnFailure", "automountServiceAccountToken": false,
 		"enableServiceLinks": false, "tolerations": t["tolerations"], "nodeSelector": t["node_selector"], "securityContext": map[string]any{"fsGroup": h.values.Singleuser.FsGID},
 	}
+	mergeInto(container, table(h.values.Hub.Config.Spawner.Container))
 	if extra, ok := t["extra_pod_config"].(map[string]any); ok {
 		mergeInto(spec, extra)
 	}
@@ -86,13 +87,28 @@ func mapKeys(m map[string]any) func(func(string) bool) {
 	}
 }
 
+// expanded fills in the user's name in all strings (kubespawner/spawner.py, _expand_all).
+func expanded(v any, user string) any {
+	switch v := v.(type) {
+	case string:
+		return templated(v, user)
+	case map[string]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[key] = expanded(value, user)
+		}
+		return out
+	}
+	return v
+}
+
 func environmentOf(user string, v any) []any {
 	env := []any{
 		map[string]any{"name": "JUPYTERHUB_USER", "value": user}, map[string]any{"name": "JUPYTERHUB_SERVICE_PREFIX", "value": "/user/" + user + "/"},
 	}
 	m, _ := v.(map[string]any)
 	for _, name := range slices.Sorted(mapKeys(m)) {
-		switch value := m[name].(type) {
+		switch value := expanded(m[name], user).(type) {
 		case map[string]any:
 			if _, named := value["name"]; !named {
 				value["name"] = name

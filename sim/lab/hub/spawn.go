@@ -321,7 +321,7 @@ func (h *hub) claimName(user string) string {
 // templated fills in a name; users' names in the lab are plain, so slugs are the
 // names themselves.
 func templated(s, user string) string {
-	return strings.NewReplacer("{user_server}", user, "{username}", user, "{servername}", "", "{escaped_user_server}", user).Replace(s)
+	return strings.NewReplacer("{user_server}", user, "{username}", user, "{safe_username}", user, "{unescaped_username}", user, "{servername}", "", "{escaped_user_server}", user).Replace(s)
 }
 
 // home makes the claim of a user's home, where homes are dynamic.

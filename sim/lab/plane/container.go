@@ -190,11 +190,13 @@ func (k *kubelet) environment(ctx context.Context, m *member, pod *corev1.Pod, s
 			env[e.Name] = expand(e.Value, env)
 			continue
 		}
-		value, err := k.envValue(ctx, m, pod, *e.ValueFrom)
+		value, there, err := k.envValue(ctx, m, pod, *e.ValueFrom)
 		if err != nil {
 			return nil, err
 		}
-		env[e.Name] = value
+		if there { // what is optional and missing leaves what envFrom said
+			env[e.Name] = value
+		}
 	}
 	return env, nil
 }
@@ -210,12 +212,12 @@ func (k *kubelet) envSource(ctx context.Context, pod *corev1.Pod, from corev1.En
 	return k.volume(ctx, pod, v)
 }
 
-func (k *kubelet) envValue(ctx context.Context, m *member, pod *corev1.Pod, from corev1.EnvVarSource) (string, error) {
+func (k *kubelet) envValue(ctx context.Context, m *member, pod *corev1.Pod, from corev1.EnvVarSource) (value string, there bool, err error) {
 	v := corev1.Volume{Name: environmentVolume}
 	var key string
 	switch {
 	case from.FieldRef != nil:
-		return fieldOf(m, pod, from.FieldRef.FieldPath), nil
+		return fieldOf(m, pod, from.FieldRef.FieldPath), true, nil
 	case from.ConfigMapKeyRef != nil:
 		key = from.ConfigMapKeyRef.Key
 		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: from.ConfigMapKeyRef.LocalObjectReference, Optional: from.ConfigMapKeyRef.Optional}
@@ -223,17 +225,17 @@ func (k *kubelet) envValue(ctx context.Context, m *member, pod *corev1.Pod, from
 		key = from.SecretKeyRef.Key
 		v.Secret = &corev1.SecretVolumeSource{SecretName: from.SecretKeyRef.Name, Optional: from.SecretKeyRef.Optional}
 	default:
-		return "", nil
+		return "", true, nil
 	}
 	files, err := k.volume(ctx, pod, v)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	value, there := files[key]
+	data, there := files[key]
 	if optional := v.ConfigMap != nil && isTrue(v.ConfigMap.Optional) || v.Secret != nil && isTrue(v.Secret.Optional); !there && !optional {
-		return "", &mountError{Volume: environmentVolume, Err: fmt.Errorf("couldn't find key %s in %s", key, objectOf(pod.Namespace, v))}
+		return "", false, &mountError{Volume: environmentVolume, Err: fmt.Errorf("couldn't find key %s in %s", key, objectOf(pod.Namespace, v))}
 	}
-	return string(value), nil
+	return string(data), there, nil
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
