@@ -56,7 +56,7 @@ func (c *machines) releaseStep(n spec.Node) *converge.Resource[distribution.Stat
 			if have.Cluster == "" && have.Role == "" {
 				return nil
 			}
-			return converge.DiffUnwanted("K3s on the external machine " + n.Name)
+			return converge.DiffUnwanted(c.distribution().Facts().Title + " on the external machine " + n.Name)
 		},
 		Costs: c.costsOfRelease(n),
 		Apply: func(ctx context.Context, _ distribution.State) error {
@@ -77,5 +77,5 @@ func (c *machines) costsOfRelease(n spec.Node) func(context.Context, distributio
 }
 
 func (c *machines) uninstallCost(ctx context.Context, n spec.Node) converge.Cost {
-	return c.destroys(ctx, n.Name, "K3s is removed with its data; the machine itself stays", nil, nil)
+	return c.destroys(ctx, n.Name, c.distribution().Facts().Title+" is removed with its data; the machine itself stays", nil, nil)
 }

@@ -1,11 +1,15 @@
 package archtest_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestFewPackagesKnowK3s: every other package has to work with any Kubernetes, so this list may only
@@ -21,4 +25,24 @@ func TestFewPackagesKnowK3s(t *testing.T) {
 		"cluster/backup", "cluster/clusterfile", "cluster/internal/artifacts", "cluster/internal/k3snodes", "examples/03-two-machines",
 		"internal/images", "internal/platform", "internal/session", "internal/session/backup", "internal/session/upgrade",
 	}, know, "a package that asks what a machine has asks internal/distribution")
+}
+
+// TestStepsDoNotNameK3s: what members and a rescue say has the title of the cluster's Kubernetes. Keys of the file,
+// as k3s.upgrade, are called what they are.
+func TestStepsDoNotNameK3s(t *testing.T) {
+	literal := regexp.MustCompile(`"[^"\n]*K3s[^"\n]*"`)
+	var named []string
+	for _, room := range []string{"members", "rescue"} {
+		files, err := filepath.Glob("../../cluster/internal/" + room + "/*.go")
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			if !strings.HasSuffix(file, "_test.go") {
+				named = append(named, literal.FindAllString(string(b), -1)...)
+			}
+		}
+	}
+	assert.Equal(t, []string{`"no server of the cluster runs K3s"`}, named, "ask distribution.Facts")
 }

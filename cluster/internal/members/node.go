@@ -166,7 +166,7 @@ func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
 	}
 	rule := converge.WaitRule{
 		What: "deleting the Node " + node, Limit: forgetTime, TimeoutText: "the Node " + node + " is not gone",
-		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; K3s removes its own once etcd has let the server go, for which more than half of the servers must run", printable.Word(node)),
+		Hint: fmt.Sprintf("kubectl get node %s -o yaml shows its finalizers; %s removes its own once etcd has let the server go, for which more than half of the servers must run", printable.Word(node), ts.title()),
 	}
 	return run.Until(ctx, ts.Spec, rule, func(ctx context.Context) (string, error) {
 		switch _, err := client.Node(ctx, node); {
@@ -175,7 +175,7 @@ func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
 		case err != nil:
 			return "", err
 		}
-		return "K3s has not removed its etcd member yet", nil
+		return ts.title() + " has not removed its etcd member yet", nil
 	})
 }
 
