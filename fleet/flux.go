@@ -65,17 +65,7 @@ func renderFlux(bundles []Bundle, o Options) (Tree, error) {
 
 // renderFlux writes the directory of one bundle; with its namespace, if no bundle before it makes that.
 func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
-	files := map[string][]byte{}
-	add := func(u *unstructured.Unstructured) error {
-		name := fileOf(u, files)
-		text, err := manifest(u)
-		if err != nil {
-			return fmt.Errorf("bundle %s: %w", b.Name, err)
-		}
-		files[name] = text
-		return nil
-	}
-	objects := b.Objects
+	objects := slices.Clone(b.Objects)
 	if b.Release != nil {
 		objects = b.fluxRelease()
 	}
@@ -86,10 +76,12 @@ func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
 		}
 		objects = append([]*unstructured.Unstructured{ns}, objects...)
 	}
-	for _, u := range objects {
-		if err := add(stays(u)); err != nil {
-			return err
-		}
+	for i, u := range objects {
+		objects[i] = stays(u)
+	}
+	files, err := b.files(objects)
+	if err != nil {
+		return err
 	}
 	names := slices.Sorted(maps.Keys(files))
 	text, err := kustomization(names)
@@ -100,13 +92,7 @@ func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
 	if files[ToolFlux.BundleFile()], err = b.fluxYAML(o); err != nil {
 		return err
 	}
-	for name, text := range files {
-		if masked(string(text)) {
-			return fmt.Errorf("bundle %s: a secret would be written to %s: make it one of the part's Secrets", b.Name, name)
-		}
-		t[path.Join(b.Name, name)] = text
-	}
-	return nil
+	return t.add(b, files)
 }
 
 // stays marks objects that Flux must never delete: with a definition go all objects of its kind, with a

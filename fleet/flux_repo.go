@@ -28,7 +28,7 @@ func (g GitRepo) fluxObjects(p place) ([]runtime.Object, *chart.Secret, error) {
 	if g.Branch == "" {
 		g.Branch = defaultBranch
 	}
-	from := map[string]any{"interval": g.Polling.String(), "url": p.fluxURL(), "ref": map[string]any{"branch": g.Branch}}
+	from := map[string]any{"interval": g.Polling.String(), "url": p.fullURL(), "ref": map[string]any{"branch": g.Branch}}
 	if credentials != nil {
 		from["secretRef"] = map[string]any{"name": credentials.Name}
 	}
@@ -42,8 +42,8 @@ func (g GitRepo) fluxObjects(p place) ([]runtime.Object, *chart.Secret, error) {
 	return out, credentials, nil
 }
 
-// fluxURL is the repository as Flux writes it: it knows no user@host:path.
-func (p place) fluxURL() string {
+// fullURL is the repository as a URL: Flux knows no user@host:path.
+func (p place) fullURL() string {
 	if p.scheme != "ssh" {
 		return p.url
 	}

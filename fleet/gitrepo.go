@@ -49,8 +49,11 @@ func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if g.Tool == ToolFlux {
+	switch g.Tool {
+	case ToolFlux:
 		return g.fluxObjects(p)
+	case ToolArgo:
+		return g.argoObjects(p)
 	}
 	credentials, err := g.secret(p)
 	if err != nil {

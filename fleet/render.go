@@ -17,7 +17,9 @@ type Options struct {
 	Tool    Tool   // who deploys it; default Fleet
 	Cluster string // its name, for the README
 	Source  string // the file that the folder is generated from; default cluster.yaml
-	Path    string // the folder's path in the repository, for the README; may be empty
+	Path    string // the folder's path in the repository, for the README; may be empty, but not for Argo CD
+	Repo    string // the repository's URL, as in [Remote]; only for Argo CD, whose bundles name it
+	Branch  string // for Argo CD; default main
 }
 
 // Render writes bundles as a GitOps folder: one directory each, a README, and the list of our
@@ -38,8 +40,11 @@ func Render(bundles []Bundle, o Options) (Tree, error) {
 	if err := errors.Join(unique(ordered), checkNamespaceOwners(ordered)); err != nil {
 		return nil, err
 	}
-	if o.Tool == ToolFlux {
+	switch o.Tool {
+	case ToolFlux:
 		return renderFlux(ordered, o)
+	case ToolArgo:
+		return renderArgo(ordered, o)
 	}
 	t := Tree{"README.md": readme(ordered, o)}
 	for _, b := range ordered {
@@ -168,26 +173,35 @@ func (b Bundle) fleetLabels() map[string]string {
 
 // render writes the directory of one bundle.
 func (b Bundle) render(t Tree, o Options) error {
-	files := map[string][]byte{}
-	if b.Release != nil {
-		if len(b.Release.Values) > 0 {
-			text, err := values(b)
-			if err != nil {
-				return err
-			}
-			files["values.yaml"] = text
-		}
-	} else {
-		for _, obj := range b.Objects {
-			name := fileOf(obj, files)
-			text, err := manifest(obj)
-			if err != nil {
-				return fmt.Errorf("bundle %s: %w", b.Name, err)
-			}
-			files[name] = text
+	files, err := b.files(b.Objects)
+	if err != nil {
+		return err
+	}
+	if b.Release != nil && len(b.Release.Values) > 0 {
+		if files["values.yaml"], err = values(b, b.Release.Values); err != nil {
+			return err
 		}
 	}
 	files["fleet.yaml"] = b.fleetYAML(o)
+	return t.add(b, files)
+}
+
+// files writes objects, one file each.
+func (b Bundle) files(objects []*unstructured.Unstructured) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, obj := range objects {
+		name := fileOf(obj, files)
+		text, err := manifest(obj)
+		if err != nil {
+			return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+		}
+		files[name] = text
+	}
+	return files, nil
+}
+
+// add adds the directory of a bundle, unless a secret is in it.
+func (t Tree) add(b Bundle, files map[string][]byte) error {
 	for name, text := range files {
 		if masked(string(text)) {
 			return fmt.Errorf("bundle %s: a secret would be written to %s: make it one of the part's Secrets", b.Name, name)

@@ -107,8 +107,8 @@ func manifest(o *unstructured.Unstructured) ([]byte, error) {
 }
 
 // values writes a values file.
-func values(b Bundle) ([]byte, error) {
-	text, err := yaml.Marshal(b.Release.Values)
+func values(b Bundle, all map[string]any) ([]byte, error) {
+	text, err := yaml.Marshal(all)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: values: %w", b.Name, err)
 	}

@@ -9,6 +9,7 @@ type Tool string
 const (
 	ToolFleet Tool = "fleet"
 	ToolFlux  Tool = "flux"
+	ToolArgo  Tool = "argocd"
 )
 
 // orDefault is the tool itself, or Fleet.
@@ -16,12 +17,15 @@ func (t Tool) orDefault() Tool { return cmp.Or(t, ToolFleet) }
 
 // Title is the tool's name, for people.
 func (t Tool) Title() string {
-	if t == ToolFlux {
+	switch t {
+	case ToolFlux:
 		return "Flux"
+	case ToolArgo:
+		return "Argo CD"
 	}
 	return "Fleet"
 }
 
-// BundleFile is the file that makes a directory a bundle: if it goes, the tool deletes what it
+// BundleFile is the file that makes a directory a bundle: if it goes, Fleet and Flux delete what they
 // deployed.
 func (t Tool) BundleFile() string { return string(t.orDefault()) + ".yaml" }

@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// argoObjects returns the project of our Applications, an Application for each folder, and the Secret with
+// which Argo CD logs in.
+func (g GitRepo) argoObjects(p place) ([]runtime.Object, *chart.Secret, error) {
+	credentials, err := g.argoSecret(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	from, err := argoSource(g.URL, g.Branch)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := []any{map[string]any{"group": "*", "kind": "*"}}
+	out := []runtime.Object{fluxObject(argoAPI, "AppProject", argoNamespace, argoProject, map[string]any{
+		"description": "What homelab deploys from Git", "sourceRepos": []any{"*"},
+		"destinations":             []any{map[string]any{"server": "https://kubernetes.default.svc", "namespace": "*"}},
+		"clusterResourceWhitelist": all, "namespaceResourceWhitelist": all,
+	})}
+	for _, folder := range g.Paths {
+		source := maps.Clone(from)
+		source["path"] = folder
+		// It never deletes an Application: without one nobody could tell what still runs.
+		out = append(out, fluxObject(argoAPI, "Application", argoNamespace, argoRootName(folder), argoApply(source, argoNamespace)))
+	}
+	return out, credentials, nil
+}
+
+// argoRootName names the Application of a folder.
+func argoRootName(folder string) string {
+	return argoRoot + strings.TrimPrefix(rootName(folder), argoPrefix)
+}
+
+// argoSecret is the Secret with which Argo CD logs in (docs/operator-manual/argocd-repositories.yaml). Host keys
+// and authorities are not in it, but in ConfigMaps of Argo CD itself.
+func (g GitRepo) argoSecret(p place) (*chart.Secret, error) {
+	s := &chart.Secret{Namespace: argoNamespace, Name: g.name() + "-git",
+		Labels: map[string]string{"argocd.argoproj.io/secret-type": "repository"},
+		Data:   map[string]secret.Value{"type": secret.New("git"), "url": secret.New(p.fullURL()), "project": secret.New(argoProject)}}
+	switch {
+	case p.scheme == "ssh" && g.SSHKey.IsZero():
+		return nil, fmt.Errorf("the Git repository %s is reached by SSH, and there is no key that Argo CD could use (argocd.sshKey)", p.text)
+	case p.scheme == "ssh" && g.KnownHosts == "":
+		return nil, errors.New("Argo CD refuses a Git server whose host key it does not know: name a known_hosts file (argocd.knownHosts)")
+	case p.scheme == "ssh":
+		s.Data["sshPrivateKey"] = g.SSHKey
+	case g.Password.IsZero():
+		return nil, nil
+	default:
+		user := g.Username
+		if user == "" {
+			user = p.user
+		}
+		if user == "" {
+			return nil, fmt.Errorf("the Git repository %s has a password and no user: Argo CD needs both, and with a token nearly any name works (argocd.username)", p.text)
+		}
+		s.Data["username"], s.Data["password"] = secret.New(user), g.Password
+	}
+	return s, nil
+}
