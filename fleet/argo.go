@@ -105,7 +105,7 @@ func (b Bundle) argoChart() (map[string][]byte, error) {
 		repo = strings.TrimSuffix(ociName(*r), "/"+r.Chart)
 	}
 	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v2", "name": b.Name, "version": "0.0.0",
+		"apiVersion": "v2", "name": argoPrefix + b.Name, "version": "0.0.0",
 		"dependencies": []any{map[string]any{"name": r.Chart, "version": r.Version, "repository": repo}},
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (b Bundle) argoYAML(o Options, from map[string]any) ([]byte, error) {
 		}
 	}
 	policy["syncOptions"] = options
-	u := b.withPart(fluxObject(argoAPI, "Application", argoNamespace, argoPrefix+b.Name, spec))
+	u := b.withPart(newObject(argoAPI, "Application", argoNamespace, argoPrefix+b.Name, spec))
 	u.SetAnnotations(map[string]string{argoCompareKey: argoCompare})
 	text, err := manifest(u)
 	if err != nil {

@@ -24,7 +24,7 @@ func (g GitRepo) argoObjects(p place) ([]runtime.Object, *chart.Secret, error) {
 		return nil, nil, err
 	}
 	all := []any{map[string]any{"group": "*", "kind": "*"}}
-	out := []runtime.Object{fluxObject(argoAPI, "AppProject", argoNamespace, argoProject, map[string]any{
+	out := []runtime.Object{newObject(argoAPI, "AppProject", argoNamespace, argoProject, map[string]any{
 		"description": "What homelab deploys from Git", "sourceRepos": []any{"*"},
 		"destinations":             []any{map[string]any{"server": "https://kubernetes.default.svc", "namespace": "*"}},
 		"clusterResourceWhitelist": all, "namespaceResourceWhitelist": all,
@@ -33,7 +33,7 @@ func (g GitRepo) argoObjects(p place) ([]runtime.Object, *chart.Secret, error) {
 		source := maps.Clone(from)
 		source["path"] = folder
 		// It never deletes an Application: without one nobody could tell what still runs.
-		out = append(out, fluxObject(argoAPI, "Application", argoNamespace, argoRootName(folder), argoApply(source, argoNamespace)))
+		out = append(out, newObject(argoAPI, "Application", argoNamespace, argoRootName(folder), argoApply(source, argoNamespace)))
 	}
 	return out, credentials, nil
 }

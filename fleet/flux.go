@@ -70,7 +70,7 @@ func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
 		objects = b.fluxRelease()
 	}
 	if makesNamespace {
-		ns := fluxObject("v1", "Namespace", "", b.Namespace, nil)
+		ns := newObject("v1", "Namespace", "", b.Namespace, nil)
 		if labels := b.fleetLabels(); len(labels) > 0 {
 			ns.SetLabels(labels)
 		}
@@ -111,21 +111,6 @@ func stays(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// kustomization lists the files of a folder, so that Flux does not look for them itself.
-func kustomization(files []string) ([]byte, error) {
-	return manifest(&unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": texts(files),
-	}})
-}
-
-func texts(in []string) []any {
-	out := make([]any, len(in))
-	for i, s := range in {
-		out[i] = s
-	}
-	return out
-}
-
 // fluxYAML writes the Kustomization of a bundle.
 func (b Bundle) fluxYAML(o Options) ([]byte, error) {
 	spec := fluxApply(path.Join(o.Path, b.Name))
@@ -145,7 +130,7 @@ func (b Bundle) fluxYAML(o Options) ([]byte, error) {
 		spec["healthCheckExprs"] = []any{map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 			"current": "has(status.phase) && status.phase in ['Bound', 'Pending']"}}
 	}
-	text, err := manifest(b.withPart(fluxObject(fluxKustomize, "Kustomization", fluxNamespace, b.Name, spec)))
+	text, err := manifest(b.withPart(newObject(fluxKustomize, "Kustomization", fluxNamespace, b.Name, spec)))
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
 	}
@@ -191,24 +176,7 @@ func (b Bundle) fluxRelease() []*unstructured.Unstructured {
 		spec["values"] = r.Values
 	}
 	return []*unstructured.Unstructured{
-		b.withPart(fluxObject(fluxSource, "HelmRepository", fluxNamespace, b.Name, from)),
-		b.withPart(fluxObject(fluxHelm, "HelmRelease", fluxNamespace, b.Name, spec)),
+		b.withPart(newObject(fluxSource, "HelmRepository", fluxNamespace, b.Name, from)),
+		b.withPart(newObject(fluxHelm, "HelmRelease", fluxNamespace, b.Name, spec)),
 	}
-}
-
-func (b Bundle) withPart(u *unstructured.Unstructured) *unstructured.Unstructured {
-	u.SetLabels(map[string]string{PartLabel: b.Part})
-	return u
-}
-
-func fluxObject(apiVersion, kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	u.SetAPIVersion(apiVersion)
-	u.SetKind(kind)
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	if spec != nil {
-		u.Object["spec"] = spec
-	}
-	return u
 }

@@ -1,13 +1,8 @@
 package fleet
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/url"
-	"regexp"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -32,46 +27,18 @@ func (g GitRepo) fluxObjects(p place) ([]runtime.Object, *chart.Secret, error) {
 	if credentials != nil {
 		from["secretRef"] = map[string]any{"name": credentials.Name}
 	}
-	out := []runtime.Object{fluxObject(fluxSource, "GitRepository", fluxNamespace, defaultRepoName, from)}
+	out := []runtime.Object{newObject(fluxSource, "GitRepository", fluxNamespace, defaultRepoName, from)}
 	for _, folder := range g.Paths {
 		spec := fluxApply(folder)
 		// Without the root, or with a folder that is gone, what is deployed stays.
 		spec["prune"], spec["deletionPolicy"] = true, "Orphan"
-		out = append(out, fluxObject(fluxKustomize, "Kustomization", fluxNamespace, rootName(folder), spec))
+		out = append(out, newObject(fluxKustomize, "Kustomization", fluxNamespace, rootName(folder), spec))
 	}
 	return out, credentials, nil
 }
 
-// fullURL is the repository as a URL: Flux knows no user@host:path.
-func (p place) fullURL() string {
-	if p.scheme != "ssh" {
-		return p.url
-	}
-	u := url.URL{Scheme: "ssh", User: url.User(p.user), Host: strings.TrimSuffix(p.addr, ":22"), Path: "/" + strings.TrimPrefix(p.path, "/")}
-	return u.String()
-}
-
 // FluxHome is the namespace of the objects that homelab makes for Flux.
-func FluxHome() runtime.Object { return fluxObject("v1", "Namespace", "", fluxNamespace, nil) }
-
-// ReleaseKept is what a person types so that Flux forgets a release of [StateKept]: a suspended HelmRelease is
-// deleted without uninstalling anything.
-func ReleaseKept(name string) string {
-	at := "kubectl -n " + fluxNamespace + " "
-	return at + "patch helmrelease " + name + " --type merge -p '{\"spec\":{\"suspend\":true}}' && " + at + "delete helmrelease " + name
-}
-
-var notInName = regexp.MustCompile(`[^a-z0-9]+`)
-
-// rootName is the name of the Kustomization of a folder; no bundle's begins so.
-func rootName(folder string) string {
-	name := "homelab-" + strings.Trim(notInName.ReplaceAllString(strings.ToLower(folder), "-"), "-")
-	if len(name) > maxName { // it becomes the value of a label
-		sum := sha256.Sum256([]byte(folder))
-		return name[:40] + hex.EncodeToString(sum[:6])
-	}
-	return name
-}
+func FluxHome() runtime.Object { return newObject("v1", "Namespace", "", fluxNamespace, nil) }
 
 // fluxSecret is the Secret with which Flux logs in: its keys are those that Flux reads (source-controller
 // docs/spec/v1/gitrepositories.md, Secret reference).

@@ -64,7 +64,7 @@ func commitOf(revision string) string {
 // there without it.
 func observeFlux(ctx context.Context, k *kube.Client, o StatusOptions) (*State, error) {
 	s := &State{Name: cmp.Or(o.Name, defaultRepoName), Want: o.Commit}
-	u := fluxObject(fluxSource, "GitRepository", fluxNamespace, s.Name, nil)
+	u := newObject(fluxSource, "GitRepository", fluxNamespace, s.Name, nil)
 	var noKind *kube.NoKindError
 	switch err := k.Get(ctx, u); {
 	case errors.As(err, &noKind):

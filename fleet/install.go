@@ -72,8 +72,11 @@ func (c Copies) CheckCompatible(standalone bool) error {
 // nothing if it is ready. For Fleet it covers Rancher's Fleet too, which Rancher installs some minutes
 // after it is ready itself.
 func (t Tool) UnreadyReason(ctx context.Context, k *kube.Client) (string, error) {
-	if t == ToolFlux {
+	switch t {
+	case ToolFlux:
 		return fluxUnreadyReason(ctx, k)
+	case ToolArgo:
+		return argoUnreadyReason(ctx, k)
 	}
 	for _, o := range []runtime.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: controller}},

@@ -28,7 +28,7 @@ func readme(bundles []Bundle, o Options) []byte {
 	}
 	var out bytes.Buffer
 	t := template.Must(template.ParseFS(readmeText, "readme.md.tmpl"))
-	if err := t.Execute(&out, map[string]any{"Options": o, "Bundles": rows, "Secrets": secrets, "List": ListFile, "Tool": o.Tool.Title(), "File": o.Tool.BundleFile(), "Flux": o.Tool == ToolFlux}); err != nil {
+	if err := t.Execute(&out, map[string]any{"Options": o, "Bundles": rows, "Secrets": secrets, "List": ListFile, "Tool": o.Tool.Title(), "File": o.Tool.BundleFile(), "Flux": o.Tool == ToolFlux, "Argo": o.Tool == ToolArgo}); err != nil {
 		panic(err) // strings only
 	}
 	return out.Bytes()

@@ -18,7 +18,7 @@ import (
 type StatusOptions struct {
 	Tool      Tool   // who deploys; default Fleet
 	Name      string // of the GitRepo; default homelab
-	Namespace string // default fleet-local; not of Flux
+	Namespace string // default fleet-local; only of Fleet
 	// Commit is the one that should be deployed: without it the state before the last push
 	// looks like success. Empty: any.
 	Commit string
@@ -30,11 +30,12 @@ const (
 	StateWaiting = "Waiting" // for another bundle
 	StateNowhere = "Nowhere" // no cluster is its target
 	StateOld     = "Old"     // of a commit before the one that is wanted
-	StateKept    = "Kept"    // no longer in Git; its release stays (Flux)
+	StateKept    = "Kept"    // no longer in Git; what it deployed stays (Flux, Argo CD)
 
 	StateErrApplied = string(api.ErrApplied)
 	StateNotReady   = string(api.NotReady)
 	StateOutOfSync  = string(api.OutOfSync)
+	StateModified   = string(api.Modified)
 )
 
 // badness orders states, the worst first: failed before waiting.
@@ -84,8 +85,11 @@ func (o Obstacle) String() string {
 
 // Observe reads a GitRepo and the state of each of its bundles.
 func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, error) {
-	if o.Tool == ToolFlux {
+	switch o.Tool {
+	case ToolFlux:
 		return observeFlux(ctx, k, o)
+	case ToolArgo:
+		return observeArgo(ctx, k, o)
 	}
 	o.Name, o.Namespace = cmp.Or(o.Name, defaultRepoName), cmp.Or(o.Namespace, localNamespace)
 	s := &State{Name: o.Name, Want: o.Commit}

@@ -12,6 +12,9 @@ const (
 	ToolArgo  Tool = "argocd"
 )
 
+// Tools are all of them.
+func Tools() []Tool { return []Tool{ToolFleet, ToolFlux, ToolArgo} }
+
 // orDefault is the tool itself, or Fleet.
 func (t Tool) orDefault() Tool { return cmp.Or(t, ToolFleet) }
 
@@ -26,6 +29,18 @@ func (t Tool) Title() string {
 	return "Fleet"
 }
 
-// BundleFile is the file that makes a directory a bundle: if it goes, Fleet and Flux delete what they
-// deployed.
+// BundleFile is the file that makes a directory a bundle.
 func (t Tool) BundleFile() string { return string(t.orDefault()) + ".yaml" }
+
+// Uninstalls reports whether the tool deletes what it deployed when a bundle goes.
+func (t Tool) Uninstalls() bool { return t != ToolArgo }
+
+// LetGo is what a person types so that the tool forgets a bundle of [StateKept], without uninstalling anything:
+// a HelmRelease that is suspended, and an Application without a finalizer, go alone.
+func (t Tool) LetGo(bundle string) string {
+	if t == ToolArgo {
+		return "kubectl -n " + argoNamespace + " delete applications.argoproj.io " + argoPrefix + bundle
+	}
+	at := "kubectl -n " + fluxNamespace + " "
+	return at + "patch helmrelease " + bundle + " --type merge -p '{\"spec\":{\"suspend\":true}}' && " + at + "delete helmrelease " + bundle
+}
