@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -127,7 +129,9 @@ func TestArgoWhereNothingIs(t *testing.T) {
 }
 
 // An Argo CD that is too old, or that changes the labels of what it deploys, is refused; so is a second one.
-func TestArgoIsFit(t *testing.T) {
+func TestArgoIsFit(t *testing.T) { synctest.Test(t, argoIsFit) }
+
+func argoIsFit(t *testing.T) {
 	w := newWorld(t)
 	why, err := fleet.ToolArgo.UnreadyReason(t.Context(), w.Client)
 	require.NoError(t, err)
@@ -142,6 +146,7 @@ func TestArgoIsFit(t *testing.T) {
 	}
 	w.create(t, []byte(ready))
 	w.argo(t)
+	time.Sleep(time.Second) // for the controllers of workloads
 	_, err = fleet.ToolArgo.UnreadyReason(t.Context(), w.Client)
 	require.ErrorContains(t, err, "came with 3.2")
 
