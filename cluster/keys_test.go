@@ -253,7 +253,7 @@ func (w *walk) anyOther(t *testing.T, key leaf) {
 // apart says which effects the keys of a section must not have.
 var apart = []struct{ sections, effects string }{
 	{"login", "vm/ seed/ template/ gpus/ host disks/ node/ mig/ driver export"},
-	{"hub monitoring rancher fleet flux backup charts tls", "vm/ seed/ k3s/ template/ gpus/ host disks/ node/ mig/ driver export"},
+	{"hub monitoring rancher fleet flux argocd backup charts tls", "vm/ seed/ k3s/ template/ gpus/ host disks/ node/ mig/ driver export"},
 	{"ingress loadBalancer", "vm/ seed/ template/ gpus/ host disks/ node/ mig/ driver export"},
 	{"image guest ssh", "part/ k3s/ node/ plugin fit fleet/ disks/ mig/ export"},
 	{"nvidia", "vm/ seed/ disks/ gpus/ export"},

@@ -8,6 +8,7 @@ import (
 	"net/http/cgi" //nolint:gosec // a server in memory, for a moment
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -152,14 +153,49 @@ func (w *world) playFlux(t testing.TB, ctx context.Context, g gitHost, folder st
 	}
 }
 
+// playArgo says what Argo CD would: that what lies in Git is deployed. It deploys nothing.
+func (w *world) playArgo(t testing.TB, ctx context.Context, g gitHost, folder string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+		all := w.kube.Clusters()
+		if len(all) == 0 || !slices.Contains(all[0].Names("applications.argoproj.io"), "argocd/homelab-git-"+strings.ReplaceAll(folder, "/", "-")) {
+			continue
+		}
+		c, commit := all[0], g.git(t, "rev-parse", "main")
+		say := func(name, labels string) {
+			put(c, fmt.Sprintf(`{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: %s, namespace: argocd, labels: {%s}}, status: {sync: {status: Synced, revision: %q}, health: {status: Healthy}}}`, name, labels, commit))
+		}
+		say("homelab-git-"+strings.ReplaceAll(folder, "/", "-"), "")
+		for _, dir := range strings.Fields(g.git(t, "ls-tree", "-d", "--name-only", "main:"+folder)) {
+			for line := range strings.Lines(g.git(t, "show", "main:"+folder+"/"+dir+"/argocd.yaml")) {
+				if _, part, ok := strings.Cut(line, fleet.PartLabel+": "); ok {
+					say("homelab-"+dir, fleet.PartLabel+": "+strings.TrimSpace(part))
+				}
+			}
+		}
+	}
+}
+
 func put(c *kubesim.Cluster, manifest string) { _ = c.Apply(context.Background(), []byte(manifest)) } // kinds come with the chart
 
 // A part goes through Git: pushed once, waited for, and pushed again when it changes.
-func TestPartThroughFleet(t *testing.T) { partThroughGit(t, fleet.ToolFleet, (*world).playFleet) }
+func TestPartThroughFleet(t *testing.T) {
+	partThroughGit(t, fleet.ToolFleet, "jupyterhub", (*world).playFleet)
+}
 
-func TestPartThroughFlux(t *testing.T) { partThroughGit(t, fleet.ToolFlux, (*world).playFlux) }
+func TestPartThroughFlux(t *testing.T) {
+	partThroughGit(t, fleet.ToolFlux, "jupyterhub", (*world).playFlux)
+}
 
-func partThroughGit(t *testing.T, tool fleet.Tool, play func(*world, testing.TB, context.Context, gitHost, string)) {
+func TestPartThroughArgo(t *testing.T) {
+	partThroughGit(t, fleet.ToolArgo, "monitoring", (*world).playArgo)
+}
+
+func partThroughGit(t *testing.T, tool fleet.Tool, part string, play func(*world, testing.TB, context.Context, gitHost, string)) {
 	facts.Program(t, "git", "git")
 	via := string(tool)
 	synctest.Test(t, func(t *testing.T) {
@@ -172,16 +208,16 @@ func partThroughGit(t *testing.T, tool fleet.Tool, play func(*world, testing.TB,
 		defer stop()
 		go play(w, t, ctx, g, via+"/one-gpu")
 
-		text := replace(t, withPlatform(t, "one-gpu", smallPlatform+
+		text := replace(t, withPlatform(t, "one-gpu", smallPlatform+map[string]string{"monitoring": "monitoring: {size: 10GiB, gpus: false}\n"}[part]+
 			via+": {repo: 'http://127.0.0.1/gpu.git', username: homelab, password: env:GIT_TOKEN}\n"),
-			"offline: true}", "offline: true, via: {jupyterhub: "+via+"}}")
+			"offline: true}", "offline: true, via: {"+part+": "+via+"}}")
 		spec := parse(t, text)
 		report := w.up(t, spec)
-		for _, step := range []string{"chart/" + via, "push/" + via, "objects/gitops", via + "/jupyterhub"} {
+		for _, step := range []string{"chart/" + via, "push/" + via, "objects/gitops", via + "/" + part} {
 			_, ok := report.Step(step)
 			assert.True(t, ok, step)
 		}
-		assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), via+"/one-gpu/jupyterhub/"+tool.BundleFile())
+		assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), via+"/one-gpu/"+part+"/"+tool.BundleFile())
 		assert.NotContains(t, g.git(t, "log", "-p"), "horse")
 		commit, before := g.git(t, "rev-parse", "main"), w.now()
 		assert.Empty(t, changedSteps(w.up(t, spec)))
@@ -189,9 +225,12 @@ func partThroughGit(t *testing.T, tool fleet.Tool, play func(*world, testing.TB,
 		assert.Empty(t, before.changes().Kubernetes)
 
 		spec = parse(t, replace(t, text, "small: {cpu: 1, memory: 2GiB}", "small: {cpu: 1, memory: 3GiB}"))
+		if part == "monitoring" {
+			spec = parse(t, replace(t, text, "offline: true,", "offline: true, values: {monitoring: {grafana: {replicas: 2}}},"))
+		}
 		plan := w.plan(t, spec)
 		require.Len(t, plan, 2, "the push, and waiting for it: %q", plan)
-		assert.Equal(t, []string{"push/" + via, via + "/jupyterhub"}, changedSteps(w.up(t, spec)))
+		assert.Equal(t, []string{"push/" + via, via + "/" + part}, changedSteps(w.up(t, spec)))
 		assert.Equal(t, "2", g.git(t, "rev-list", "--count", "main"))
 		assert.NotContains(t, w.output.String(), "horse")
 		stop()

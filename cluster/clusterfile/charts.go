@@ -54,7 +54,7 @@ func (r chartsSection) charts() {
 			r.Wrong(at, fmt.Sprintf("the values of %s have a secret under %s", name, key), "make a Secret in the cluster, and write the chart's key that names one (existingSecret and the like)")
 		}
 	}
-	ways := []string{spec.ViaDirect, spec.ViaFleet, spec.ViaFlux}
+	ways := []string{spec.ViaDirect, spec.ViaFleet, spec.ViaFlux, spec.ViaArgo}
 	for _, name := range sortedNames(raw.Via) {
 		at := r.MemberAt(&raw.Via, name)
 		r.partName(at, name)

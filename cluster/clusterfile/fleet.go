@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// fleetSection completes and checks fleet or flux.
+// fleetSection completes and checks fleet, flux or argocd.
 type fleetSection struct{ *resolver }
 
 func (r fleetSection) fleet() {
@@ -21,9 +21,7 @@ func (r fleetSection) fleet() {
 	if f == nil {
 		return
 	}
-	if via == spec.ViaFlux && r.spec.Platform.Fleet != nil {
-		r.Wrong(&r.spec.Platform.Flux, "Fleet and Flux would both deploy the parts", "keep fleet: or flux:")
-	}
+	r.oneTool()
 	fleets := via == spec.ViaFleet && r.spec.Platform.Rancher != nil // Rancher's own
 	f.Standalone = f.Standalone.Or(!fleets)
 	f.Path, f.Author = cmp.Or(f.Path, via+"/"+r.spec.Name), cmp.Or(f.Author, "homelab <homelab@"+r.spec.Name+".invalid>")
@@ -44,6 +42,17 @@ func (r fleetSection) fleet() {
 	r.gitPaths(f)
 	if !decode.Matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
 		r.Wrong(&f.Author, fmt.Sprintf("%q cannot be a commit's author", f.Author), "write Name <name@domain>")
+	}
+}
+
+// oneTool refuses a second tool, which would undo what the first does.
+func (r fleetSection) oneTool() {
+	p := &r.spec.Platform
+	switch {
+	case p.ArgoCD != nil && (p.Fleet != nil || p.Flux != nil):
+		r.Wrong(&p.ArgoCD, "Argo CD and another tool would both deploy the parts", "keep one of fleet:, flux: and argocd:")
+	case p.Flux != nil && p.Fleet != nil:
+		r.Wrong(&p.Flux, "Fleet and Flux would both deploy the parts", "keep fleet: or flux:")
 	}
 }
 

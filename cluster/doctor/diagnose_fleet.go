@@ -7,7 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 )
 
-// fleet judges what Fleet and Flux have made of the Git repositories.
+// fleet judges what the tools have made of the Git repositories.
 func (d *diagnosis) fleet() {
 	for _, s := range d.e.Fleet {
 		for _, why := range s.Wrong {
@@ -48,7 +48,7 @@ func (d *diagnosis) bundle(s *fleet.State, b fleet.BundleState) {
 	case fleet.StateNowhere:
 		f.Severity, f.Do = Error, "its targets match no cluster: homelab fleet:lint says why"
 	case "Modified":
-		f.Do = "bring the change into Git, or undo it: Fleet reports it and does not correct it"
+		f.Do = "bring the change into Git, or undo it: it is reported and not corrected"
 	}
 	for _, cause := range d.found {
 		if f.Follows == "" && (waitsForBundle(s, b, cause) || dependsOn(b, cause)) {

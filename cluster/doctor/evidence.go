@@ -25,7 +25,7 @@ type Evidence struct {
 	Nodes   []kube.Node
 	Objects map[string][]unstructured.Unstructured // by kind: Pod, PersistentVolumeClaim, StorageClass, Namespace, Event
 	Unread  map[string]error                       // kinds that could not be listed
-	Fleet   []*fleet.State                         // each GitRepo of Fleet, and Flux' GitRepository, with its bundles
+	Fleet   []*fleet.State                         // each GitRepo of Fleet, Flux' GitRepository and Argo CD's Applications, with the bundles
 
 	LastRun *FailedRun // the last run on this machine, if it failed
 }

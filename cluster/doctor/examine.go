@@ -213,12 +213,14 @@ func (s Sources) kubernetes(ctx context.Context, e *Evidence) {
 	e.fleet(ctx, client)
 }
 
-// fleet reads what Fleet has made of each GitRepo, and Flux of homelab's, where they are.
+// fleet reads what Fleet has made of each GitRepo, and Flux and Argo CD of homelab's, where they are.
 func (e *Evidence) fleet(ctx context.Context, client *kube.Client) {
-	if state, err := fleet.Observe(ctx, client, fleet.StatusOptions{Tool: fleet.ToolFlux}); err != nil {
-		e.Unread["GitRepository"] = err
-	} else if state.There {
-		e.Fleet = append(e.Fleet, state)
+	for tool, kind := range map[fleet.Tool]string{fleet.ToolFlux: "GitRepository", fleet.ToolArgo: "Application"} {
+		if state, err := fleet.Observe(ctx, client, fleet.StatusOptions{Tool: tool}); err != nil {
+			e.Unread[kind] = err
+		} else if state.There {
+			e.Fleet = append(e.Fleet, state)
+		}
 	}
 	repos, err := client.List(ctx, "fleet.cattle.io/v1alpha1", "GitRepo", "", "")
 	var none *kube.NoKindError

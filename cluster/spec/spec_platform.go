@@ -10,6 +10,7 @@ const (
 	ViaDirect = "direct" // applied by cluster:up
 	ViaFleet  = "fleet"  // written into the Git repository of fleet.repo, and deployed by Fleet from there
 	ViaFlux   = "flux"   // the same with flux.repo and Flux
+	ViaArgo   = "argocd" // the same with argocd.repo and Argo CD
 )
 
 // Platform has the services that run on Kubernetes. A nil part is off.
@@ -24,6 +25,7 @@ type Platform struct {
 	Rancher      *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
 	Fleet        *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
 	Flux         *Fleet        `yaml:"flux" absent:"off" doc:"GitOps with Flux, in place of ‘fleet’."`
+	ArgoCD       *Fleet        `yaml:"argocd" absent:"off" doc:"GitOps with Argo CD, in place of ‘fleet’."`
 	Monitoring   *Monitoring   `yaml:"monitoring" absent:"off" doc:"Prometheus and Grafana, with the GPUs' metrics."`
 	Logs         *Logs         `yaml:"logs" absent:"off" doc:"VictoriaLogs, with the logs of all pods."`
 	Backup       *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
@@ -38,7 +40,10 @@ type Platform struct {
 // GitOps is the section of the program that deploys from Git, and how charts.via calls it; nil if
 // there is none.
 func (p *Platform) GitOps() (section *Fleet, via string) {
-	if p.Flux != nil {
+	switch {
+	case p.ArgoCD != nil:
+		return p.ArgoCD, ViaArgo
+	case p.Flux != nil:
 		return p.Flux, ViaFlux
 	}
 	return p.Fleet, ViaFleet
@@ -51,7 +56,7 @@ type Charts struct {
 	Versions map[string]string         `yaml:"versions" absent:"pinned" doc:"Exact versions by part: ‘{rancher: 2.15.2}’."`
 	Digests  map[string]string         `yaml:"digests" absent:"known ones" doc:"SHA-256 of charts' archives by part: ‘{rancher: \"sha256:…\"}’. A download with another digest, or without any known one, is refused."`
 	Values   map[string]map[string]any `yaml:"values" doc:"Further values by part, merged over homelab's. No secrets."`
-	Via      map[string]string         `yaml:"via" absent:"‘fleet.default’ or ‘flux.default’" doc:"How single parts are deployed, ‘direct’, ‘fleet’ or ‘flux’: ‘{monitoring: fleet}’."`
+	Via      map[string]string         `yaml:"via" absent:"‘fleet.default’, or that of ‘flux’ or ‘argocd’" doc:"How single parts are deployed, ‘direct’, ‘fleet’, ‘flux’ or ‘argocd’: ‘{monitoring: fleet}’."`
 }
 
 // Storage has the storage classes. Exactly one is the default.
@@ -215,20 +220,20 @@ type Rancher struct {
 	Bootstrap SecretRef `yaml:"bootstrapPassword" absent:"generated, and kept in the cluster" doc:"Reference to the first password of ‘admin’, 12 characters at least."`
 }
 
-// Fleet is GitOps, with Fleet or with Flux.
+// Fleet is GitOps, with Fleet, Flux or Argo CD.
 type Fleet struct {
 	_          struct{}      `short:"switch"`
-	Standalone Switch        `yaml:"standalone" absent:"‘true’; for Fleet ‘false’ with ‘rancher’" doc:"Install Fleet or Flux. Rancher installs its own Fleet."`
+	Standalone Switch        `yaml:"standalone" absent:"‘true’; for Fleet ‘false’ with ‘rancher’" doc:"Install Fleet, Flux or Argo CD. Rancher installs its own Fleet."`
 	Repo       string        `yaml:"repo" short:"text" doc:"URL of the Git repository, https or ssh."`
 	Branch     string        `yaml:"branch" default:"main" doc:"Branch that is pushed to and deployed."`
-	Path       string        `yaml:"path" absent:"‘fleet/NAME’ or ‘flux/NAME’ with the cluster's name" doc:"Folder that only homelab writes."`
+	Path       string        `yaml:"path" absent:"‘fleet/NAME’, ‘flux/NAME’ or ‘argocd/NAME’ with the cluster's name" doc:"Folder that only homelab writes."`
 	Username   string        `yaml:"username" doc:"Login of an https repository; with a token, any name."`
 	Password   SecretRef     `yaml:"password" doc:"Reference to its password or token."`
 	SSHKey     SecretRef     `yaml:"sshKey" doc:"Reference to the private key of an ssh repository."`
 	KnownHosts string        `yaml:"knownHosts" absent:"required with ssh" doc:"File with its server's host keys, as ‘ssh-keyscan’ prints them."`
 	CAFile     string        `yaml:"ca" absent:"system's" doc:"PEM of the authority of the https repository's certificate."`
 	Polling    time.Duration `yaml:"polling" default:"15s" absent:"‘15s’" doc:"How often it polls the repository."`
-	Default    string        `yaml:"default" default:"direct" enum:"direct,fleet,flux" doc:"How parts that ‘charts.via’ does not name are deployed: ‘direct’, or as the section is called."`
+	Default    string        `yaml:"default" default:"direct" enum:"direct,fleet,flux,argocd" doc:"How parts that ‘charts.via’ does not name are deployed: ‘direct’, or as the section is called."`
 	Extra      []string      `yaml:"extra" doc:"Further folders that it deploys, and homelab never writes."`
 	Author     string        `yaml:"author" absent:"‘homelab’" doc:"Author of commits, ‘Name <address>’."`
 }

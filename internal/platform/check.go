@@ -171,11 +171,11 @@ func (c checker) checkFleetParts() {
 	tool := fleet.Tool(via).Title()
 	off := func(name string) bool { return c.parts[name].Chart.Chart != "" && !slices.Contains(on, name) }
 	for _, name := range slices.Sorted(maps.Keys(raw.Via)) {
-		at, why := c.Entry(&raw.Via, name), c.parts[name].NeverInFleet
+		at, why := c.Entry(&raw.Via, name), c.parts[name].Never(via)
 		switch {
 		case off(name):
 			c.Wrong(at, fmt.Sprintf("the part %s is off, so this has no effect", name), "turn it on, or remove it here; these are on: "+cmp.Or(strings.Join(on, ", "), "none"))
-		case raw.Via[name] != spec.ViaFleet && raw.Via[name] != spec.ViaFlux || !slices.Contains(on, name):
+		case !(addon.Recipe{Via: raw.Via[name]}).InGit() || !slices.Contains(on, name):
 		case f != nil && raw.Via[name] != via:
 			c.Wrong(at, fmt.Sprintf("the file has %s, not %s", via, raw.Via[name]), "write "+name+": "+via)
 		case why != "":

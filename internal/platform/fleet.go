@@ -11,10 +11,10 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// GitOps is the part that points Fleet or Flux at the repository.
+// GitOps is the part that points Fleet, Flux or Argo CD at the repository.
 const GitOps = "gitops"
 
-// gitOps points Fleet or Flux at the repository, if the repository has anything for it.
+// gitOps points the tool at the repository, if the repository has anything for it.
 type gitOps struct{ *spec.Platform }
 
 func (g gitOps) Info() addon.Info {

@@ -23,7 +23,8 @@ const hubTLS = "hub-tls"
 type hub struct{ spec *spec.Spec }
 
 func (h hub) Info() addon.Info {
-	i := addon.Info{Name: "jupyterhub", Section: "hub", On: h.spec.Platform.Hub != nil, Namespace: "jupyterhub", Chart: jupyterhub.Pin()}
+	i := addon.Info{Name: "jupyterhub", Section: "hub", On: h.spec.Platform.Hub != nil, Namespace: "jupyterhub", Chart: jupyterhub.Pin(),
+		NeverInArgo: "its chart keeps the secrets that it makes by looking them up, which Argo CD cannot: they would be new at every sync"}
 	if i.On {
 		i.Namespace = h.spec.Platform.Hub.Namespace
 	}

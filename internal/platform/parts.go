@@ -40,6 +40,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.FleetCRD{Fleet: standalone},
 		standalone,
 		addon.Flux{Fleet: p.Flux},
+		addon.ArgoCD{Fleet: p.ArgoCD},
 		addon.Logs{Logs: p.Logs},
 		addon.LogCollector{Logs: p.Logs},
 		addon.Monitoring{Monitoring: p.Monitoring, Logs: p.Logs != nil, Login: p.Login, Issuer: p.Issuer()},
@@ -131,7 +132,7 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Recipe, error) {
 			p.Release.Digest = digest
 		}
 		p.Direct = info.NeverInFleet
-		p.Via = viaOf(&s.Platform, p)
+		p.Via = viaOf(&s.Platform, p, info)
 		site.Made = append(site.Made, p)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -148,9 +149,9 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Recipe, error) {
 }
 
 // viaOf says how a part is installed in the cluster.
-func viaOf(p *spec.Platform, x addon.Recipe) string {
-	f, _ := p.GitOps()
-	if x.Direct != "" || f == nil || f.Repo == "" {
+func viaOf(p *spec.Platform, x addon.Recipe, info addon.Info) string {
+	f, tool := p.GitOps()
+	if info.Never(tool) != "" || f == nil || f.Repo == "" {
 		return spec.ViaDirect
 	}
 	if via := p.Charts.Via[x.Name]; via != "" {

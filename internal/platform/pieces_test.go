@@ -64,6 +64,7 @@ func TestSplitParts(t *testing.T) {
 func TestViaOfAPart(t *testing.T) {
 	fleet := func(by string) *spec.Fleet { return &spec.Fleet{Repo: "https://git.example.org/r", Default: by} }
 	of := map[string]string{"x": spec.ViaFleet, "y": spec.ViaDirect}
+	infos := map[string]addon.Info{"fleet": {NeverInFleet: "it is Fleet itself"}, "hub": {NeverInArgo: "it needs Helm"}}
 	for _, c := range []struct {
 		p    spec.Platform
 		x    addon.Recipe
@@ -73,12 +74,15 @@ func TestViaOfAPart(t *testing.T) {
 		{spec.Platform{Fleet: &spec.Fleet{Default: spec.ViaFleet}}, addon.Recipe{}, spec.ViaDirect}, // no repository
 		{spec.Platform{Fleet: fleet("")}, addon.Recipe{}, spec.ViaDirect},
 		{spec.Platform{Fleet: fleet(spec.ViaFleet)}, addon.Recipe{}, spec.ViaFleet},
-		{spec.Platform{Fleet: fleet(spec.ViaFleet)}, addon.Recipe{Direct: "it brings Fleet"}, spec.ViaDirect},
+		{spec.Platform{Fleet: fleet(spec.ViaFleet)}, addon.Recipe{Part: chart.Part{Name: "fleet"}}, spec.ViaDirect},
+		{spec.Platform{ArgoCD: fleet(spec.ViaArgo)}, addon.Recipe{}, spec.ViaArgo},
+		{spec.Platform{ArgoCD: fleet(spec.ViaArgo)}, addon.Recipe{Part: chart.Part{Name: "hub"}}, spec.ViaDirect},
+		{spec.Platform{Flux: fleet(spec.ViaFlux)}, addon.Recipe{Part: chart.Part{Name: "hub"}}, spec.ViaFlux},
 		{spec.Platform{Fleet: fleet(""), Charts: spec.Charts{Via: of}}, addon.Recipe{Part: chart.Part{Name: "x"}}, spec.ViaFleet},
 		{spec.Platform{Fleet: fleet(spec.ViaFleet), Charts: spec.Charts{Via: of}}, addon.Recipe{Part: chart.Part{Name: "y"}}, spec.ViaDirect},
 		{spec.Platform{Charts: spec.Charts{Via: of}}, addon.Recipe{Part: chart.Part{Name: "x"}}, spec.ViaDirect},
 	} {
-		assert.Equal(t, c.want, viaOf(&c.p, c.x), "%+v", c)
+		assert.Equal(t, c.want, viaOf(&c.p, c.x, infos[c.x.Name]), "%+v", c)
 	}
 }
 

@@ -35,16 +35,16 @@ func FleetTree(s *spec.Spec) (tree fleet.Tree, assumed []string, err error) {
 func Tree(s *spec.Spec, parts []chart.Part) (fleet.Tree, error) {
 	f, via := s.Platform.GitOps()
 	if f == nil {
-		return nil, errors.New("the file names no Git repository: write fleet: or flux: with {repo: URL}, and charts.via says what goes through it")
+		return nil, errors.New("the file names no Git repository: write fleet:, flux: or argocd: with {repo: URL}, and charts.via says what goes through it")
 	}
 	bundles, err := fleet.BundlesOfAll(parts...)
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Render(bundles, fleet.Options{Tool: fleet.Tool(via), Cluster: s.Name, Source: filepath.Base(s.File), Path: f.Path})
+	return fleet.Render(bundles, fleet.Options{Tool: fleet.Tool(via), Cluster: s.Name, Source: filepath.Base(s.File), Path: f.Path, Repo: f.Repo, Branch: f.Branch})
 }
 
-// GitLogin returns the credentials of the repository, for us and for Fleet or Flux.
+// GitLogin returns the credentials of the repository, for us and for the tool.
 func GitLogin(p *spec.Platform) (fleet.GitRepo, error) {
 	f, via := p.GitOps()
 	g := fleet.GitRepo{Tool: fleet.Tool(via), URL: f.Repo, Branch: f.Branch, Polling: f.Polling, Username: f.Username}

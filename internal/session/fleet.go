@@ -24,7 +24,7 @@ func fleetTree(s *Session, ctx context.Context) (fleet.Tree, error) {
 		return nil, exitError(invalid, err)
 	}
 	if tree == nil {
-		return nil, exitErrorf(invalid, "no part is deployed through Git: name parts in charts.via, or write default: fleet or default: flux in that section for all")
+		return nil, exitErrorf(invalid, "no part is deployed through Git: name parts in charts.via, or write default: fleet in the section fleet for all (flux and argocd likewise)")
 	}
 	if s.Cluster != nil {
 		if tree, err = s.Cluster.FleetTree(ctx); err != nil {

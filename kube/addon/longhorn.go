@@ -17,8 +17,9 @@ type Longhorn struct{ *spec.Longhorn }
 func (l Longhorn) Info() Info {
 	i := Info{
 		Name: "longhorn", Section: "storage.longhorn", On: l.Longhorn != nil,
-		Shared:    true,
-		Namespace: "longhorn-system",
+		Shared:      true,
+		NeverInArgo: "its check before an upgrade would run at the first sync, before the account that it needs",
+		Namespace:   "longhorn-system",
 		Chart: chart.Pin{
 			Chart: "longhorn", Repo: "https://charts.longhorn.io",
 			Version: "1.13.0", App: "v1.13.0", Kubernetes: ">=1.34.0-0", Compared: "2026-09-29",

@@ -30,9 +30,18 @@ type Info struct {
 	Class        string    // of storage, that it provides; empty: none
 	Shared       bool      // the class's volumes survive a node, and every node can mount them
 	Stays        string    // what outlives the cluster elsewhere, e.g. "backups in the bucket b"
-	NeverInFleet string    // why Fleet cannot deploy it; empty: it can
+	NeverInFleet string    // why Fleet cannot deploy it, nor Flux, nor Argo CD; empty: they can
+	NeverInArgo  string    // why Argo CD alone cannot; empty: it can
 	Host         Host      // what it needs on every node
 	CPUShare     float64   // of each node's CPUs, that it guarantees itself
+}
+
+// Never says why the tool that charts.via calls so cannot deploy the part; empty: it can.
+func (i Info) Never(via string) string {
+	if i.NeverInFleet == "" && via == spec.ViaArgo {
+		return i.NeverInArgo
+	}
+	return i.NeverInFleet
 }
 
 // Host is what a part needs on every node, in addition to Kubernetes.
@@ -62,7 +71,9 @@ func (p Recipe) Objects() []runtime.Object {
 }
 
 // InGit reports whether the part goes through Git.
-func (p Recipe) InGit() bool { return p.Via == spec.ViaFleet || p.Via == spec.ViaFlux }
+func (p Recipe) InGit() bool {
+	return p.Via == spec.ViaFleet || p.Via == spec.ViaFlux || p.Via == spec.ViaArgo
+}
 
 // NeedsObjectsFirst reports whether a part that goes through Git needs objects in the cluster first: Secrets,
 // and labels of its namespace that Fleet does not set.
@@ -71,13 +82,13 @@ func (p Recipe) NeedsObjectsFirst() bool { return len(p.Secrets) > 0 || len(p.Na
 // Recipe is how a part is installed.
 type Recipe struct {
 	chart.Part
-	Via string // spec.ViaDirect, spec.ViaFleet or spec.ViaFlux
+	Via string // spec.ViaDirect, or what deploys it from Git
 
 	Network bool   // the pods' network itself: no node is ready without it
 	Offers  bool   // it makes GPUs allocatable: parts that need GPUs wait for that
 	Direct  string // why Fleet cannot deploy it, as in Info
 	GPUs    bool   // it monitors or uses GPUs: install it when pods can request GPUs
-	Fleet   bool   // it brings Fleet or Flux
+	Fleet   bool   // it brings Fleet, Flux or Argo CD
 
 	Replaces []string // parts that do the same work, and must be removed before
 	APIs     []string // kinds that it adds and that templates of other charts ask for

@@ -83,8 +83,8 @@ func (s *Steps) follow(ctx context.Context) error {
 	return err
 }
 
-// checkNotInFleet returns an error if Fleet still deploys a part that Up must apply directly: Fleet
-// deletes the part together with its bundle.
+// checkNotInFleet returns an error if the tool still deploys a part that Up must apply directly: Fleet
+// and Flux delete the part together with its bundle.
 func (s *Steps) checkNotInFleet(ctx context.Context, client *kube.Client, p addon.Recipe) error {
 	if f, _ := s.Spec.Platform.GitOps(); f == nil || f.Repo == "" || p.Direct != "" && !p.Offers {
 		return nil
@@ -97,9 +97,13 @@ func (s *Steps) checkNotInFleet(ctx context.Context, client *kube.Client, p addo
 		switch {
 		case b.Part != p.Name:
 		case b.State == fleet.StateKept:
-			return converge.Permanent(fmt.Errorf("Flux still looks after the release of %s, which is no longer in Git: make it let go, without uninstalling it: %s", p.Name, fleet.ReleaseKept(b.Name)))
+			return converge.Permanent(fmt.Errorf("%s still looks after %s, which is no longer in Git: make it let go, without uninstalling it: %s", s.tool().Title(), p.Name, s.tool().LetGo(b.Name)))
 		default:
-			return converge.Permanent(fmt.Errorf(s.tool().Title()+" still deploys %s (bundle %s), and would delete it when its bundle goes: "+
+			then := "would delete it when its bundle goes"
+			if !s.tool().Uninstalls() {
+				then = "would undo what this changes"
+			}
+			return converge.Permanent(fmt.Errorf(s.tool().Title()+" still deploys %s (bundle %s), and "+then+": "+
 				"first remove it from Git with homelab fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
 		}
 	}

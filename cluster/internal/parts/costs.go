@@ -103,13 +103,13 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 	return []converge.Cost{cost}
 }
 
-// costsOfPush are the bundles that a push removes from Git: Fleet or Flux deletes what it has
+// costsOfPush are the bundles that a push removes from Git: Fleet and Flux delete what they have
 // deployed from them.
 func costsOfPush(_ context.Context, _ *fleet.Repo, d converge.Diff) []converge.Cost {
 	var out []converge.Cost
 	for _, f := range d {
-		for _, tool := range []fleet.Tool{fleet.ToolFleet, fleet.ToolFlux} {
-			if f.Effect != converge.Remove || path.Base(f.Path) != tool.BundleFile() {
+		for _, tool := range fleet.Tools() {
+			if !tool.Uninstalls() || f.Effect != converge.Remove || path.Base(f.Path) != tool.BundleFile() {
 				continue
 			}
 			out = append(out, converge.Cost{

@@ -93,18 +93,22 @@ func (s *Steps) fleetStep() *converge.Resource[string] {
 	}
 }
 
-// checkOtherTool refuses to deploy with one tool what the other still deploys.
+// checkOtherTool refuses to deploy with one tool what another still deploys.
 func (s *Steps) checkOtherTool(ctx context.Context, client *kube.Client) error {
-	other := fleet.ToolFleet
-	if s.tool() == other {
-		other = fleet.ToolFlux
+	for _, other := range fleet.Tools() {
+		if other == s.tool() {
+			continue
+		}
+		state, err := fleet.Observe(ctx, client, fleet.StatusOptions{Tool: other})
+		if err != nil {
+			return err
+		}
+		if len(state.Bundles) > 0 {
+			return converge.Permanent(fmt.Errorf("%s still deploys bundle %s, and the two would undo each other's work: take it from %s first, as docs/gitops.md says under \"Switching\"",
+				other.Title(), state.Bundles[0].Name, other.Title()))
+		}
 	}
-	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{Tool: other})
-	if err != nil || len(state.Bundles) == 0 {
-		return err
-	}
-	return converge.Permanent(fmt.Errorf("%s still deploys bundle %s, and the two would undo each other's work: take it from %s first, as docs/gitops.md says under \"Switching\"",
-		other.Title(), state.Bundles[0].Name, other.Title()))
+	return nil
 }
 
 // FleetParts are the parts that Fleet deploys. Values that only the running cluster knows
@@ -137,7 +141,7 @@ func (s *Steps) FleetParts(ctx context.Context) ([]chart.Part, error) {
 	return out, nil
 }
 
-// checkOnlyFleet refuses to install a part that would add a second Fleet.
+// checkOnlyFleet refuses to install a part that would add a second Fleet, Flux or Argo CD.
 func (s *Steps) checkOnlyFleet(ctx context.Context, p addon.Recipe) error {
 	if !p.Fleet {
 		return nil
@@ -146,8 +150,11 @@ func (s *Steps) checkOnlyFleet(ctx context.Context, p addon.Recipe) error {
 	if err != nil {
 		return err
 	}
-	if s.tool() == fleet.ToolFlux && p.Name == string(fleet.ToolFlux) {
+	switch p.Name {
+	case string(fleet.ToolFlux):
 		return converge.Permanent(fleet.CheckNoFlux(ctx, client))
+	case string(fleet.ToolArgo):
+		return converge.Permanent(fleet.CheckNoArgo(ctx, client))
 	}
 	copies, err := fleet.ObserveCopies(ctx, client)
 	if err != nil {

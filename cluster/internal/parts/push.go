@@ -103,7 +103,7 @@ func markPermanent(err error) error {
 func (s *Steps) FleetRemote() (fleet.Remote, error) {
 	f, via := s.Spec.Platform.GitOps()
 	if f == nil || f.Repo == "" {
-		return fleet.Remote{}, errors.New("the file names no Git repository: write fleet: or flux: with {repo: URL}")
+		return fleet.Remote{}, errors.New("the file names no Git repository: write fleet:, flux: or argocd: with {repo: URL}")
 	}
 	r := fleet.Remote{Tool: fleet.Tool(via), URL: f.Repo, Branch: f.Branch, Path: f.Path, Create: true, Username: f.Username, Author: f.Author, Dial: s.GitDial}
 	login, err := platform.GitLogin(&s.Spec.Platform)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-//go:embed all:cert-manager all:ceph-csi-cephfs all:cilium all:cloudnative-pg all:csi-driver-nfs all:dcgm-exporter all:external-dns all:fleet all:fleet-crd all:flux2 all:gpu-operator
-//go:embed all:jupyterhub all:kube-prometheus-stack all:kueue all:local-path-provisioner all:longhorn all:metallb all:rancher all:velero all:victoria-logs-collector all:victoria-logs-single
+//go:embed all:argo-cd all:cert-manager all:ceph-csi-cephfs all:cilium all:cloudnative-pg all:csi-driver-nfs all:dcgm-exporter all:external-dns all:fleet all:fleet-crd all:flux2
+//go:embed all:gpu-operator all:jupyterhub all:kube-prometheus-stack all:kueue all:local-path-provisioner all:longhorn all:metallb all:rancher all:velero all:victoria-logs-collector all:victoria-logs-single
 //go:embed all:plugin-barman-cloud all:proxmox-csi-plugin
 var files embed.FS
 

@@ -190,7 +190,7 @@ var wishes = []wish{
 	{in: "file", keys: "registry registries mirror mirrors proxy httpproxy", why: "image registries and proxies have places of their own", instead: "write k3s: {registries: {…}} for images, and guest: {apt: {httpsProxy: …}} for downloads"},
 	{in: "file", keys: "addons apps applications helm helmcharts manifests harbor gitlab slurm ray kubeflow kubevirt keda mlflow ollama vllm", why: "homelab installs the parts that it has a section for",
 		instead: "remove it; install others by hand or with fleet: {repo: …}, and homelab leaves them alone"},
-	{in: "file", keys: "fluxcd argocd argo gitops", why: "GitOps is by Fleet or Flux", instead: "write fleet: {repo: …} or flux: {repo: …}; another operator can be installed by hand, and homelab leaves it alone"},
+	{in: "file", keys: "fluxcd argo gitops", why: "GitOps is by Fleet, Flux or Argo CD", instead: "write fleet: {repo: …}, flux: {repo: …} or argocd: {repo: …}; another operator can be installed by hand, and homelab leaves it alone"},
 }
 
 const (
