@@ -49,7 +49,7 @@ func argoTracks(ctx context.Context, k *kube.Client) error {
 	return nil
 }
 
-// argoRetries refuses an Argo CD before 3.2: it repeats a failed commit for ever, and never gets to a correction.
+// argoRetries refuses an Argo CD before 3.2: it repeats a failed commit forever, and never gets to a correction.
 func argoRetries(ctx context.Context, k *kube.Client) error {
 	u := newObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "applications.argoproj.io", nil)
 	if err := k.Get(ctx, u); err != nil {

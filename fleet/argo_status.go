@@ -143,7 +143,7 @@ func (a argoApp) bundle(commit string) BundleState {
 	b := BundleState{Name: a.bundleName(), Part: a.Metadata.Labels[PartLabel], Cluster: localCluster, State: StateReady}
 	say := func(state, reason string) { b.State, b.Obstacles = state, []Obstacle{{Reason: reason}} }
 	sync := a.Status.Sync
-	failed, why := a.failed()
+	failed, why := a.failure()
 	switch drift := a.drift(); {
 	case failed != "":
 		say(StateErrApplied, failed)
@@ -157,7 +157,7 @@ func (a argoApp) bundle(commit string) BundleState {
 		b.Obstacles = append(b.Obstacles, a.unhealthy()...)
 	case len(drift) > 0 && !a.automated():
 		say(StateOutOfSync, "automatic sync is off (spec.syncPolicy.automated)")
-	case len(drift) > 0 && a.synced() == sync.Revision:
+	case len(drift) > 0 && a.lastCommit() == sync.Revision:
 		b.State, b.Obstacles = StateModified, drift
 	case len(drift) > 0:
 		say(StateOld, "Argo CD is about to deploy it")
@@ -170,8 +170,8 @@ func (a argoApp) bundle(commit string) BundleState {
 	return b
 }
 
-// failed says why it cannot be deployed. Operations with an older commit count only while they go on.
-func (a argoApp) failed() (string, []Obstacle) {
+// failure says why it cannot be deployed. Operations with an older commit count only while they go on.
+func (a argoApp) failure() (string, []Obstacle) {
 	for _, c := range a.Status.Conditions {
 		if c.Type == "ComparisonError" || c.Type == "InvalidSpecError" || c.Type == "UnknownError" {
 			return oneLine(c.Message), nil
@@ -182,7 +182,7 @@ func (a argoApp) failed() (string, []Obstacle) {
 		return "", nil
 	}
 	again := a.running() && op.FinishedAt != ""
-	over := (op.Phase == "Failed" || op.Phase == "Error") && (op.Result == nil || a.synced() == a.Status.Sync.Revision)
+	over := (op.Phase == "Failed" || op.Phase == "Error") && (op.Result == nil || a.lastCommit() == a.Status.Sync.Revision)
 	if !again && !over {
 		return "", nil
 	}
@@ -202,8 +202,8 @@ func (a argoApp) running() bool {
 	return op != nil && (op.Phase == "Running" || op.Phase == "Terminating")
 }
 
-// synced is the commit of the last operation.
-func (a argoApp) synced() string {
+// lastCommit is the commit of the last operation.
+func (a argoApp) lastCommit() string {
 	if op := a.Status.Operation; op != nil && op.Result != nil {
 		return op.Result.Revision
 	}
@@ -221,7 +221,7 @@ func (a argoApp) automated() bool {
 func (a argoApp) drift() []Obstacle {
 	var out []Obstacle
 	for _, r := range a.Status.Resources {
-		prunes := a.automated() && a.Spec.SyncPolicy.Automated.Prune && a.synced() != a.Status.Sync.Revision
+		prunes := a.automated() && a.Spec.SyncPolicy.Automated.Prune && a.lastCommit() != a.Status.Sync.Revision
 		if r.Status == "OutOfSync" && (!r.Pruning || prunes) {
 			why := "it differs from Git"
 			if r.Health != nil && r.Health.Status == "Missing" {

@@ -140,7 +140,7 @@ func options(t *testing.T, u *unstructured.Unstructured) []any {
 	return list
 }
 
-// What others write into an object of a chart is no drift.
+// What others write into an object of a chart is left as it is.
 func TestArgoQuirks(t *testing.T) {
 	bundles, err := fleet.BundlesOfAll(chart.Part{Name: "cert-manager", Release: &chart.Release{Name: "cert-manager", Namespace: "cert-manager", Chart: "cert-manager", Version: "v1", Repo: "https://charts.example"}})
 	require.NoError(t, err)
