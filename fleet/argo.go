@@ -173,7 +173,7 @@ func (b Bundle) argoYAML(o Options, from map[string]any) ([]byte, error) {
 		}
 	}
 	policy["syncOptions"] = options
-	u := b.withPart(newObject(argoAPI, "Application", argoNamespace, argoPrefix+b.Name, spec))
+	u := b.withPart(newObject(argoAPI, "Application", argoNamespace, ApplicationOf(b.Name), spec))
 	u.SetAnnotations(map[string]string{argoCompareKey: argoCompare})
 	text, err := manifest(u)
 	if err != nil {

@@ -38,6 +38,9 @@ func (g GitRepo) argoObjects(p place) ([]runtime.Object, *chart.Secret, error) {
 	return out, credentials, nil
 }
 
+// ApplicationOf names the Application of a bundle.
+func ApplicationOf(bundle string) string { return argoPrefix + bundle }
+
 // argoRootName names the Application of a folder.
 func argoRootName(folder string) string {
 	return argoRoot + strings.TrimPrefix(rootName(folder), argoPrefix)

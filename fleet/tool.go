@@ -39,7 +39,7 @@ func (t Tool) Uninstalls() bool { return t != ToolArgo }
 // a HelmRelease that is suspended, and an Application without a finalizer, go alone.
 func (t Tool) LetGo(bundle string) string {
 	if t == ToolArgo {
-		return "kubectl -n " + argoNamespace + " delete applications.argoproj.io " + argoPrefix + bundle
+		return "kubectl -n " + argoNamespace + " delete applications.argoproj.io " + ApplicationOf(bundle)
 	}
 	at := "kubectl -n " + fluxNamespace + " "
 	return at + "patch helmrelease " + bundle + " --type merge -p '{\"spec\":{\"suspend\":true}}' && " + at + "delete helmrelease " + bundle

@@ -19,6 +19,7 @@ type Release struct {
 	Digest    string         // sha256:… that its archive must have, unless a folder has it; empty: not known
 	Values    map[string]any // what differs from the chart's defaults; never a secret
 	Timeout   time.Duration  // until everything in it is ready; default 10 minutes
+	Former    string         // the Application of Argo CD that deployed it before, whose objects are taken over if that is gone
 }
 
 // Part is a release together with the objects that it needs: everything that installing

@@ -260,13 +260,19 @@ func (c *Client) claim(ctx context.Context, p *plan, rev *revision) error {
 	var foreign []string
 	for i, u := range rev.objects {
 		live := lives[i]
-		switch {
-		case live == nil:
+		if live == nil {
 			rev.made = append(rev.made, u)
 			continue
-		case !ownedBy(live, p.release.Name, p.release.Namespace) && (u.GetKind() != "Namespace" || live.GetAnnotations()[noteName] != ""):
-			foreign = append(foreign, ownerOf(live))
-			continue
+		}
+		if !ownedBy(live, p.release.Name, p.release.Namespace) && (u.GetKind() != "Namespace" || live.GetAnnotations()[noteName] != "") {
+			ours, err := c.abandoned(ctx, p.release, live)
+			if err != nil {
+				return err
+			}
+			if !ours {
+				foreign = append(foreign, ownerOf(live))
+				continue
+			}
 		}
 		dropControllerFields(u, live)
 		if err := c.adopt(ctx, live); err != nil {

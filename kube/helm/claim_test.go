@@ -3,6 +3,7 @@ package helm
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -97,5 +98,41 @@ func TestPlace(t *testing.T) {
 		"{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {ttlSecondsAfterFinished: 0}}": false, "{apiVersion: x/v1, kind: Job, metadata: {name: a}, spec: {ttlSecondsAfterFinished: 0}}": false,
 	} {
 		assert.Equal(t, is, endsByItself(thing(t, manifest)), manifest)
+	}
+}
+
+// TestClaimAbandoned: what the release's own Application of Argo CD deployed is taken over when that is gone, and
+// nothing else of Argo CD.
+func TestClaimAbandoned(t *testing.T) {
+	tracked := func(by string) string {
+		return asJSON(t, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: web, annotations: {argocd.argoproj.io/tracking-id: "%s:/ConfigMap:web/a"}}}`, by))
+	}
+	const kinds, app = "GET /apis/argoproj.io/v1alpha1", "GET /apis/argoproj.io/v1alpha1/namespaces/argocd/applications/homelab-r"
+	served := `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"argoproj.io/v1alpha1","resources":[{"name":"applications","singularName":"application","namespaced":true,"kind":"Application","verbs":["get"]}]}`
+	for name, tt := range map[string]struct {
+		by, former string
+		there      map[string]any
+		says       string
+	}{
+		"gone":           {by: "homelab-r", former: "homelab-r", there: map[string]any{kinds: served}},
+		"all gone":       {by: "homelab-r", former: "homelab-r"},
+		"there":          {by: "homelab-r", former: "homelab-r", there: map[string]any{kinds: served, app: `{"apiVersion":"argoproj.io/v1alpha1","kind":"Application","metadata":{"name":"homelab-r","namespace":"argocd"}}`}, says: "made without Helm"},
+		"cannot be read": {by: "homelab-r", former: "homelab-r", there: map[string]any{kinds: served, app: "403 hidden"}, says: "hidden"},
+		"of another":     {by: "homelab-s", former: "homelab-r", says: "made without Helm"},
+		"of a longer":    {by: "homelab-r2", former: "homelab-r", says: "made without Helm"},
+		"of nobody":      {by: "homelab-r", says: "made without Helm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := map[string]any{"GET " + configMaps + "/a": tracked(tt.by)}
+			maps.Copy(answers, tt.there)
+			c, _ := talking(t, answers)
+			p := &plan{release: chart.Release{Name: "r", Namespace: "web", Former: tt.former}}
+			err := c.claim(t.Context(), p, &revision{objects: []*unstructured.Unstructured{thing(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: web}}")}})
+			if tt.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.says)
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
@@ -117,7 +118,9 @@ func (s *Steps) applyChart(ctx context.Context, seen chartState) error {
 	if _, err := client.Apply(ctx, s.objectsBeforeRelease(p)...); err != nil {
 		return err
 	}
-	if err := charts.Apply(ctx, *p.Release); err != nil || p.ObjectsApart() {
+	release := *p.Release
+	release.Former = fleet.ApplicationOf(p.Name)
+	if err := charts.Apply(ctx, release); err != nil || p.ObjectsApart() {
 		return err
 	}
 	return s.closeRecord(ctx, client, p)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
@@ -71,7 +72,7 @@ hub: {hostname: hub.lab.example, auth: dummy, cull: 30m}
 // TestGitOps: parts come through Git, change, go, and change over to the direct way and back.
 func TestGitOps(t *testing.T) {
 	t.Setenv("GIT_TOKEN", gitToken)
-	for _, tool := range []string{"flux", "fleet"} {
+	for _, tool := range []string{"argocd", "flux", "fleet"} {
 		t.Run(tool, func(t *testing.T) {
 			u, g := newUserOf(t, labctl.Guests{}), newGitHost(t)
 			u.gitOps(t, g, tool)
@@ -85,12 +86,12 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	text := gitOpsFile + tool + ": {repo: '" + g.url + "', username: robot, password: env:GIT_TOKEN, default: " + tool + ", polling: 5s}\n"
 	u.write(t, "cluster.yaml", text)
 	u.must(t, "cluster:up")
-	assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), tool+"/short/jupyterhub/"+tool+".yaml")
+	assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), tool+"/short/metallb/"+tool+".yaml")
 	status, _ := u.must(t, "fleet:status")
-	assert.Contains(t, status, "jupyterhub")
+	assert.Contains(t, status, "metallb")
 	u.againNothing(t)
 
-	u.write(t, "cluster.yaml", strings.Replace(text, "cull: 30m", "cull: 40m", 1))
+	u.write(t, "cluster.yaml", strings.NewReplacer("cull: 30m", "cull: 40m", "10.0.0.200-219", "10.0.0.200-229").Replace(text))
 	plan, _, code := u.run(t, "cluster:plan")
 	assert.Equal(t, 2, code, plan)
 	u.must(t, "cluster:up")
@@ -105,7 +106,13 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	assert.Contains(t, talk, "first remove it from Git with homelab fleet:push")
 	u.must(t, "fleet:push", "-yes")
 	u.must(t, "fleet:status", "-timeout=2m")
-	if tool == "flux" {
+	switch tool {
+	case "argocd":
+		_, talk, code = u.run(t, "cluster:up", "-yes")
+		assert.Equal(t, 1, code)
+		assert.Contains(t, talk, "kubectl -n argocd delete applications.argoproj.io homelab-")
+		u.applicationsKept(t, "metallb", "nfs")
+	case "flux":
 		_, talk, code = u.run(t, "cluster:up", "-yes")
 		assert.Equal(t, 1, code)
 		assert.Contains(t, talk, "kubectl -n homelab-flux patch helmrelease nfs --type merge -p '{\"spec\":{\"suspend\":true}}' && kubectl -n homelab-flux delete helmrelease nfs")
@@ -122,7 +129,7 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	u.must(t, "cluster:up", "-yes")
 	assert.NotContains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), "metallb")
 	u.againNothing(t)
-	other := map[string]string{"flux": "fleet", "fleet": "flux"}[tool]
+	other := map[string]string{"flux": "fleet", "fleet": "flux", "argocd": "flux"}[tool]
 	u.write(t, "cluster.yaml", strings.NewReplacer(tool+": {repo", other+": {repo", "default: "+tool, "default: "+other).Replace(text))
 	_, talk, code = u.run(t, "cluster:up", "-yes")
 	assert.Equal(t, 1, code)
@@ -130,15 +137,31 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	u.must(t, "cluster:down", "-yes")
 }
 
-// releaseKept does what the message says: Flux forgets a release.
-func (u *user) releaseKept(t *testing.T, name string) {
+// applicationsKept does what the message says: Argo CD forgets the bundles of parts.
+func (u *user) applicationsKept(t *testing.T, parts ...string) {
+	t.Helper()
+	of := u.objects(t, schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}, "argocd")
+	for _, part := range parts {
+		err := of.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: fleet.PartLabel + "=" + part})
+		require.NoError(t, err)
+	}
+}
+
+// objects reaches objects of the cluster.
+func (u *user) objects(t *testing.T, of schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", "short", "kubeconfig"))
 	require.NoError(t, err)
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	of := client.Resource(schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}).Namespace("homelab-flux")
-	_, err = of.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{})
+	return client.Resource(of).Namespace(namespace)
+}
+
+// releaseKept does what the message says: Flux forgets a release.
+func (u *user) releaseKept(t *testing.T, name string) {
+	t.Helper()
+	of := u.objects(t, schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}, "homelab-flux")
+	_, err := of.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.NoError(t, of.Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
