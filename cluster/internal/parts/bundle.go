@@ -99,11 +99,11 @@ func (s *Steps) checkNotInFleet(ctx context.Context, client *kube.Client, p addo
 		case b.State == fleet.StateKept:
 			return converge.Permanent(fmt.Errorf("%s still looks after %s, which is no longer in Git: make it let go, without uninstalling it: %s", s.tool().Title(), p.Name, s.tool().LetGo(b.Name)))
 		default:
-			then := "would delete it when its bundle goes"
+			then := "and would delete it when its bundle goes"
 			if !s.tool().Uninstalls() {
-				then = "would undo what this changes"
+				then = "and would undo what this changes"
 			}
-			return converge.Permanent(fmt.Errorf(s.tool().Title()+" still deploys %s (bundle %s), and "+then+": "+
+			return converge.Permanent(fmt.Errorf(s.tool().Title()+" still deploys %s (bundle %s), "+then+": "+
 				"first remove it from Git with homelab fleet:push, and run this again when fleet:status no longer shows it", p.Name, b.Name))
 		}
 	}

@@ -248,7 +248,7 @@ func (a *argo) prune(ctx context.Context, app *application, b *argoBuild, c *com
 	return nil
 }
 
-// hooks runs hooks by their weights: each is made anew, and a job is waited for.
+// hooks runs hooks by their weights: each is deleted and made again, and a job is waited for.
 func (a *argo) hooks(ctx context.Context, hooks []*unstructured.Unstructured, tell func(string) error) error {
 	weight := func(o *unstructured.Unstructured) int {
 		n, _ := strconv.Atoi(o.GetAnnotations()["helm.sh/hook-weight"])
