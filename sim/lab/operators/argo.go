@@ -255,7 +255,9 @@ func (a *argo) permitted(app *application) error {
 		return fmt.Errorf("application repo %s is not permitted in project '%s'", app.Spec.Source.RepoURL, p.Name)
 	}
 	to := app.Spec.Destination
-	if !slices.ContainsFunc(p.Spec.Destinations, func(d argoTarget) bool { return d.Server == to.Server && (d.Namespace == "*" || d.Namespace == to.Namespace) }) {
+	if !slices.ContainsFunc(p.Spec.Destinations, func(d argoTarget) bool {
+		return d.Server == to.Server && (d.Namespace == "*" || d.Namespace == to.Namespace)
+	}) {
 		return fmt.Errorf("application destination server '%s' and namespace '%s' do not match any of the allowed destinations in project '%s'", to.Server, to.Namespace, p.Name)
 	}
 	for _, option := range app.Spec.SyncPolicy.SyncOptions {
