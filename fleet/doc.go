@@ -1,4 +1,4 @@
-// Package fleet works with Rancher Fleet and with Flux: it writes the files that they
+// Package fleet works with Rancher Fleet, with Flux and with Argo CD: it writes the files that they
 // deploy, pushes them to Git, points the tool to them, and reads the status. Package fleet/lint
 // finds mistakes in any Fleet repository.
 //
