@@ -204,6 +204,7 @@ func (d *diagnosis) judgeMachine(m Machine) {
 		})
 	}
 	d.clock(m)
+	d.names(m)
 	if killed := grep(in.Kernel, "Out of memory: Killed"); len(killed) > 0 {
 		d.add(inSystem, m.Name, Finding{
 			Failure: "out-of-memory", Severity: Warning, What: "the machine itself ran out of memory, and the kernel killed processes", Evidence: killed,
@@ -241,6 +242,16 @@ func medianSkew(all []Machine) time.Duration {
 	}
 	slices.Sort(ahead)
 	return ahead[(len(ahead)-1)/2]
+}
+
+// names judges the host names that a machine has to resolve.
+func (d *diagnosis) names(m Machine) {
+	for _, name := range m.State.Unresolved {
+		d.add(inSystem, m.Name, Finding{
+			Failure: "name-unresolved", Severity: Warning, What: "it does not resolve " + name + ", where its API server asks for the keys of sign-ins: kubectl with the login gets Unauthorized",
+			Evidence: []string{"getent ahosts " + name + ": nothing"}, Do: "let the machine's DNS server, or its /etc/hosts, know " + name + " by the address of the ingress",
+		})
+	}
 }
 
 // clock judges a machine's clock.

@@ -84,15 +84,16 @@ func harms() map[string]func(*doctor.Evidence) {
 		"card": func(e *doctor.Evidence) {
 			e.Hosts[0].Cards = []doctor.Card{{Address: "0000:41:00", Model: "A100", Node: "gpu1", Problem: "VM 104 claims it too"}}
 		},
-		"vm-missing":  func(e *doctor.Evidence) { e.Machines[1].VM = nil },
-		"vm-locked":   func(e *doctor.Evidence) { e.Machines[1].VM.Locked = "backup" },
-		"vm-stopped":  func(e *doctor.Evidence) { e.Machines[1].VM.Running = false },
-		"no-login":    func(e *doctor.Evidence) { e.Machines[1].Err = lost },
-		"disk-full":   func(e *doctor.Evidence) { e.Machines[1].State.Inodes = []doctor.Usage{{At: "/", Percent: 99}} },
-		"read-only":   func(e *doctor.Evidence) { e.Machines[1].State.ReadOnly = []string{"/"} },
-		"disk-errors": func(e *doctor.Evidence) { e.Machines[1].State.Kernel = []string{"[1.0] I/O error, dev sda, sector 7"} },
-		"unit-failed": func(e *doctor.Evidence) { e.Machines[1].State.Failed = []string{"nfs-server.service"} },
-		"clock":       func(e *doctor.Evidence) { e.Machines[1].State.Clock = "no" },
+		"vm-missing":      func(e *doctor.Evidence) { e.Machines[1].VM = nil },
+		"vm-locked":       func(e *doctor.Evidence) { e.Machines[1].VM.Locked = "backup" },
+		"vm-stopped":      func(e *doctor.Evidence) { e.Machines[1].VM.Running = false },
+		"no-login":        func(e *doctor.Evidence) { e.Machines[1].Err = lost },
+		"disk-full":       func(e *doctor.Evidence) { e.Machines[1].State.Inodes = []doctor.Usage{{At: "/", Percent: 99}} },
+		"read-only":       func(e *doctor.Evidence) { e.Machines[1].State.ReadOnly = []string{"/"} },
+		"disk-errors":     func(e *doctor.Evidence) { e.Machines[1].State.Kernel = []string{"[1.0] I/O error, dev sda, sector 7"} },
+		"unit-failed":     func(e *doctor.Evidence) { e.Machines[1].State.Failed = []string{"nfs-server.service"} },
+		"clock":           func(e *doctor.Evidence) { e.Machines[1].State.Clock = "no" },
+		"name-unresolved": func(e *doctor.Evidence) { e.Machines[0].State.Unresolved = []string{"login.example.org"} },
 		"out-of-memory": func(e *doctor.Evidence) {
 			e.Machines[1].State.Kernel = []string{"Out of memory: Killed process 77 (python3)"}
 		},

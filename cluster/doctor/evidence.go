@@ -94,6 +94,8 @@ type MachineState struct {
 	Ahead    time.Duration // by how much its clock is ahead of ours, at least
 	Reboot   []string      // packages that wait for a restart
 	Kernel   []string      // lines of the kernel's log that show trouble, the latest last
+	// Unresolved are host names that a server has to resolve, and does not.
+	Unresolved []string
 }
 
 // Usage is how full a file system is.

@@ -96,13 +96,21 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 	}
 	root := s.Root(m.Name)
 	wg.Go(func() {
-		withLimit(ctx, func(ctx context.Context) { m.State, m.Err = observe(ctx, root) })
+		withLimit(ctx, func(ctx context.Context) { m.State, m.Err = observe(ctx, root, s.names(m.Node)...) })
 		if m.Err != nil {
 			return
 		}
 		withLimit(ctx, func(ctx context.Context) { s.observeMachine(ctx, root, m) })
 	})
 	wg.Wait()
+}
+
+// names are the host names that a machine has to resolve: with login.clusterRoles the API server asks Dex.
+func (s Sources) names(n spec.Node) []string {
+	if l := s.Spec.Platform.Login; l == nil || n.Role != spec.Server || len(l.ClusterRoles) == 0 {
+		return nil
+	}
+	return []string{s.Spec.Platform.Login.Hostname}
 }
 
 // observeMachine asks a machine for K3s, its certificates and NVIDIA's driver, all at once.

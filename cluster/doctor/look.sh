@@ -1,6 +1,8 @@
 #!/bin/sh
-# Prints how a machine is, in sections that begin with a line "@@ NAME". Reads
-# only; a missing program leaves its section empty.
+# look.sh NAME…
+# Prints how a machine is, in sections that begin with a line "@@ NAME", and which
+# of these host names it cannot resolve. Reads only; a missing program leaves its
+# section empty.
 
 section() { printf '\n@@ %s\n' "$1"; }
 
@@ -29,5 +31,13 @@ section kernel
 dmesg 2>/dev/null | grep -E \
 	'Out of memory: Killed|I/O error|EXT4-fs error|XFS .*(Corruption|Shutting down)|Remounting filesystem read-only|Unable to change power state|NVRM|Xid' |
 	tail -n 40
+
+section unresolved
+for name in "$@"; do
+	timeout 5 getent ahosts "$name" >/dev/null 2>&1
+	case $? in
+	2 | 124) echo "$name" ;; # not found, or no answer
+	esac
+done
 
 section end

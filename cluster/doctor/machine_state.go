@@ -16,11 +16,11 @@ import (
 //go:embed look.sh
 var observeScript string
 
-// observe reads how a machine is, in one round trip. The runner should be root's, to read the
-// kernel's log.
-func observe(ctx context.Context, r remote.Runner) (MachineState, error) {
+// observe reads how a machine is, and which of names it does not resolve, in one round trip. The runner should be
+// root's, to read the kernel's log.
+func observe(ctx context.Context, r remote.Runner, names ...string) (MachineState, error) {
 	asked := time.Now()
-	out, err := remote.Output(ctx, r, "sh", "-c", observeScript)
+	out, err := remote.Output(ctx, r, append([]string{"sh", "-c", observeScript, "look.sh"}, names...)...)
 	if err != nil {
 		return MachineState{}, err
 	}
@@ -48,6 +48,7 @@ func parse(out string, asked, answered time.Time) (MachineState, error) {
 		Disks: usages(sections["disks"]), Inodes: usages(sections["inodes"]), ReadOnly: readOnly(sections["mounts"]),
 		Ahead: clockSkew(strings.Join(sections["now"], ""), asked, answered),
 		Clock: strings.TrimSpace(strings.Join(sections["clock"], "")), Reboot: sections["reboot"], Kernel: sections["kernel"],
+		Unresolved: sections["unresolved"],
 	}
 	for _, line := range sections["failed"] {
 		if f := strings.Fields(strings.TrimLeft(line, "● ")); len(f) > 0 {

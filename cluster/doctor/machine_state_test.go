@@ -44,6 +44,9 @@ linux-image-6.8.0-90-generic
 @@ kernel
 [   12.345678] I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2
 
+@@ unresolved
+login.example.org
+
 @@ end
 `
 
@@ -52,14 +55,15 @@ func TestParse(t *testing.T) {
 	in, err := parse(seen, asked, asked.Add(2*time.Second))
 	require.NoError(t, err)
 	assert.Equal(t, MachineState{
-		Ahead:    98 * time.Second,
-		Disks:    []Usage{{"/", 97}, {"/scratch disk", 1}, {"/boot/efi", 10}},
-		Inodes:   []Usage{{"/", 5}},
-		ReadOnly: []string{"/scratch"},
-		Failed:   []string{"nfs-server.service", "apt-daily.service"},
-		Clock:    "no",
-		Reboot:   []string{"linux-image-6.8.0-90-generic"},
-		Kernel:   []string{"[   12.345678] I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2"},
+		Ahead:      98 * time.Second,
+		Disks:      []Usage{{"/", 97}, {"/scratch disk", 1}, {"/boot/efi", 10}},
+		Inodes:     []Usage{{"/", 5}},
+		ReadOnly:   []string{"/scratch"},
+		Failed:     []string{"nfs-server.service", "apt-daily.service"},
+		Unresolved: []string{"login.example.org"},
+		Clock:      "no",
+		Reboot:     []string{"linux-image-6.8.0-90-generic"},
+		Kernel:     []string{"[   12.345678] I/O error, dev sdb, sector 2048 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2"},
 	}, in)
 	for when, want := range map[time.Duration]time.Duration{99 * time.Second: 0, 110 * time.Second: -10 * time.Second} {
 		in, err = parse(seen, asked.Add(when), asked.Add(when+2*time.Second))

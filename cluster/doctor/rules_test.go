@@ -63,6 +63,14 @@ func TestCertificatesEnd(t *testing.T) {
 	assert.Contains(t, told(e)[0], "k3s certificate rotate-ca")
 }
 
+// A name that a server does not resolve is why kubectl's sign-ins are refused, and not why the API is down.
+func TestUnresolvedName(t *testing.T) {
+	e := healthy()
+	e.Machines[0].State.Unresolved = []string{"login.example.org"}
+	assert.Equal(t, []string{"warning name-unresolved of cp1: it does not resolve login.example.org, where its API server asks for the keys of sign-ins: kubectl with the login gets Unauthorized " +
+		"[let the machine's DNS server, or its /etc/hosts, know login.example.org by the address of the ingress]"}, told(e))
+}
+
 // Clocks are compared with each other: that all seem wrong is our own clock's fault.
 func TestClocks(t *testing.T) {
 	for _, x := range []struct {
