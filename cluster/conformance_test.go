@@ -1,8 +1,10 @@
 package cluster_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -101,5 +103,27 @@ func TestConformanceSpares(t *testing.T) {
 		_, err = conformance.CheckIsolation(t.Context(), s)
 		require.ErrorContains(t, err, "namespace homelab-conformance exists and is not of homelab")
 		require.NoError(t, w.api(t).Get(t.Context(), others))
+	})
+}
+
+// TestConformanceInterrupted: whenever it is interrupted, the namespace goes.
+func TestConformanceInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		file := parse(t, example(t, "eight-a100"))
+		w.up(t, file)
+		s := w.conformance(t, file)
+		for _, after := range []time.Duration{0, time.Millisecond, time.Second, 7 * time.Second} {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			_, err := conformance.CheckIsolation(ctx, s)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, after)
+			left, err := w.api(t).List(t.Context(), "v1", "Namespace", "", "")
+			require.NoError(t, err)
+			for _, n := range left {
+				assert.NotEqual(t, conformance.IsolationNamespace, n.GetName(), after)
+			}
+		}
 	})
 }
