@@ -73,6 +73,27 @@ func RenderWorker(m Machine) (NoCloud, error) {
 // RenderPlain describes a machine that is not a node of a cluster, such as a file server.
 func RenderPlain(m Machine) (NoCloud, error) { return m.render(map[string]string{}) }
 
+// RenderForeign describes a machine of any distribution whose image has cloud-init. It has a login, its
+// network and its packages, which cloud-init installs as the distribution does, and none of the
+// settings of the others.
+func RenderForeign(m Machine) (NoCloud, error) {
+	if err := m.check(); err != nil {
+		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
+	}
+	network, err := m.network()
+	if err != nil {
+		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
+	}
+	u := UserData{
+		Hostname: m.Hostname, ManageEtcHosts: true, DisableRoot: true, Users: []User{m.user()}, SSHDeleteKeys: true, Timezone: m.Timezone, Packages: m.Packages,
+	}
+	if slices.Contains(m.Packages, agent) { // which some distributions start only at the next boot
+		u.PackageUpdate = true
+		u.RunCmd = [][]string{{"systemctl", "start", agent}}
+	}
+	return identify(NoCloud{UserData: u, Network: network}, m.Hostname, m.InstanceID)
+}
+
 // kubernetesSysctls are settings that the kubelet checks or K3s needs.
 func kubernetesSysctls() map[string]string {
 	return map[string]string{

@@ -45,7 +45,7 @@ func (c *cards) devicesStep(n spec.Node) *converge.Resource[deviceState] {
 			case vm == nil:
 				return c.rewrite(ctx, s.changedMappings())
 			}
-			return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
+			return c.takeDown(ctx, n, func(ctx context.Context) error {
 				return c.whileOff(ctx, vm, func(*proxmox.VM) error { return c.rewrite(ctx, s.changedMappings()) })
 			})
 		},
@@ -58,7 +58,7 @@ func (c *cards) costsOfDevices(n spec.Node) func(context.Context, deviceState, c
 		if vm, err := c.using(ctx, n, s.changedMappings()); err == nil && vm == nil {
 			return nil
 		}
-		return c.members.Stops(ctx, "other devices", n.Name)
+		return c.stops(ctx, "other devices", n.Name)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -38,7 +39,7 @@ func (c *flow) downGraph(ctx context.Context, also ...string) (*converge.Graph, 
 	var gone []*converge.Ref
 	if c.Proxmox != nil {
 		// Machines that an interrupted run left incomplete belong to the cluster too.
-		for _, host := range c.templates.Hosts() {
+		for _, host := range hostprep.Hosts(c.spec) {
 			if _, err := c.Proxmox.WaitForEarlierTasks(ctx, host); err != nil {
 				return nil, err
 			}

@@ -73,7 +73,7 @@ func (c *cards) refuseLater(n spec.Node, a *placement.Allotment) error {
 		return nil
 	}
 	for _, other := range a.Holders(n.Name) {
-		if o, _ := c.spec.Node(other); o.Role != spec.Server && !sharesCards(o) {
+		if o, _ := c.spec.Machine(other); o.Role != spec.Server && !sharesCards(o) {
 			return converge.Permanent(fmt.Errorf("%s gets a GPU of %s, whose machine changes only after those of the servers\n  %s", n.Name, other,
 				twoStepsText(n.Name)))
 		}
@@ -164,7 +164,7 @@ func (c *cards) mappingDeleted(ctx context.Context, n spec.Node, a *placement.Al
 // checkCards returns every problem with the nodes' cards, before anything is made: cards that
 // are promised twice, and cards that do not exist.
 func (c *cards) checkCards(ctx context.Context, host string) error {
-	if !slices.ContainsFunc(c.spec.GPUNodes(), func(n spec.Node) bool { return n.Host == host }) {
+	if !slices.ContainsFunc(c.spec.GPUMachines(), func(n spec.Node) bool { return n.Host == host }) {
 		return nil
 	}
 	a, err := c.allot(ctx, host)
@@ -172,11 +172,11 @@ func (c *cards) checkCards(ctx context.Context, host string) error {
 		return err
 	}
 	var errs []error
-	for _, n := range c.spec.GPUNodes() {
+	for _, n := range c.spec.GPUMachines() {
 		// The step of a node that has its cards reports its problems; they block no other node.
 		if n.Host == host && len(n.GPUs.Mapping) == 0 && placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)) == nil {
 			errs = append(errs, a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards))
-			if a.Shares[n.Name].Err == nil {
+			if a.Shares[n.Name].Err == nil && n.Boot == nil {
 				errs = append(errs, c.checkDriver(ctx, n))
 			}
 		}
@@ -221,7 +221,7 @@ func (c *cards) remap(ctx context.Context, n spec.Node, mapping pci.Mapping, hav
 	case vm == nil || !vm.Running:
 		return c.recard(ctx, vm, mapping)
 	}
-	return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
+	return c.takeDown(ctx, n, func(ctx context.Context) error {
 		return c.whileOff(ctx, vm, func(vm *proxmox.VM) error { return c.recard(ctx, vm, mapping) })
 	})
 }
@@ -377,14 +377,14 @@ func (c *cards) costsOfCards(n spec.Node) func(context.Context, *placement.Allot
 		if grows(c.mapping(n, a), n.Host, have) {
 			return nil // if the node only gets more cards, the VM's own step restarts it
 		}
-		return c.members.Stops(ctx, why, c.running(ctx, n.Name)...)
+		return c.stops(ctx, why, c.running(ctx, n.Name)...)
 	}
 }
 
 // running are the nodes among names whose machine runs and has cards, or may have them.
 func (c *cards) running(ctx context.Context, who ...string) []string {
 	return slices.DeleteFunc(who, func(name string) bool {
-		n, _ := c.spec.Node(name)
+		n, _ := c.spec.Machine(name)
 		vm, err := c.holding(ctx, n)
 		return err == nil && (vm == nil || !vm.Running)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -87,6 +88,9 @@ func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, 
 		if n.External {
 			continue
 		}
+		if n.Boot != nil {
+			k.files[names.VMImage(c.spec, n.Boot.Cloud)] = true
+		}
 		k.mappings[names.Mapping(c.spec, n.Name)] = n.HasGPUs()
 		for _, d := range n.Devices {
 			id := names.DeviceMapping(c.spec, n.Name, d.Name)
@@ -116,7 +120,7 @@ func (c *holdings) unneededOnHosts(ctx context.Context, kept func(context.Contex
 		return nil, err
 	}
 	var out []templates.Leftover
-	for i, host := range c.templates.Hosts() {
+	for i, host := range hostprep.Hosts(c.spec) {
 		k, err := kept(ctx, host)
 		if err != nil {
 			return nil, err

@@ -43,6 +43,9 @@ func (e *UnknownNodeError) Error() string {
 
 func (c *site) nodeNamed(name string) (spec.Node, error) {
 	n, ok := c.spec.Node(name)
+	if !ok && c.spec.HasMachine(name) {
+		return n, &RefusedError{name, "it is not a node of Kubernetes, so there is nothing to drain or to replace there"}
+	}
 	if !ok {
 		unknown := &UnknownNodeError{Name: name}
 		for _, n := range c.spec.Nodes {

@@ -60,7 +60,7 @@ func (c *holdings) requirements(hosts ...string) preflight.Requirements {
 	}
 	for _, host := range hosts {
 		h := preflight.Host{Name: host}
-		if s.Image.Template == "" {
+		if s.Image.Template == "" && slices.Contains(c.templates.Hosts(), host) {
 			h.Template = s.TemplateStorage(host)
 		}
 		for _, u := range hostprep.Uses(s, host) {

@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -121,7 +122,7 @@ func (c *holdings) unbakeStep(t templates.Info) *converge.Resource[*proxmox.VM] 
 // template needs.
 func (c *holdings) findUnneeded(ctx context.Context, hosts []proxmox.Host) ([]templates.Leftover, error) {
 	kept := map[string]bool{}
-	for _, host := range c.templates.Hosts() {
+	for _, host := range hostprep.Hosts(c.spec) {
 		k, err := c.neededByFile(ctx, host)
 		if err != nil {
 			return nil, err
@@ -137,7 +138,7 @@ func (c *holdings) findUnneeded(ctx context.Context, hosts []proxmox.Host) ([]te
 			continue
 		}
 		volumes, err := c.unneededOn(ctx, h.Name, seen, func(file string, shared bool) bool {
-			return kept[file] && (shared || slices.Contains(c.templates.Hosts(), h.Name))
+			return kept[file] && (shared || slices.Contains(hostprep.Hosts(c.spec), h.Name))
 		})
 		if err != nil {
 			return nil, err

@@ -100,6 +100,7 @@ func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
 func (c *holdings) retire(ctx context.Context, vm proxmox.Summary) error {
 	switch _, err := c.members.DrainFor(ctx, vm.Name); {
 	case errors.Is(err, members.ErrUnformed): // no cluster knows it
+	case errors.Is(err, members.ErrNoServer) && isNoNode(vm.Tags): // and none has to know it
 	case errors.Is(err, members.ErrNoServer):
 		return fmt.Errorf("%s is no longer in the file, but stays until it can be drained and deleted from Kubernetes: start the servers and run it again: %w", vm.Name, err)
 	case err != nil:
@@ -137,10 +138,12 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 	cost := converge.Cost{
 		Machine: cmp.Or(name, "nameless"), Object: members.SortNode, Kind: converge.CostDestroy, Reason: why,
 	}
-	cost.Users = c.members.Users(ctx, func(w *workload.Work) []converge.Loss {
-		cost.Holds = w.Volumes(name)
-		return w.LossesOn(name)
-	})
+	if vm == nil || !isNoNode(vm.Tags) {
+		cost.Users = c.members.Users(ctx, func(w *workload.Work) []converge.Loss {
+			cost.Holds = w.Volumes(name)
+			return w.LossesOn(name)
+		})
+	}
 	if err != nil {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: "its disks are not readable: " + printable.FirstLine(err.Error()), Unknown: true})
 	}

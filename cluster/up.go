@@ -101,7 +101,10 @@ func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, boote
 	}
 	needs := []*converge.Ref{on.free}
 	if !n.Adopt { // an adopted VM has finished its first boot
-		needs = append(needs, on.template, g.Add(c.seeds.Step(n, on.again), on.begin...))
+		needs = append(needs, g.Add(c.seeds.Step(n, on.again), on.begin...))
+	}
+	if !n.Adopt && n.Boot == nil {
+		needs = append(needs, on.template)
 	}
 	if n.HasGPUs() {
 		needs = append(needs, g.Add(c.gpusStep(n), on.free))
@@ -114,7 +117,14 @@ func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, boote
 	if n.SecurityGroups != nil {
 		up = g.Add(c.firewallStep(n), vm)
 	}
-	booted = g.Add(c.nodes.GuestStep(n), up)
+	switch {
+	case n.Boot == nil:
+		booted = g.Add(c.nodes.GuestStep(n), up)
+	case n.Boot.Agent.IsOn():
+		return vm, g.Add(c.nodes.AgentStep(n), up)
+	default:
+		return vm, up
+	}
 	if nodes.HasPassword(c.spec, n) {
 		g.Add(c.nodes.PasswordStep(n), booted)
 	}

@@ -61,7 +61,12 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 				return err
 			}
 			to = c.seeds.KeepSeed(n, to, vm)
-			if !n.Adopt {
+			switch {
+			case n.Boot != nil && vm == nil:
+				if vm, err = c.importVM(ctx, n, to); err != nil {
+					return err
+				}
+			case n.Boot == nil && !n.Adopt:
 				if to, err = c.templates.SetTemplate(ctx, n, to, vm); err != nil {
 					return err
 				}
@@ -87,6 +92,10 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 	case diff.Effect() == converge.Replace && n.Role == spec.FileServer:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replacements(diff)))
+	case diff.Effect() == converge.Replace && n.Boot != nil:
+		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
+			"  to recreate it, without what is on its disks: remove it from the file, run homelab cluster:up, write it again, and run that once more", n.Name, replacements(diff)))
+	case n.Boot != nil: // nobody logs in to it
 	case diff.Effect() == converge.Replace:
 		if err := c.members.CheckRanges(ctx, n); err != nil {
 			return converge.Permanent(err)
@@ -136,7 +145,7 @@ func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, con
 		}
 		var out []converge.Cost
 		if d.Effect() == converge.Restart {
-			out = c.members.Stops(ctx, summary(d), n.Name)
+			out = c.stops(ctx, summary(d), n.Name)
 		}
 		for _, f := range d {
 			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == nodes.Detached {
@@ -168,6 +177,7 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		}},
 		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
 	}
+	to.NoAgent = n.Boot != nil && !n.Boot.Agent.IsOn()
 	for _, card := range n.Networks {
 		to.NICs = append(to.NICs, proxmox.NIC{Bridge: card.Bridge, MAC: card.MAC.String(), VLAN: card.VLAN, MTU: card.MTU, Firewall: isOn(card.Firewall)})
 	}

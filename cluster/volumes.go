@@ -14,12 +14,12 @@ func (c *holdings) volumesChecked() func(ctx context.Context, host string) error
 	existing := func(n spec.Node) bool {
 		return slices.ContainsFunc(n.Disks, func(d spec.Disk) bool { return d.Volume != "" })
 	}
-	if !slices.ContainsFunc(c.spec.Nodes, existing) {
+	if !slices.ContainsFunc(c.spec.Machines(), existing) {
 		return nil
 	}
 	return func(ctx context.Context, host string) error {
 		var errs []error
-		for _, n := range c.spec.Nodes {
+		for _, n := range c.spec.Machines() {
 			if n.External || n.Host != host || !existing(n) {
 				continue
 			}

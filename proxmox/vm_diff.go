@@ -52,7 +52,7 @@ func (s VMSpec) changes(vm *VM) []change {
 	}
 	s.diffProcessor(d, vm)
 	d.set(theBalloon, "balloon", vm.Balloon, s.Balloon, "balloon", map[bool]string{false: "0"}[s.Balloon]) // without the key, Proxmox makes one
-	d.set(theAgent, "agent", vm.Agent, true, "agent", "1")
+	d.set(theAgent, "agent", vm.Agent, !s.NoAgent, "agent", wire.ZeroOne(!s.NoAgent))
 	d.set(theOnBoot, "onboot", vm.OnBoot, s.OnBoot, "onboot", wire.ZeroOne(s.OnBoot))
 	d.set(theStartup, "startup", vm.Startup, s.Startup, "startup", s.Startup)
 	if s.Protected == nil && vm.Unfinished {

@@ -38,6 +38,7 @@ type VMSpec struct {
 	Balloon     bool         // the guest returns free memory to the host, which it cannot with GPUs or Devices
 	TPM         bool         // has one, version 2.0; false: either is accepted
 	SecureBoot  *bool        // Microsoft's keys in the firmware; nil: either is accepted
+	NoAgent     bool         // the guest has no agent, so Proxmox shuts it down by ACPI; otherwise the VM has the agent's channel
 	OnBoot      bool         // start with the host
 	Protected   *bool        // Proxmox refuses to remove it and its disks; nil: either is accepted
 	Startup     string       // order=1,up=30; needs Sys.Modify on /

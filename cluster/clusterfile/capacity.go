@@ -49,7 +49,7 @@ type card struct {
 func (r capacitySection) cards() {
 	seen := map[card]any{}
 	owner := map[card]string{}
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		for i, a := range n.GPUs.PCI {
 			key := card{n.Host, a.Whole()}
 			at := any(&n.GPUs.PCI[i])
@@ -96,11 +96,11 @@ func (r capacitySection) capacity() {
 			l.storage[d.Storage] += d.Size
 		}
 	}
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		if !n.External {
 			r.coresFit(n)
 		}
-		if more := offer.OverReservedText(r.spec, *n.Node); more != "" {
+		if more := offer.OverReservedText(r.spec, *n.Node); more != "" && n.Boot == nil {
 			r.Wrong(&r.spec.K3s.AgentConfig, fmt.Sprintf("kube-reserved, system-reserved and eviction-hard keep %s: its kubelet does not start", more), "reserve less: they are the same for all nodes")
 		}
 	}

@@ -86,7 +86,7 @@ func (r devicesSection) pci(d *spec.Device) string {
 func (r devicesSection) onePerHost() {
 	type place struct{ host, kind, device string }
 	seen, ports := map[place]any{}, map[place]any{}
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		for i := range n.Devices {
 			d := &n.Devices[i]
 			_, err := unit.ParsePCIAddress(d.PCI)

@@ -21,7 +21,10 @@ const (
 func (r disksSection) disks(n *spec.Node) {
 	storage := cmp.Or(n.Storage, r.defaultStorage())
 	size := 60 * spec.GiB
-	if n.Role == spec.Agent {
+	switch {
+	case n.Boot != nil:
+		size = 20 * spec.GiB
+	case n.Role == spec.Agent:
 		size = 100 * spec.GiB
 	}
 	n.OSDisk = spec.OSDisk{DiskOptions: spec.DiskOptions{Storage: storage, Size: size, SSD: spec.On, Discard: spec.On, IOThread: spec.On}}
@@ -38,7 +41,7 @@ func (r disksSection) disks(n *spec.Node) {
 				d.Size = size
 			}
 			n.OSDisk = spec.OSDisk{DiskOptions: d.DiskOptions}
-			r.osDisk(d)
+			r.osDisk(d, n.Boot == nil)
 			continue
 		}
 		r.disk(d)
@@ -54,8 +57,8 @@ func (r disksSection) disks(n *spec.Node) {
 	n.Disks = further
 }
 
-func (r disksSection) osDisk(d *spec.Disk) {
-	if d.Size < leastOSDisk {
+func (r disksSection) osDisk(d *spec.Disk, node bool) {
+	if node && d.Size < leastOSDisk {
 		r.Wrong(&d.Size, fmt.Sprintf("a disk of %s is too small for %s, K3s and images", d.Size,
 			distro.ByName(r.spec.Image.Distribution).Title), "write 20GiB or more")
 	}

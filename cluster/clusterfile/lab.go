@@ -80,12 +80,14 @@ func (r labSection) realGuests() {
 		return
 	}
 	var first netip.Prefix
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		p := n.Network.Prefix
 		if !first.IsValid() {
 			first = p.Masked()
 		}
 		switch {
+		case n.Boot != nil:
+			r.Wrong(n.Node, n.Name+" has an image of its own, and real VMs of the lab boot only the lab's", "remove it, or lab.guests")
 		case n.External:
 			r.Wrong(&n.SSH, n.Name+" is an external machine, which the lab's network does not reach", "remove it, or make it a VM")
 		case n.HasGPUs():

@@ -22,7 +22,7 @@ func (r *resolver) validate() {
 	proxmoxSection{r}.noProxmox()
 	labSection{r}.realGuests()
 	nodesSection{r}.uniqueNodes()
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		networkSection{r}.nodeNetwork(n)
 		nodesSection{r}.nodeLabels(n)
 		capacitySection{r}.nodeHost(n)
@@ -134,7 +134,7 @@ func (r *resolver) places() {
 		"proxmox.endpoint": &raw.Endpoint, "proxmox.token": &raw.TokenID, "proxmox.secret": &raw.TokenSecret, "proxmox.fingerprint": &raw.Fingerprint,
 		"proxmox.ca": &raw.CAFile, "vip": &r.spec.K3s.VIP, "k3s.version": &r.spec.K3s.Version,
 	}
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		at["node "+n.Name] = nodesSection{r}.addressPlace(n)
 		at["node "+n.Name+" 6"] = &n.Address6
 		for i := range n.Networks {
@@ -162,6 +162,7 @@ type resolver struct {
 	*decode.Checker
 	spec    *spec.Spec
 	nodes   []plannedNode // like spec.Nodes, in the same order
+	vms     []plannedNode // like spec.VMs
 	entries []spec.Node   // those of the file under nodes
 	parts   []part
 
@@ -194,6 +195,7 @@ func (r *resolver) resolve(root *yamlnode.Node) {
 	k3sSection{r}.kubernetes()
 	nvidiaSection{r}.gpuStack()
 	nodesSection{r}.makeNodes(root)
+	nodesSection{r}.makeVMs(root)
 	rangesSection{r}.complete()
 	proxmoxSection{r}.hosts()
 	r.finish()
@@ -280,7 +282,7 @@ func rank(role spec.Role) int {
 // warnUnused warns of valid settings that have no effect, on some nodes or at all.
 func (r *resolver) warnUnused() {
 	px := &r.spec.Proxmox
-	needed := slices.ContainsFunc(r.nodes, func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
+	needed := slices.ContainsFunc(r.machines(), func(n plannedNode) bool { return n.Hugepages+n.Affinity != "" })
 	if r.IsSet(&px.User) && !needed {
 		r.Warn(&px.User, "user and password are needed only for hugepages and affinity, and no node has those", "remove user and password; the token does everything")
 	}

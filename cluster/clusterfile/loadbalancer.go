@@ -18,7 +18,7 @@ type loadbalancerSection struct{ *resolver }
 // usedAddresses are used addresses of the nodes' network, with their owners.
 func (r loadbalancerSection) usedAddresses() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
-	for _, n := range r.spec.Nodes {
+	for _, n := range r.machines() {
 		if !n.DHCP() {
 			out[n.Address.Addr()] = "node " + n.Name
 		}

@@ -71,9 +71,9 @@ func (r nfsSection) fileServerVM(vm *spec.NFSVM) {
 	if p := r.spec.Network.Prefix; !(networkSection(r)).insidePrefix(&vm.Address, "the NFS server's address", a, p) {
 		return
 	}
-	for _, n := range r.spec.Nodes {
+	for _, n := range r.machines() {
 		if n.Name == vm.Name {
-			r.Wrong(&vm.Name, fmt.Sprintf("there is a node %s", vm.Name), "give the NFS server another name")
+			r.Wrong(&vm.Name, fmt.Sprintf("there is another machine %s", vm.Name), "give the NFS server another name")
 		}
 		switch {
 		case !n.DHCP() && n.Address.Addr() == a:

@@ -21,25 +21,25 @@ type nodesSection struct{ *resolver }
 // uniqueNodes checks names, VMIDs, MACs and addresses.
 func (r nodesSection) uniqueNodes() {
 	called, vmids, macs, addresses := map[string]any{}, map[int]any{}, map[spec.MAC]any{}, map[netip.Addr]any{}
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		if !decode.DNSLabel.MatchString(n.Name) {
-			r.Wrong(n.Node, fmt.Sprintf("%q cannot be a node's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
+			r.Wrong(n.Node, fmt.Sprintf("%q cannot be a machine's name, which is also its hostname", n.Name), "write at most 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
 		}
 		if strings.HasPrefix(n.Name, r.spec.Name+names.TemplateInfix) {
 			r.Wrong(n.Node, fmt.Sprintf("%q cannot be a node's name: templates of the cluster %s have such names", n.Name, r.spec.Name), "give it another name")
 		}
-		unique(r.resolver, called, n.Name, n.Node, fmt.Sprintf("there is another node %s", n.Name), "give one of them another name")
+		unique(r.resolver, called, n.Name, n.Node, fmt.Sprintf("there is another machine %s", n.Name), "give one of them another name")
 		if n.VMID != 0 {
-			unique(r.resolver, vmids, n.VMID, &n.VMID, fmt.Sprintf("VMID %d is another node's", n.VMID), "VMIDs are unique in a Proxmox cluster, over all its hosts: write another, or leave it out")
+			unique(r.resolver, vmids, n.VMID, &n.VMID, fmt.Sprintf("VMID %d is another machine's", n.VMID), "VMIDs are unique in a Proxmox cluster, over all its hosts: write another, or leave it out")
 		}
 		if !n.External {
-			unique(r.resolver, macs, n.MAC, &n.MAC, fmt.Sprintf("MAC %s is another node's", n.MAC), "write another, or leave it out")
+			unique(r.resolver, macs, n.MAC, &n.MAC, fmt.Sprintf("MAC %s is another machine's", n.MAC), "write another, or leave it out")
 		}
 		if !n.DHCP() {
-			unique(r.resolver, addresses, n.Address.Addr(), r.addressPlace(n), fmt.Sprintf("address %s is another node's", n.Address.Addr()), "write another")
+			unique(r.resolver, addresses, n.Address.Addr(), r.addressPlace(n), fmt.Sprintf("address %s is another machine's", n.Address.Addr()), "write another")
 		}
 		if a := n.Address6.Addr(); a.IsValid() {
-			unique(r.resolver, addresses, a, &n.Address6, fmt.Sprintf("address %s is another node's", a), "write another")
+			unique(r.resolver, addresses, a, &n.Address6, fmt.Sprintf("address %s is another machine's", a), "write another")
 		}
 		cardsSection(r).checkOverlaps(n, macs, addresses)
 	}
@@ -250,16 +250,22 @@ func (r nodesSection) poolList() []string {
 	return out
 }
 
-// node completes one node. own is its entry under nodes, or nil.
+// node makes one node. own is its entry under nodes, or nil.
 func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) {
 	n := &spec.Node{}
 	r.DecodeMerged(t, n)
+	n.Name, n.Pool = name, pool
+	r.nodes = append(r.nodes, r.complete(n, own))
+}
+
+// complete completes a node, or another VM, as it is merged.
+func (r nodesSection) complete(n, own *spec.Node) plannedNode {
 	networkSection(r).network(&n.Network)
 	r.badRole = r.badRole || r.Refused(&n.Role)
 	address := n.Address.Addr()
-	n.Name, n.Pool, n.Host, n.Address = name, pool, cmp.Or(n.Host, r.defaultHost()), netip.Prefix{}
+	n.Host, n.Address = cmp.Or(n.Host, r.defaultHost()), netip.Prefix{}
 	if n.MAC == (spec.MAC{}) {
-		n.MAC = spec.StableMAC(r.spec.Name, name)
+		n.MAC = spec.StableMAC(r.spec.Name, n.Name)
 	}
 	if r.IsSet(&n.SSH) {
 		r.external(n)
@@ -297,7 +303,7 @@ func (r nodesSection) node(name, pool string, t *yamlnode.Node, own *spec.Node) 
 	if own != nil {
 		r.PutAt(n, own)
 	}
-	r.nodes = append(r.nodes, plannedNode{Node: n, address: address})
+	return plannedNode{n, address, false, false}
 }
 
 // external resolves an external machine.
@@ -346,6 +352,8 @@ func (r nodesSection) external(n *spec.Node) {
 func (r nodesSection) shape(n *spec.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {
+	case n.Boot != nil && !n.HasGPUs():
+		cores, memory = 2, 4*spec.GiB
 	case n.HasGPUs():
 		cores, memory = 16, 64*spec.GiB
 	case n.Role == spec.Server:
@@ -369,7 +377,7 @@ func (r nodesSection) shape(n *spec.Node) {
 	}
 	switch {
 	case n.Memory < least:
-		r.Wrong(&n.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
+		r.Wrong(&n.Memory, fmt.Sprintf("%s of memory is too little for a machine of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
 	case n.Memory%spec.MiB != 0:
 		r.Wrong(&n.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/login"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/models"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/queues"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
 )
@@ -28,7 +29,7 @@ func (r partsSection) validatePlatform() {
 	storageSection(r).classNames()
 	chartsSection(r).ownVersions()
 	profilesSection(r).profilesFit()
-	queuesSection(r).queuesFit()
+	queues.CheckOffers(r.Checker, r.spec)
 }
 
 func (r partsSection) rancher() {
@@ -143,6 +144,6 @@ func (r partsSection) platform() {
 	}
 	hubSection(r).hub()
 	r.login()
-	queuesSection(r).queues()
+	queues.Check(r.Checker, r.spec)
 	ingressSection(r).withoutBuiltIn()
 }

@@ -55,7 +55,7 @@ func (r proxmoxSection) noProxmox() {
 		r.Wrong(&nfs.VM, "the NFS server would be created on a Proxmox host, and the file names none", cure+"; or name an existing server: server: and export:")
 	}
 	var made []string
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		if !n.External {
 			made = append(made, n.Name)
 		}
@@ -190,7 +190,7 @@ func (r proxmoxSection) hosts() {
 		}
 	}
 	r.spec.Proxmox.Hosts = slices.Clone(r.declared)
-	for _, n := range r.nodes {
+	for _, n := range r.machines() {
 		if n.Host != "" && !n.Unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == n.Host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: n.Host})
 		}

@@ -167,6 +167,9 @@ func (d *diagnosis) machine(m Machine) {
 
 // judgeMachine judges a machine from inside.
 func (d *diagnosis) judgeMachine(m Machine) {
+	if m.Boot != nil { // nobody looked
+		return
+	}
 	if m.Err != nil {
 		d.add(inSystem, m.Name,
 			Finding{Failure: "no-login", What: "nobody can log in, so it was not looked at from inside", Evidence: errorLines(m.Err), Do: "open its console in Proxmox: does it boot, and does it have a network?"})
@@ -233,7 +236,7 @@ const (
 func medianSkew(all []Machine) time.Duration {
 	var ahead []time.Duration
 	for _, m := range all {
-		if m.Err == nil {
+		if m.Err == nil && m.Boot == nil {
 			ahead = append(ahead, m.State.Ahead)
 		}
 	}
@@ -291,7 +294,7 @@ func grep(lines []string, texts ...string) []string {
 // nodeOfFile returns the node of the file with this name.
 func (d *diagnosis) nodeOfFile(name string) (spec.Node, bool) {
 	for _, m := range d.e.Machines {
-		if m.Name == name && m.Role != spec.FileServer {
+		if m.Name == name && m.Role.IsNode() {
 			return m.Node, true
 		}
 	}

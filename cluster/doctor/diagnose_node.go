@@ -16,7 +16,7 @@ import (
 
 // k3s judges the K3s of a machine.
 func (d *diagnosis) k3s(m Machine) {
-	if m.Err != nil || m.Role == spec.FileServer {
+	if m.Err != nil || !m.Role.IsNode() {
 		return
 	}
 	s, want := m.Kubernetes, m.Role
@@ -166,7 +166,7 @@ func (d *diagnosis) nodes() {
 	}
 	d.providerIDs()
 	for _, m := range d.e.Machines {
-		if !seen[m.Name] && m.Role != spec.FileServer {
+		if !seen[m.Name] && m.Role.IsNode() {
 			d.add(inKubernetes, m.Name, Finding{Failure: "node-missing", Where: "node " + m.Name, What: "the file has it and the cluster does not", Do: "homelab cluster:up lets it join"})
 		}
 	}

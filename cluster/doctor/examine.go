@@ -94,6 +94,10 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 			})
 		})
 	}
+	if m.Boot != nil { // nobody logs in to a VM that is not a node
+		wg.Wait()
+		return
+	}
 	root := s.Root(m.Name)
 	wg.Go(func() {
 		withLimit(ctx, func(ctx context.Context) { m.State, m.Err = observe(ctx, root, s.names(m.Node)...) })
@@ -117,7 +121,7 @@ func (s Sources) names(n spec.Node) []string {
 func (s Sources) observeMachine(ctx context.Context, root remote.Runner, m *Machine) {
 	var wg sync.WaitGroup
 	var certsErr, migErr error
-	if m.Role != spec.FileServer {
+	if m.Role.IsNode() {
 		wg.Go(func() { m.Kubernetes, m.KubernetesErr = s.Kubernetes(ctx, m.Node) })
 		wg.Go(func() { m.Certs, certsErr = s.Certificates(ctx, m.Node) })
 	}

@@ -27,10 +27,10 @@ func (n *Node) CheckFirewall(r interface {
 	}
 }
 
-// SecurityGroups returns the security groups of Proxmox's firewall that the nodes name, sorted.
+// SecurityGroups returns the security groups of Proxmox's firewall that the machines name, sorted.
 func (s *Spec) SecurityGroups() []string {
 	var out []string
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		if !n.External {
 			out = append(out, n.SecurityGroups...)
 		}

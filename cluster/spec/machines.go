@@ -24,13 +24,16 @@ const exportDisk = "export"
 const fileServerOS = 60 * GiB
 
 // Machines returns all machines of the file: the nodes, then the NFS server if homelab creates
-// one.
+// one, then the VMs that are not nodes.
 func (s *Spec) Machines() []Node {
-	nfs := s.Platform.Storage.NFS
-	if nfs == nil || nfs.VM == nil {
-		return s.Nodes
+	all := slices.Clip(s.Nodes)
+	if nfs := s.Platform.Storage.NFS; nfs != nil && nfs.VM != nil {
+		all = append(all, s.fileServer(nfs.VM))
 	}
-	return append(slices.Clip(s.Nodes), s.fileServer(nfs.VM))
+	for _, vm := range s.VMs {
+		all = append(all, vm.Machine())
+	}
+	return all
 }
 
 func (s *Spec) fileServer(vm *NFSVM) Node {
@@ -61,7 +64,7 @@ func (s *Spec) TemplatesBeside() {
 	for i := range s.Proxmox.Hosts {
 		h := &s.Proxmox.Hosts[i]
 		for _, n := range slices.Backward(s.Machines()) {
-			if n.Host == h.Name {
+			if n.Host == h.Name && n.Boot == nil {
 				h.TemplateStorage = n.OSDisk.Storage
 			}
 		}
@@ -73,10 +76,10 @@ func IsWithin(path, mount string) bool {
 	return path == mount || path != "" && strings.HasPrefix(path, strings.TrimSuffix(mount, "/")+"/")
 }
 
-// ResourcePools returns Proxmox's resource pools that the nodes name, sorted.
+// ResourcePools returns Proxmox's resource pools that the machines name, sorted.
 func (s *Spec) ResourcePools() []string {
 	var out []string
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		if n.ResourcePool != "" && !n.External {
 			out = append(out, n.ResourcePool)
 		}
@@ -87,7 +90,7 @@ func (s *Spec) ResourcePools() []string {
 
 // OwnsProtection reports whether the file says of a node whether its VM is protected.
 func (s *Spec) OwnsProtection(name string) bool {
-	return slices.ContainsFunc(s.Nodes, func(n Node) bool { return n.Name == name && n.Protection != 0 })
+	return slices.ContainsFunc(s.Machines(), func(n Node) bool { return n.Name == name && n.Protection != 0 })
 }
 
 // OpenAgents reports whether an agent takes pods without tolerations.

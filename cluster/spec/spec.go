@@ -32,6 +32,7 @@ type Spec struct {
 	Defaults Shape  `yaml:"defaults" json:"-" doc:"Settings of every node."`
 	Pools    []Pool `yaml:"pools,named" json:"-" doc:"Groups of similar nodes, by name."`
 	Nodes    []Node `yaml:"nodes,named" doc:"Single nodes by name, or overrides for nodes of a pool."`
+	VMs      []VM   `yaml:"vms,named" json:",omitempty" absent:"none" doc:"[VMs that are not nodes](vms.md), by name."`
 
 	Warnings []Problem `yaml:"-"` // allowed, but probably not intended
 
@@ -301,9 +302,20 @@ func (s *Spec) Node(name string) (Node, bool) {
 	return s.Nodes[i], true
 }
 
-// HasMachine reports whether a machine of the file has that name: a node, or the NFS server.
+// Machine returns the machine of that name: a node, the NFS server, or another VM.
+func (s *Spec) Machine(name string) (Node, bool) {
+	all := s.Machines()
+	i := slices.IndexFunc(all, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return Node{}, false
+	}
+	return all[i], true
+}
+
+// HasMachine reports whether a machine of the file has that name: a node, the NFS server, or another VM.
 func (s *Spec) HasMachine(name string) bool {
-	return slices.ContainsFunc(s.Machines(), func(n Node) bool { return n.Name == name })
+	_, has := s.Machine(name)
+	return has
 }
 
 // APIAddress is the address of the Kubernetes API: the VIP, or the only server's own address.

@@ -32,6 +32,8 @@ type Node struct {
 	SSHPort  int    `yaml:"-"`                                      // of an external node, default 22; 0 for a VM
 	OSDisk   OSDisk `yaml:"-" doc:", and write a disk os in Disks"` // the disk os of Disks
 
+	Boot *VMBoot `yaml:"-" json:",omitempty"` // of a VM that is not a node; nil: the machine is cloned from the nodes' template
+
 	Role        Role              `yaml:"role" default:"agent" enum:"server,agent" doc:"‘server’ (control plane and etcd) or ‘agent’."`
 	Host        string            `yaml:"host" absent:"‘proxmox.host’" doc:"Proxmox host; ‘auto’: one of ‘proxmox.hosts’ with enough room."` // empty if External, AnyHost before Place
 	Cores       int               `yaml:"cores" absent:"4 for a server, 8 for an agent, 16 with GPUs" doc:"vCPUs."`

@@ -146,7 +146,7 @@ func (p *Prep) resetHost(name string) {
 func (p *Prep) hostSpec(name string) Spec {
 	spec := Spec{Owner: p.owner(), Framebuffer: p.Framebuffer}
 	all := false
-	for _, n := range p.Spec.GPUNodes() {
+	for _, n := range p.Spec.GPUMachines() {
 		if n.External || n.Host != name {
 			continue
 		}

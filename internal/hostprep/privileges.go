@@ -120,11 +120,11 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 				holds[u.Storage][u.Content] = true
 			}
 		}
-		if s.Image.Template == "" {
+		if bakes(s, host) {
 			holds[s.TemplateStorage(host)]["template"] = true
 		}
 	}
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		for _, d := range n.Disks {
 			if d.Volume != "" && holds[d.Storage] != nil {
 				holds[d.Storage]["volume"] = true
@@ -207,7 +207,7 @@ func poolGrants(s *spec.Spec) []proxmox.Grant {
 // hostGrants returns the grants for hosts themselves, and for settings of all hosts.
 func hostGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
-	if s.Image.Template == "" {
+	if s.Image.Template == "" || len(s.VMs) > 0 {
 		for _, host := range Hosts(s) {
 			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"},
 				Reason:       "let the host download the cloud image",
@@ -218,7 +218,7 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Reason: "read which devices the hosts have, and which of their disks are in use"})
 	}
 	switch {
-	case slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.Startup != spec.Startup{} }):
+	case slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return !n.External && n.Startup != spec.Startup{} }):
 		why := "set the startup order, which Proxmox counts as a change of the host"
 		if wantsGPUs(s) {
 			why += "; it is also enough to read which PCI devices the hosts have"
@@ -232,11 +232,11 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 }
 
 func wantsGPUs(s *spec.Spec) bool {
-	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && n.HasGPUs() })
+	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return !n.External && n.HasGPUs() })
 }
 
 func wantsDevices(s *spec.Spec) bool {
-	return slices.ContainsFunc(s.Nodes, func(n spec.Node) bool { return !n.External && len(n.Devices) > 0 })
+	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return !n.External && len(n.Devices) > 0 })
 }
 
 // mappingGrants returns the grants for resource mappings. A token can give a machine a GPU only
@@ -245,7 +245,7 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
 	var named, namedUSB []string
 	made, usb := false, false
-	for _, n := range s.Nodes {
+	for _, n := range s.Machines() {
 		if n.External {
 			continue
 		}

@@ -12,12 +12,17 @@ type StorageUse struct {
 	Claims                bool // storage.proxmox puts volumes there, with a token of its own
 }
 
+// bakes reports whether a template is made on a host, for the machines there.
+func bakes(s *spec.Spec, host string) bool {
+	return s.Image.Template == "" && slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.FromTemplate() && (n.Host == host || n.Unplaced()) })
+}
+
 // Uses lists the purposes of a host's storages in the file.
 func Uses(s *spec.Spec, host string) []StorageUse {
 	uses := []StorageUse{
 		{Storage: s.Image.SeedStorage, Content: ISOContent, Why: "first-boot ISOs"},
 	}
-	if s.Image.Template == "" {
+	if bakes(s, host) {
 		uses = append(uses,
 			StorageUse{Storage: s.Image.ImageStorage, Content: "import", Why: "the cloud image"},
 			StorageUse{Storage: s.TemplateStorage(host), Content: "images", Why: "the template's disk"})
@@ -25,6 +30,9 @@ func Uses(s *spec.Spec, host string) []StorageUse {
 	for _, n := range s.Machines() {
 		if n.External || n.Host != host && !n.Unplaced() {
 			continue
+		}
+		if n.Boot != nil {
+			uses = append(uses, StorageUse{Storage: s.Image.ImageStorage, Content: "import", Why: "the image of " + n.Name})
 		}
 		uses = append(uses, StorageUse{Storage: n.OSDisk.Storage, Content: "images", Why: "the disk of " + n.Name})
 		for _, d := range n.Disks {

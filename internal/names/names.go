@@ -99,6 +99,15 @@ func Image(s *spec.Spec) string {
 	return file(s, "image", digest, "qcow2")
 }
 
+// VMImage is the file name of the image of a VM that is not a node.
+func VMImage(s *spec.Spec, i spec.CloudImage) string {
+	suffix := "qcow2"
+	if strings.HasSuffix(i.URL, ".raw") {
+		suffix = "raw"
+	}
+	return file(s, "image", i.Sum(), suffix)
+}
+
 // Bake is the host name, and the instance ID, of the machine in which a template is baked.
 const Bake = "template"
 

@@ -260,11 +260,11 @@ func (b *deviceBook) checkNamed(n spec.Node, d spec.Device) error {
 	}
 	wanted := 0 // by nodes of this file
 	mine := func(cl pci.Claim) bool {
-		return slices.ContainsFunc(b.spec.Nodes, func(o spec.Node) bool {
+		return slices.ContainsFunc(b.spec.Machines(), func(o spec.Node) bool {
 			return cl.Mapping == m.ID && o.Host == b.host && b.ownClaim(o, cl) && slices.ContainsFunc(o.Devices, func(d spec.Device) bool { return d.PCI == m.ID })
 		})
 	}
-	for _, o := range b.spec.Nodes {
+	for _, o := range b.spec.Machines() {
 		for _, other := range o.Devices {
 			if o.Host == b.host && other.PCI == m.ID {
 				wanted++

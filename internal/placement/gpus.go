@@ -42,7 +42,7 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 	}
 	out := &Allotment{Mappings: ledger.Mappings, Shares: map[string]Share{}, current: b.current}
 	var nodes []spec.Node
-	for _, n := range s.GPUNodes() {
+	for _, n := range s.GPUMachines() {
 		if !n.External && n.Host == host {
 			nodes, b.nodes[n.Name] = append(nodes, n), n
 		}
@@ -261,7 +261,7 @@ func (b *book) checkForeignMappings(n spec.Node) error {
 		return err
 	}
 	all := &pci.Ledger{Claims: slices.DeleteFunc(slices.Clone(b.ledger.Claims), func(cl pci.Claim) bool { return b.adoptingNode(cl) != "" })}
-	for _, name := range b.spec.Nodes {
+	for _, name := range b.spec.Machines() {
 		if node, ours := b.nodes[name.Name]; ours {
 			all.Claims = append(all.Claims, b.claims(node)...)
 		}

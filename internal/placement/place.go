@@ -246,7 +246,7 @@ func (p *placing) cardsWith(r *room, n *spec.Node) (*Allotment, string) {
 	n.Host = r.host
 	defer func() { n.Host = spec.AnyHost }()
 	with, free := Allot(p.spec, r.host, r.ledger), matching(r.cards, *n)
-	for _, other := range p.spec.Nodes {
+	for _, other := range p.spec.Machines() {
 		switch {
 		case with.Shares[other.Name].Err == nil || r.cards.Shares[other.Name].Err != nil:
 		case free < n.GPUs.Count:

@@ -13,6 +13,9 @@ import (
 // cloudMachine is a node as cloud-init creates it. It contains no secret and no data disk:
 // data disks come and go while the machine lives, see disksStep.
 func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
+	if n.Boot != nil {
+		return foreignMachine(s, n, keys)
+	}
 	m := cloudinit.Machine{
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
 		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway, Address6: n.Address6, Gateway6: n.Network.Gateway6,
@@ -21,13 +24,7 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		Packages:      firstBootPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTSecurity: APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
-	for _, card := range n.Networks {
-		c := cloudinit.Card{Name: card.Name, MAC: card.MAC.String(), Address: card.Address, DHCP: card.DHCP, MTU: card.MTU}
-		for _, to := range card.Routes {
-			c.Routes = append(c.Routes, cloudinit.Route{To: to.To.String(), Via: to.Via.String()})
-		}
-		m.Cards = append(m.Cards, c)
-	}
+	m.Cards = cardsOf(n)
 	if n.DHCP() { // DHCP also supplies the gateway
 		m.Gateway = netip.Addr{}
 	}
@@ -40,6 +37,34 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(*f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
 	}
 	return m
+}
+
+// foreignMachine is a VM that is not a node: of any distribution, with nothing of the settings of nodes.
+func foreignMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
+	m := cloudinit.Machine{
+		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
+		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway, Address6: n.Address6, Gateway6: n.Network.Gateway6,
+		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU, Cards: cardsOf(n),
+	}
+	if n.DHCP() {
+		m.Gateway = netip.Addr{}
+	}
+	if n.Boot.Agent.IsOn() {
+		m.Packages = []string{agentPackage}
+	}
+	return m
+}
+
+func cardsOf(n spec.Node) []cloudinit.Card {
+	var out []cloudinit.Card
+	for _, card := range n.Networks {
+		c := cloudinit.Card{Name: card.Name, MAC: card.MAC.String(), Address: card.Address, DHCP: card.DHCP, MTU: card.MTU}
+		for _, to := range card.Routes {
+			c.Routes = append(c.Routes, cloudinit.Route{To: to.To.String(), Via: to.Via.String()})
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // APTSecurity is the source of security updates if a mirror has the archive.

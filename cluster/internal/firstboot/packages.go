@@ -25,10 +25,12 @@ func firstBootPackages(s *spec.Spec) []string {
 	if s.Image.Template == "" {
 		return s.Guest.Packages
 	}
-	const agent = "qemu-guest-agent"
-	packages := slices.DeleteFunc(BakedPackages(s), func(p string) bool { return p == agent })
-	return append([]string{agent}, packages...)
+	packages := slices.DeleteFunc(BakedPackages(s), func(p string) bool { return p == agentPackage })
+	return append([]string{agentPackage}, packages...)
 }
+
+// agentPackage is QEMU's guest agent, in every distribution.
+const agentPackage = "qemu-guest-agent"
 
 // nfsPackage is Ubuntu's NFS server. The template does not contain it, because no node needs it.
 const nfsPackage = "nfs-kernel-server"

@@ -60,17 +60,23 @@ func renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
 		return cloudinit.RenderWorker
 	case spec.FileServer:
 		return cloudinit.RenderPlain
+	case spec.PlainVM:
+		return cloudinit.RenderForeign
 	}
 	return cloudinit.RenderServer
 }
 
-// seedDigest is the digest of a node's first boot, whatever the keys.
+// seedDigest is the digest of a machine's first boot, whatever the keys, and of its image if it has one of its own.
 func seedDigest(s *spec.Spec, n spec.Node) (string, error) {
 	doc, err := renderer(n)(cloudMachine(s, n, []string{anyKey}))
 	if err != nil {
 		return "", err
 	}
-	return doc.Digest()
+	digest, err := doc.Digest()
+	if err == nil && n.Boot != nil {
+		digest = cloudinit.Digest([]byte(digest), []byte(n.Boot.Cloud.Sum()))
+	}
+	return digest, err
 }
 
 // keysDigest is the same for the same keys in any order and with any comments.

@@ -33,7 +33,7 @@ const (
 // have been checked before.
 func bakeShape(s *spec.Spec, host string) (cores int, memory spec.Size) {
 	for _, n := range s.Machines() {
-		if !n.External && n.Host == host {
+		if n.FromTemplate() && n.Host == host {
 			cores, memory = max(cores, n.Cores), max(memory, n.Memory)
 		}
 	}
@@ -201,7 +201,7 @@ func (ts *Templates) bakeNode(ctx context.Context, host string) (spec.Node, erro
 	// A half-made template is always finished. It has its seed; only a lost one is
 	// recreated.
 	for _, n := range ts.Spec.Machines() {
-		if !n.External && n.Host == host {
+		if n.FromTemplate() && n.Host == host {
 			return spec.Node{Name: n.Name, Network: n.Network}, nil
 		}
 	}
@@ -288,7 +288,7 @@ func (ts *Templates) bakeHint(vm *proxmox.VM) string {
 		bridge = vm.NICs[0].Bridge
 	}
 	all := ts.Spec.Machines()
-	if i := slices.IndexFunc(all, func(n spec.Node) bool { return n.Host == vm.Host && !n.DHCP() && !n.External }); i >= 0 {
+	if i := slices.IndexFunc(all, func(n spec.Node) bool { return n.Host == vm.Host && !n.DHCP() && n.FromTemplate() }); i >= 0 {
 		address = "the address of a node that does not exist yet, such as " + all[i].Address.String()
 	}
 	mirror := cmp.Or(ts.Spec.Guest.APTMirror, firstboot.Distro(ts.Spec).Mirror)

@@ -46,7 +46,7 @@ func (ts *Templates) Clones(ctx context.Context, host string) (map[string]proxmo
 	out := map[string]proxmox.Cloning{}
 	for _, n := range ts.Spec.Machines() {
 		there := slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name })
-		if n.External || n.Adopt || n.Host != host || there {
+		if !n.FromTemplate() || n.Adopt || n.Host != host || there {
 			continue
 		}
 		if out[n.Name], err = ts.Cloning(ctx, n); err != nil {

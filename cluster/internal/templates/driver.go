@@ -79,7 +79,7 @@ func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.Drive
 		out[n.Name] = c
 	}
 	for _, n := range s.Machines() {
-		if _, has := out[n.Name]; !has && !n.External && n.Host == host {
+		if _, has := out[n.Name]; !has && n.FromTemplate() && n.Host == host {
 			out[n.Name] = out[nodes[0].Name]
 		}
 	}

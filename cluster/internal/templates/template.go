@@ -30,7 +30,7 @@ type template struct {
 func (ts *Templates) Hosts() []string {
 	var hosts []string
 	for _, n := range ts.Spec.Machines() {
-		if !n.External {
+		if n.FromTemplate() {
 			hosts = append(hosts, n.Host)
 		}
 	}
@@ -54,7 +54,7 @@ func (ts *Templates) templatesByNode(ctx context.Context, host string) (map[stri
 	}
 	of, all := map[string]template{}, []template{}
 	for _, n := range ts.Spec.Machines() {
-		if n.External || n.Host != host {
+		if !n.FromTemplate() || n.Host != host {
 			continue
 		}
 		driver := drivers[n.Name]
@@ -257,7 +257,7 @@ func (ts *Templates) SetTemplate(ctx context.Context, n spec.Node, to proxmox.VM
 // firstMissingNode returns the first node of a host that has no machine yet.
 func firstMissingNode(s *spec.Spec, host string, there map[string]bool) (spec.Node, bool) {
 	all := s.Machines()
-	i := slices.IndexFunc(all, func(n spec.Node) bool { return !n.External && n.Host == host && !there[n.Name] })
+	i := slices.IndexFunc(all, func(n spec.Node) bool { return n.FromTemplate() && n.Host == host && !there[n.Name] })
 	if i < 0 {
 		return spec.Node{}, false
 	}

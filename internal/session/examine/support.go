@@ -89,6 +89,9 @@ func collect(ctx context.Context, s *session.Session, a *archive) {
 		a.add("plan.txt", printText(s, func(c *console.Console) { _ = c.Plan(plan) }))
 	})
 	for _, n := range s.Spec.Machines() {
+		if n.Boot != nil {
+			continue
+		}
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, askTime)
 			defer cancel()

@@ -142,7 +142,7 @@ func (c *collector) state(m cluster.Machine, inv *cluster.Inventory) (State, str
 	if own := c.steps[m.Name]; own != nil {
 		st, words = own.state("ready")
 	}
-	isNode := m.Role != spec.FileServer
+	isNode := m.Role.IsNode()
 	switch {
 	case !m.External && inv.VMs == nil && m.VMID == 0:
 		return Off, "has no VM yet"

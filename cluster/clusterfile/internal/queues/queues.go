@@ -1,4 +1,5 @@
-package clusterfile
+// Package queues checks the groups that share the GPUs.
+package queues
 
 import (
 	"fmt"
@@ -10,11 +11,15 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// queuesSection completes and checks queues.
-type queuesSection struct{ *resolver }
+// checker checks a file's queues.
+type checker struct {
+	*decode.Checker
+	spec *spec.Spec
+}
 
-// queues resolves the groups that share the GPUs.
-func (r queuesSection) queues() {
+// Check checks the queues of a file by themselves.
+func Check(c *decode.Checker, s *spec.Spec) {
+	r := checker{c, s}
 	of := map[string]string{}
 	for i := range r.spec.Platform.Queues {
 		q := &r.spec.Platform.Queues[i]
@@ -40,8 +45,9 @@ func (r queuesSection) queues() {
 	}
 }
 
-// queuesFit compares the queues with what the nodes offer.
-func (r queuesSection) queuesFit() {
+// CheckOffers compares the queues with what the nodes offer. The nodes are complete.
+func CheckOffers(c *decode.Checker, s *spec.Spec) {
+	r := checker{c, s}
 	if len(r.spec.Platform.Queues) == 0 || len(r.spec.Nodes) == 0 {
 		return
 	}
@@ -69,7 +75,7 @@ func (r queuesSection) queuesFit() {
 	r.profilesQueue(offered)
 }
 
-func (r queuesSection) quotaAt(raw *spec.Queue, resource string) any {
+func (r checker) quotaAt(raw *spec.Queue, resource string) any {
 	for name := range raw.MIG {
 		if nvidia.MIGResource(name) == resource {
 			return r.MemberAt(&raw.MIG, name)
@@ -79,7 +85,7 @@ func (r queuesSection) quotaAt(raw *spec.Queue, resource string) any {
 }
 
 // profilesQueue refuses profiles that want more than their queue can ever have.
-func (r queuesSection) profilesQueue(offered map[string]int) {
+func (r checker) profilesQueue(offered map[string]int) {
 	h := r.spec.Platform.Hub
 	if h == nil {
 		return

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// A VM of vms: goes the way of a node's machine, with three differences: its boot disk is an image of
+// its own instead of a clone, nobody logs in to it, and Kubernetes knows nothing of it, so it stops
+// without a drain and without a turn.
+
+// importVM makes the VM from its image, off. What differs from the file then is changed as with any VM.
+func (c *machines) importVM(ctx context.Context, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {
+	from := n.Boot.Cloud
+	image, err := c.Proxmox.Storages.Fetch(ctx, n.Host, c.spec.Image.ImageStorage, proxmox.Image{
+		URL: from.URL, SHA256: from.SHA256, SHA512: from.SHA512, FileName: names.VMImage(c.spec, from),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Proxmox.VMs.Create(ctx, proxmox.CreateSpec{
+		Name: to.Name, Host: to.Host, VMID: to.VMID, Owner: to.Owner, Tags: to.Tags, Image: image, Storage: to.Storage,
+		Cores: to.Cores, Memory: to.Memory, CPUType: to.CPUType, NICs: to.NICs, Seed: to.Seed, Description: to.Description,
+	})
+}
+
+// vmDowntime is how long a VM that is not a node is down for a restart, by what guests usually need.
+const vmDowntime = "1 to 5 min"
+
+// stops is the cost of machines that go down and come back.
+func (c *site) stops(ctx context.Context, why string, machines ...string) []converge.Cost {
+	var out []converge.Cost
+	for _, name := range machines {
+		if n, _ := c.spec.Machine(name); n.Boot == nil {
+			out = append(out, c.members.Stops(ctx, why, name)...)
+			continue
+		}
+		cost := converge.Cost{Machine: name, Object: members.SortNode, Kind: converge.CostStop, Reason: why, Downtime: vmDowntime}
+		vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), name)
+		switch {
+		case err != nil:
+			cost.Identity = "unknown"
+		case vm != nil:
+			cost.Identity = vm.Identity()
+		}
+		out = append(out, cost)
+	}
+	return out
+}
+
+// takeDown calls do, which stops a machine: a node in its turn, and drained.
+func (c *site) takeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
+	if n.Boot != nil {
+		return do(ctx)
+	}
+	return c.members.TakeDown(ctx, n, do)
+}
+
+// isNoNode reports whether a VM carries the tag of those that are not nodes.
+func isNoNode(tags []string) bool { return slices.Contains(tags, spec.NoNode) }
