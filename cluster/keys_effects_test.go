@@ -120,7 +120,7 @@ func (e effects) ofHosts(ctx context.Context, c inside) {
 			e.say("gpus/"+host, nil, err)
 			continue
 		}
-		for _, n := range c.spec.GPUNodes() {
+		for _, n := range c.spec.GPUMachines() {
 			if share, ok := a.Shares[n.Name]; ok && n.Host == host {
 				if share.Err == nil && len(n.GPUs.Mapping) == 0 {
 					e.say("gpus/"+n.Name, c.mapping(n, a), nil)
@@ -153,8 +153,12 @@ func (e effects) ofMachine(ctx context.Context, c inside, n spec.Node) {
 			e.say("disks/"+n.Name, []string{d.Name, d.FS, d.Mount}, nil)
 		}
 	}
-	if n.Role == spec.FileServer {
+	switch n.Role {
+	case spec.FileServer:
 		e.say("export", first(c.nodes.ExportStep(n)), nil)
+		return
+	case spec.PlainVM:
+		e.say("image/"+n.Name, c.imageOf(n), nil)
 		return
 	}
 	e.say("node/"+n.Name, c.members.Marks(n), nil)

@@ -154,6 +154,9 @@ func (c *site) destroys(ctx context.Context, name, why string, vm *proxmox.VM, e
 	if vm.Protected {
 		cost.Reason = strings.TrimPrefix(why+"; its protection is lifted", "; ")
 	}
+	if d, ok := vm.Disk(bootDisk); ok && isNoNode(vm.Tags) { // a node's is made again from the template
+		cost.Holds = append(cost.Holds, converge.Loss{Text: fmt.Sprintf("disk os (%s)", d.Size), ID: d.Volume})
+	}
 	for _, d := range vm.DoomedDisks() {
 		cost.Holds = append(cost.Holds, converge.Loss{Text: diskWords(d), ID: d.Volume})
 	}

@@ -161,6 +161,9 @@ func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, con
 	}
 }
 
+// bootDisk is the slot of the disk that machines boot from.
+const bootDisk = "scsi0"
+
 // vm is the wanted state of a node's VM in Proxmox.
 func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 	s := c.spec
@@ -175,7 +178,7 @@ func (c *site) vm(n spec.Node, template, seedFile string) proxmox.VMSpec {
 		NICs: []proxmox.NIC{{
 			Bridge: n.Network.Bridge, MAC: n.MAC.String(), VLAN: n.Network.VLAN, MTU: n.Network.MTU, Queues: n.Network.Queues, Firewall: isOn(n.Network.Firewall),
 		}},
-		Disks: []proxmox.Disk{disk("scsi0", "", n.OSDisk.DiskOptions)},
+		Disks: []proxmox.Disk{disk(bootDisk, "", n.OSDisk.DiskOptions)},
 	}
 	to.NoAgent = n.Boot != nil && !n.Boot.Agent.IsOn()
 	for _, card := range n.Networks {

@@ -17,10 +17,7 @@ import (
 
 // importVM makes the VM from its image, off. What differs from the file then is changed as with any VM.
 func (c *machines) importVM(ctx context.Context, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {
-	from := n.Boot.Cloud
-	image, err := c.Proxmox.Storages.Fetch(ctx, n.Host, c.spec.Image.ImageStorage, proxmox.Image{
-		URL: from.URL, SHA256: from.SHA256, SHA512: from.SHA512, FileName: names.VMImage(c.spec, from),
-	})
+	image, err := c.Proxmox.Storages.Fetch(ctx, n.Host, c.spec.Image.ImageStorage, c.imageOf(n))
 	if err != nil {
 		return nil, err
 	}
@@ -28,6 +25,11 @@ func (c *machines) importVM(ctx context.Context, n spec.Node, to proxmox.VMSpec)
 		Name: to.Name, Host: to.Host, VMID: to.VMID, Owner: to.Owner, Tags: to.Tags, Image: image, Storage: to.Storage,
 		Cores: to.Cores, Memory: to.Memory, CPUType: to.CPUType, NICs: to.NICs, Seed: to.Seed, Description: to.Description,
 	})
+}
+
+func (c *site) imageOf(n spec.Node) proxmox.Image {
+	from := n.Boot.Cloud
+	return proxmox.Image{URL: from.URL, SHA256: from.SHA256, SHA512: from.SHA512, FileName: names.VMImage(c.spec, from)}
 }
 
 // vmDowntime is how long a VM that is not a node is down for a restart, by what guests usually need.

@@ -57,6 +57,7 @@ var beside = map[string]string{
     addresses: [10.0.0.25-10.0.0.26]
     gpus: {count: 2, sharing: {strategy: mig, layouts: [{gpus: [1], profiles: {1g.5gb: 7}}]}}
 storage:`,
+	"vms.md":   "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nstorage:\nhub:",
 	"trial.md": "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nstorage:\nhub:",
 }
 

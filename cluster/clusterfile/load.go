@@ -157,6 +157,13 @@ func (r *resolver) places() {
 	}
 }
 
+func (r nodesSection) addressPlace(n plannedNode) any {
+	if n.External {
+		return &n.SSH
+	}
+	return &n.Address
+}
+
 // resolver turns the raw file into the Spec, and then checks the whole.
 type resolver struct {
 	*decode.Checker

@@ -45,13 +45,6 @@ func (r nodesSection) uniqueNodes() {
 	}
 }
 
-func (r nodesSection) addressPlace(n plannedNode) any {
-	if n.External {
-		return &n.SSH
-	}
-	return &n.Address
-}
-
 func (r nodesSection) nodeLabels(n plannedNode) {
 	for _, key := range sortedNames(n.Labels) {
 		at := r.MemberAt(&n.Labels, key)
@@ -376,8 +369,10 @@ func (r nodesSection) shape(n *spec.Node) {
 		least = 2 * spec.GiB
 	}
 	switch {
+	case n.Boot != nil && n.Memory < least:
+		r.Wrong(&n.Memory, fmt.Sprintf("%s of memory is too little for a VM", n.Memory), "write "+least.String()+" or more")
 	case n.Memory < least:
-		r.Wrong(&n.Memory, fmt.Sprintf("%s of memory is too little for a machine of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
+		r.Wrong(&n.Memory, fmt.Sprintf("%s of memory is too little for K3s on a node of role %s", n.Memory, n.Role), "write "+least.String()+" or more")
 	case n.Memory%spec.MiB != 0:
 		r.Wrong(&n.Memory, fmt.Sprintf("memory %s is not a whole number of MiB", n.Memory), "write e.g. "+(n.Memory/spec.MiB*spec.MiB).String())
 	}

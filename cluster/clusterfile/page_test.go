@@ -93,10 +93,12 @@ func sectionPaths(root reflect.Type) map[reflect.Type]string {
 // rows are those of a section's table. The keys of a node's shape, which pools have too, are told once.
 func rows(section reflect.Type) string {
 	var b strings.Builder
-	shape := decode.Keys(reflect.TypeFor[spec.Shape]())
+	told := map[reflect.Type][]string{
+		reflect.TypeFor[spec.Pool](): decode.Keys(reflect.TypeFor[spec.Shape]()), reflect.TypeFor[spec.Node](): decode.Keys(reflect.TypeFor[spec.Shape]()),
+		reflect.TypeFor[spec.VM](): decode.Keys(reflect.TypeFor[spec.Node]()),
+	}
 	for _, f := range decode.Fields(section) {
-		of := slices.Contains([]reflect.Type{reflect.TypeFor[spec.Pool](), reflect.TypeFor[spec.Node]()}, section)
-		if !of || !slices.Contains(shape, f.Name) {
+		if !slices.Contains(told[section], f.Name) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, quoted(absent(f)), quoted(f.Doc))
 		}
 	}

@@ -36,8 +36,8 @@ type Node struct {
 
 	Role        Role              `yaml:"role" default:"agent" enum:"server,agent" doc:"‘server’ (control plane and etcd) or ‘agent’."`
 	Host        string            `yaml:"host" absent:"‘proxmox.host’" doc:"Proxmox host; ‘auto’: one of ‘proxmox.hosts’ with enough room."` // empty if External, AnyHost before Place
-	Cores       int               `yaml:"cores" absent:"4 for a server, 8 for an agent, 16 with GPUs" doc:"vCPUs."`
-	Memory      Size              `yaml:"memory" absent:"8GiB for a server, 16GiB for an agent, 64GiB with GPUs" doc:"With a passed-through GPU all of it is pinned."`
+	Cores       int               `yaml:"cores" absent:"4 for a server, 8 for an agent, 16 with GPUs; 2 for a VM of ‘vms’" doc:"vCPUs."`
+	Memory      Size              `yaml:"memory" absent:"8GiB for a server, 16GiB for an agent, 64GiB with GPUs; 4GiB for a VM of ‘vms’" doc:"With a passed-through GPU all of it is pinned."`
 	CPUType     string            `yaml:"cpu" default:"host" doc:"CPU type of the VM."`
 	NUMA        Switch            `yaml:"numa" absent:"‘true’ with GPUs" doc:"Show NUMA to the guest."`
 	NUMANodes   []NUMANode        `yaml:"numaNodes" absent:"one for each socket" doc:"NUMA nodes of the VM, with all of its CPUs and memory."`
@@ -100,7 +100,7 @@ type NUMANode struct {
 // DiskOptions are the options of every disk.
 type DiskOptions struct {
 	Storage  string `yaml:"storage" absent:"the node's" doc:"Storage where the disk is created."`
-	Size     Size   `yaml:"size" absent:"‘os’: 60GiB for a server, 100GiB for an agent; others required" doc:"Whole GiB."`
+	Size     Size   `yaml:"size" absent:"‘os’: 60GiB for a server, 100GiB for an agent, 20GiB in ‘vms’; others required" doc:"Whole GiB."`
 	SSD      Switch `yaml:"ssd" default:"true" doc:"Tell the guest that it is an SSD."`
 	Discard  Switch `yaml:"discard" default:"true" doc:"Return freed blocks to the storage."`
 	IOThread Switch `yaml:"iothread" default:"true" doc:"Use an I/O thread."`

@@ -18,7 +18,7 @@ type VM struct {
 
 // VMBoot says what a VM boots, and when it is up.
 type VMBoot struct {
-	Cloud CloudImage `yaml:"image" doc:"What its boot disk is made from, once."`
+	Cloud CloudImage `yaml:"image" required:"true" doc:"What its boot disk is made from, once."`
 	Agent Switch     `yaml:"agent" default:"true" doc:"The first boot installs QEMU's guest agent, and ‘cluster:up’ waits until it answers. ‘false’: the VM is up when it runs."`
 }
 
@@ -33,7 +33,7 @@ type CloudImage struct {
 func (i CloudImage) Sum() string { return i.SHA256 + i.SHA512 }
 
 // IsNode reports whether machines of this role are nodes of Kubernetes.
-func (r Role) IsNode() bool { return r == Server || r == Agent }
+func (r Role) IsNode() bool { return r != FileServer && r != PlainVM }
 
 // FromTemplate reports whether the machine is cloned from the template of its host, unless it is adopted.
 func (n Node) FromTemplate() bool { return !n.External && n.Boot == nil }

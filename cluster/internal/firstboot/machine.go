@@ -49,6 +49,9 @@ func foreignMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine 
 	if n.DHCP() {
 		m.Gateway = netip.Addr{}
 	}
+	if !n.Address6.IsValid() { // it need not have one where the nodes do
+		m.Gateway6 = netip.Addr{}
+	}
 	if n.Boot.Agent.IsOn() {
 		m.Packages = []string{agentPackage}
 	}
