@@ -158,7 +158,7 @@ func (e effects) ofMachine(ctx context.Context, c inside, n spec.Node) {
 		e.say("export", first(c.nodes.ExportStep(n)), nil)
 		return
 	case spec.PlainVM:
-		e.say("image/"+n.Name, c.imageOf(n), nil)
+		e.say("image/"+n.Name, imageOf(c.spec, n), nil)
 		return
 	}
 	e.say("node/"+n.Name, c.members.Marks(n), nil)

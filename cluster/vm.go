@@ -63,7 +63,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			to = c.seeds.KeepSeed(n, to, vm)
 			switch {
 			case n.Boot != nil && vm == nil:
-				if vm, err = c.importVM(ctx, n, to); err != nil {
+				if vm, err = importVM(ctx, c.site, n, to); err != nil {
 					return err
 				}
 			case n.Boot == nil && !n.Adopt:

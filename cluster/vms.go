@@ -16,8 +16,8 @@ import (
 // without a drain and without a turn.
 
 // importVM makes the VM from its image, off. What differs from the file then is changed as with any VM.
-func (c *machines) importVM(ctx context.Context, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {
-	image, err := c.Proxmox.Storages.Fetch(ctx, n.Host, c.spec.Image.ImageStorage, c.imageOf(n))
+func importVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {
+	image, err := c.Proxmox.Storages.Fetch(ctx, n.Host, c.spec.Image.ImageStorage, imageOf(c.spec, n))
 	if err != nil {
 		return nil, err
 	}
@@ -27,9 +27,9 @@ func (c *machines) importVM(ctx context.Context, n spec.Node, to proxmox.VMSpec)
 	})
 }
 
-func (c *site) imageOf(n spec.Node) proxmox.Image {
+func imageOf(s *spec.Spec, n spec.Node) proxmox.Image {
 	from := n.Boot.Cloud
-	return proxmox.Image{URL: from.URL, SHA256: from.SHA256, SHA512: from.SHA512, FileName: names.VMImage(c.spec, from)}
+	return proxmox.Image{URL: from.URL, SHA256: from.SHA256, SHA512: from.SHA512, FileName: names.VMImage(s, from)}
 }
 
 // vmDowntime is how long a VM that is not a node is down for a restart, by what guests usually need.
