@@ -100,11 +100,11 @@ func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, boote
 		return nil, g.Add(c.nodes.ExternalStep(n), on.begin...)
 	}
 	needs := []*converge.Ref{on.free}
-	if !n.Adopt { // an adopted VM has finished its first boot
-		needs = append(needs, g.Add(c.seeds.Step(n, on.again), on.begin...))
-	}
 	if !n.Adopt && n.Boot == nil {
 		needs = append(needs, on.template)
+	}
+	if !n.Adopt { // an adopted VM has finished its first boot
+		needs = append(needs, g.Add(c.seeds.Step(n, on.again), on.begin...))
 	}
 	if n.HasGPUs() {
 		needs = append(needs, g.Add(c.gpusStep(n), on.free))
