@@ -78,7 +78,7 @@ func TestVerdicts(t *testing.T) {
 			[]string{"warning disk-full of gpu1: / is 90 % full: below 5 % free, the kubelet evicts pods [remove what is not needed, or write a larger size for the disk and run cluster:up; images that no pod uses: k3s crictl rmi --prune]"}},
 		{"a bundle of another cluster", func(e *doctor.Evidence) {
 			e.Fleet = []*fleet.State{{Name: "homelab", There: true, Bundles: []fleet.BundleState{{Name: "hub", Cluster: "edge", State: "Modified"}}}}
-		}, []string{"warning fleet-bundle of bundle hub@edge: Modified [bring the change into Git, or undo it: Fleet reports it and does not correct it]"}},
+		}, []string{"warning fleet-bundle of bundle hub@edge: Modified [bring the change into Git, or undo it: it is reported and not corrected]"}},
 		{"an external machine is divided by its owner", func(e *doctor.Evidence) { e.Machines[1].External = true; harms()["mig-layout"](e) },
 			[]string{"error mig-layout of gpu1: its GPUs are not divided as in the file: GPU 0 is in MIG mode, with 0 instances [divide them on the machine and at its every boot, since it is external: docs/mig.md]"}},
 		{"the operator's plugin", func(e *doctor.Evidence) {
