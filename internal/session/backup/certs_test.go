@@ -16,7 +16,9 @@ import (
 // those that ended are told apart from the moment in which they did.
 func TestCertTable(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	leaf := func(left time.Duration) cluster.Certificate { return cluster.Certificate{File: "a.crt", Until: now.Add(left)} }
+	leaf := func(left time.Duration) cluster.Certificate {
+		return cluster.Certificate{File: "a.crt", Until: now.Add(left)}
+	}
 	const day = 24 * time.Hour
 	ca := cluster.Certificate{File: "ca.crt", Authority: true, Until: now.Add(day)}
 	for _, x := range []struct {
