@@ -185,7 +185,7 @@ func (a *argo) reconcile(ctx context.Context, u *unstructured.Unstructured, ever
 	}
 	now := &appSeen{id: id, next: time.Now().Add(every)}
 	a.seen[u.GetUID()] = now
-	build, err := a.build(app, git)
+	build, err := a.build(ctx, app, git)
 	if err != nil {
 		return a.cannot(ctx, u, "ComparisonError", fmt.Errorf("Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: code = Unknown desc = %w", err))
 	}

@@ -34,7 +34,7 @@ type argoBuild struct {
 
 // build makes the objects of an Application as the repository server does: of a chart, of a kustomization, or of
 // plain files (reposerver/repository/repository.go, GenerateManifests).
-func (a *argo) build(app *application, seen *gitSeen) (*argoBuild, error) {
+func (a *argo) build(ctx context.Context, app *application, seen *gitSeen) (*argoBuild, error) {
 	if seen.err != nil {
 		return nil, seen.err
 	}
@@ -44,7 +44,7 @@ func (a *argo) build(app *application, seen *gitSeen) (*argoBuild, error) {
 	}
 	var err error
 	if text, missing := fs.ReadFile(seen.files, path.Join(dir, "Chart.yaml")); missing == nil {
-		err = a.template(app, seen.files, text, out)
+		err = a.template(ctx, app, seen.files, text, out)
 	} else if _, missing = fs.Stat(seen.files, path.Join(dir, "kustomization.yaml")); missing == nil {
 		out.objects, err = kustomized(seen.files, dir)
 	} else {
@@ -100,7 +100,7 @@ func (a *argo) place(o *unstructured.Unstructured, app *application) error {
 
 // template renders a chart with its dependencies, without a cluster to look things up in: helm dependency build
 // and helm template.
-func (a *argo) template(app *application, repo fs.FS, text []byte, out *argoBuild) error {
+func (a *argo) template(ctx context.Context, app *application, repo fs.FS, text []byte, out *argoBuild) error {
 	ch, err := umbrella(repo, app.Spec.Source.Path, text)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (a *argo) template(app *application, repo fs.FS, text []byte, out *argoBuil
 	if run.APIVersions, err = a.served(); err != nil {
 		return err
 	}
-	made, err := run.RunWithContext(context.Background(), ch, nil)
+	made, err := run.RunWithContext(ctx, ch, nil)
 	if err != nil {
 		return fmt.Errorf("Manifest generation error: `helm template . --name-template %s` failed: %w", run.ReleaseName, err)
 	}

@@ -90,7 +90,7 @@ func (a *argo) operate(ctx context.Context, u *unstructured.Unstructured, app *a
 		if !retry.Refresh {
 			continue
 		}
-		if newer, err := a.build(app, a.freshly(ctx, app)); err == nil {
+		if newer, err := a.build(ctx, app, a.freshly(ctx, app)); err == nil {
 			b = newer
 		}
 	}
