@@ -71,9 +71,10 @@ hub: {hostname: hub.lab.example, auth: dummy, cull: 30m}
 
 // TestGitOps: parts come through Git, change, go, and change over to the direct way and back.
 func TestGitOps(t *testing.T) {
-	t.Setenv("GIT_TOKEN", gitToken)
+	t.Parallel()
 	for _, tool := range []string{"argocd", "flux", "fleet"} {
 		t.Run(tool, func(t *testing.T) {
+			t.Parallel() // each mostly waits
 			u, g := newUserOf(t, labctl.Guests{}), newGitHost(t)
 			u.gitOps(t, g, tool)
 			assert.NotContains(t, u.said.String(), "horse")
@@ -83,7 +84,8 @@ func TestGitOps(t *testing.T) {
 }
 
 func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
-	text := gitOpsFile + tool + ": {repo: '" + g.url + "', username: robot, password: env:GIT_TOKEN, default: " + tool + ", polling: 5s}\n"
+	u.write(t, "git-token", gitToken)
+	text := gitOpsFile + tool + ": {repo: '" + g.url + "', username: robot, password: file:git-token, default: " + tool + ", polling: 5s}\n"
 	u.write(t, "cluster.yaml", text)
 	u.must(t, "cluster:up")
 	assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), tool+"/short/metallb/"+tool+".yaml")
