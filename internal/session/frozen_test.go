@@ -123,6 +123,7 @@ func hash(s string) string { return fmt.Sprintf("%.6x", sha256.Sum256([]byte(s))
 var (
 	duration  = regexp.MustCompile(` in (<?[0-9.]+m?s|[0-9]+m[0-9.]+s)\b|\(<?[0-9.]+m?s\)`)
 	madeUp    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{8}\b`)
+	moment    = regexp.MustCompile(`\b2000-01-01 [0-9]{2}:[0-9]{2}:[0-9]{2}\b`) // of the bubble's clock, in a task's log
 	taskID    = regexp.MustCompile(`UPID:[^/ ]*`)
 	passing   = regexp.MustCompile(`(?m)^(checked [0-9]+ of |    what to do: |    patience: ).*\n`) // advice is said once, of many steps
 	discovery = regexp.MustCompile(`(GET /apis/[^/]+)/v[^/]+$`)
@@ -135,6 +136,7 @@ var (
 func (w *site) plain(s string) string {
 	root, _ := filepath.Abs("../..")
 	s = strings.NewReplacer(w.dir, "DIR", root, "ROOT").Replace(s)
+	s = moment.ReplaceAllString(s, "MOMENT")
 	return duration.ReplaceAllString(taskID.ReplaceAllString(madeUp.ReplaceAllString(s, "#"), "UPID"), "")
 }
 
