@@ -126,17 +126,11 @@ func staysInArgo(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if !claim && u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "Namespace" {
 		return u
 	}
-	u = u.DeepCopy()
-	notes := u.GetAnnotations()
-	if notes == nil {
-		notes = map[string]string{}
-	}
-	notes[argoSyncKey] = "Prune=false,Delete=false"
+	notes := map[string]string{argoSyncKey: "Prune=false,Delete=false"}
 	if claim {
 		notes[argoHealthKey] = "true"
 	}
-	u.SetAnnotations(notes)
-	return u
+	return withAnnotations(u, notes)
 }
 
 // argoYAML writes the Application of a bundle. It has no finalizer, so that what it deployed stays when it

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"strings"
 
@@ -52,23 +50,15 @@ func (g GitRepo) argoSecret(p place) (*chart.Secret, error) {
 	s := &chart.Secret{Namespace: argoNamespace, Name: g.name() + "-git",
 		Labels: map[string]string{"argocd.argoproj.io/secret-type": "repository"},
 		Data:   map[string]secret.Value{"type": secret.New("git"), "url": secret.New(p.fullURL()), "project": secret.New(argoProject)}}
+	user, err := g.user(p)
 	switch {
-	case p.scheme == "ssh" && g.SSHKey.IsZero():
-		return nil, fmt.Errorf("the Git repository %s is reached by SSH, and there is no key that Argo CD could use (argocd.sshKey)", p.text)
-	case p.scheme == "ssh" && g.KnownHosts == "":
-		return nil, errors.New("Argo CD refuses a Git server whose host key it does not know: name a known_hosts file (argocd.knownHosts)")
+	case err != nil:
+		return nil, err
 	case p.scheme == "ssh":
 		s.Data["sshPrivateKey"] = g.SSHKey
-	case g.Password.IsZero():
+	case user == "":
 		return nil, nil
 	default:
-		user := g.Username
-		if user == "" {
-			user = p.user
-		}
-		if user == "" {
-			return nil, fmt.Errorf("the Git repository %s has a password and no user: Argo CD needs both, and with a token nearly any name works (argocd.username)", p.text)
-		}
 		s.Data["username"], s.Data["password"] = secret.New(user), g.Password
 	}
 	return s, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,9 +111,7 @@ func observeArgo(ctx context.Context, k *kube.Client, o StatusOptions) (*State, 
 		b.Obstacles = []Obstacle{{Object: "application " + a.Metadata.Name, Reason: "it is no longer in Git, and what it deployed keeps running"}}
 		s.Bundles = append(s.Bundles, b)
 	}
-	slices.SortFunc(s.Bundles, func(a, b BundleState) int {
-		return cmp.Or(b.badness()-a.badness(), strings.Compare(a.Name, b.Name))
-	})
+	s.sort()
 	return s, nil
 }
 

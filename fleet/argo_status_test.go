@@ -98,23 +98,7 @@ func TestArgoSaysWhatIsInTheWay(t *testing.T) {
 			if tt.there != "" {
 				w.create(t, []byte(tt.there))
 			}
-			s, err := fleet.Observe(t.Context(), w.Client, fleet.StatusOptions{Tool: fleet.ToolArgo, Commit: wanted})
-			require.NoError(t, err)
-			text := s.Diff().String()
-			for _, said := range tt.says {
-				assert.Contains(t, text, said)
-			}
-			assert.Equal(t, len(tt.says) == 0, text == "", text)
-			part := s.Part("hub").String()
-			assert.Contains(t, part, tt.part)
-			assert.Equal(t, tt.part == "", part == "", part)
-			kept := 0
-			for _, b := range s.Bundles {
-				if b.State == fleet.StateKept {
-					kept++
-				}
-			}
-			assert.Equal(t, name == "kept", kept == 1)
+			saysState(t, w, fleet.ToolArgo, tt.says, tt.part, name == "kept")
 		})
 	}
 }

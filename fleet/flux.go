@@ -101,14 +101,7 @@ func stays(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "Namespace" {
 		return u
 	}
-	u = u.DeepCopy()
-	notes := u.GetAnnotations()
-	if notes == nil {
-		notes = map[string]string{}
-	}
-	notes[pruneKey] = "disabled"
-	u.SetAnnotations(notes)
-	return u
+	return withAnnotations(u, map[string]string{pruneKey: "disabled"})
 }
 
 // fluxYAML writes the Kustomization of a bundle.

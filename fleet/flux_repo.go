@@ -1,9 +1,6 @@
 package fleet
 
 import (
-	"errors"
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -44,24 +41,15 @@ func FluxHome() runtime.Object { return newObject("v1", "Namespace", "", fluxNam
 // docs/spec/v1/gitrepositories.md, Secret reference).
 func (g GitRepo) fluxSecret(p place) (*chart.Secret, error) {
 	s := &chart.Secret{Namespace: fluxNamespace, Name: g.name() + "-git", Data: map[string]secret.Value{}}
+	user, err := g.user(p)
+	if err != nil {
+		return nil, err
+	}
 	if p.scheme == "ssh" {
-		switch {
-		case g.SSHKey.IsZero():
-			return nil, fmt.Errorf("the Git repository %s is reached by SSH, and there is no key that Flux could use (flux.sshKey)", p.text)
-		case g.KnownHosts == "":
-			return nil, errors.New("Flux refuses a Git server whose host key it does not know: name a known_hosts file (flux.knownHosts)")
-		}
 		s.Data["identity"], s.Data["known_hosts"] = g.SSHKey, secret.New(g.KnownHosts)
 		return s, nil
 	}
-	if !g.Password.IsZero() {
-		user := g.Username
-		if user == "" {
-			user = p.user
-		}
-		if user == "" {
-			return nil, fmt.Errorf("the Git repository %s has a password and no user: Flux needs both, and with a token nearly any name works (flux.username)", p.text)
-		}
+	if user != "" {
 		s.Data["username"], s.Data["password"] = secret.New(user), g.Password
 	}
 	if len(g.CA) > 0 {

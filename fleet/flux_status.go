@@ -101,9 +101,7 @@ func observeFlux(ctx context.Context, k *kube.Client, o StatusOptions) (*State, 
 				Obstacles: []Obstacle{{Object: "helmrelease " + r.Name, Reason: "it is no longer in Git, and keeps running"}}})
 		}
 	}
-	slices.SortFunc(s.Bundles, func(a, b BundleState) int {
-		return cmp.Or(b.badness()-a.badness(), strings.Compare(a.Name, b.Name))
-	})
+	s.sort()
 	return s, nil
 }
 

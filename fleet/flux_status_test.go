@@ -90,25 +90,31 @@ func TestFluxSaysWhatIsInTheWay(t *testing.T) {
 			if tt.there != "" {
 				w.create(t, []byte(tt.there))
 			}
-			s, err := fleet.Observe(t.Context(), w.Client, fleet.StatusOptions{Tool: fleet.ToolFlux, Commit: wanted})
-			require.NoError(t, err)
-			text := s.Diff().String()
-			for _, said := range tt.says {
-				assert.Contains(t, text, said)
-			}
-			assert.Equal(t, len(tt.says) == 0, text == "", text)
-			part := s.Part("hub").String()
-			assert.Contains(t, part, tt.part)
-			assert.Equal(t, tt.part == "", part == "", part)
-			kept := 0
-			for _, b := range s.Bundles {
-				if b.State == fleet.StateKept {
-					kept++
-				}
-			}
-			assert.Equal(t, strings.HasPrefix(name, "kept"), kept == 1)
+			saysState(t, w, fleet.ToolFlux, tt.says, tt.part, strings.HasPrefix(name, "kept"))
 		})
 	}
+}
+
+// saysState holds what is observed of a tool against what its state and the part hub say of it; empty: all is well.
+func saysState(t *testing.T, w world, tool fleet.Tool, says []string, ofHub string, isKept bool) {
+	t.Helper()
+	s, err := fleet.Observe(t.Context(), w.Client, fleet.StatusOptions{Tool: tool, Commit: wanted})
+	require.NoError(t, err)
+	text := s.Diff().String()
+	for _, said := range says {
+		assert.Contains(t, text, said)
+	}
+	assert.Equal(t, len(says) == 0, text == "", text)
+	part := s.Part("hub").String()
+	assert.Contains(t, part, ofHub)
+	assert.Equal(t, ofHub == "", part == "", part)
+	kept := 0
+	for _, b := range s.Bundles {
+		if b.State == fleet.StateKept {
+			kept++
+		}
+	}
+	assert.Equal(t, isKept, kept == 1)
 }
 
 // Without Flux's kinds there is nothing, and no error.

@@ -1,7 +1,7 @@
 package fleet
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -83,26 +83,36 @@ func (g GitRepo) Objects() ([]runtime.Object, *chart.Secret, error) {
 // those that Fleet reads (pkg/git, GetAuthFromSecret).
 func (g GitRepo) secret(p place) (*chart.Secret, error) {
 	s := &chart.Secret{Namespace: localNamespace, Name: g.name() + "-git"}
+	user, err := g.user(p)
 	switch {
-	case p.scheme != "ssh" && g.Password.IsZero():
-		return nil, nil
-	case p.scheme != "ssh":
-		user := g.Username
-		if user == "" {
-			user = p.user
-		}
-		if user == "" {
-			return nil, fmt.Errorf("the Git repository %s has a password and no user: Fleet needs both, and with a token nearly any name works (fleet.username)", p.text)
-		}
-		s.Type = string(corev1.SecretTypeBasicAuth)
-		s.Data = map[string]secret.Value{corev1.BasicAuthUsernameKey: secret.New(user), corev1.BasicAuthPasswordKey: g.Password}
-	case g.SSHKey.IsZero():
-		return nil, fmt.Errorf("the Git repository %s is reached by SSH, and there is no key that Fleet could use (fleet.sshKey)", p.text)
-	case g.KnownHosts == "":
-		return nil, errors.New("Fleet refuses a Git server whose host key it does not know: name a known_hosts file (fleet.knownHosts)")
-	default:
+	case err != nil:
+		return nil, err
+	case p.scheme == "ssh":
 		s.Type = string(corev1.SecretTypeSSHAuth)
 		s.Data = map[string]secret.Value{corev1.SSHAuthPrivateKey: g.SSHKey, "known_hosts": secret.New(g.KnownHosts)}
+	case user == "":
+		return nil, nil
+	default:
+		s.Type = string(corev1.SecretTypeBasicAuth)
+		s.Data = map[string]secret.Value{corev1.BasicAuthUsernameKey: secret.New(user), corev1.BasicAuthPasswordKey: g.Password}
 	}
 	return s, nil
+}
+
+// user is who logs in with the password; empty without one, and with a key. It refuses what the tool cannot log
+// in with.
+func (g GitRepo) user(p place) (string, error) {
+	t := g.Tool.orDefault()
+	user := cmp.Or(g.Username, p.user)
+	switch ssh := p.scheme == "ssh"; {
+	case ssh && g.SSHKey.IsZero():
+		return "", fmt.Errorf("the Git repository %s is reached by SSH, and there is no key that %s could use (%s.sshKey)", p.text, t.Title(), t)
+	case ssh && g.KnownHosts == "":
+		return "", fmt.Errorf("%s refuses a Git server whose host key it does not know: name a known_hosts file (%s.knownHosts)", t.Title(), t)
+	case ssh, g.Password.IsZero():
+		return "", nil
+	case user == "":
+		return "", fmt.Errorf("the Git repository %s has a password and no user: %s needs both, and with a token nearly any name works (%s.username)", p.text, t.Title(), t)
+	}
+	return user, nil
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/url"
 	"regexp"
 	"strings"
@@ -26,6 +27,18 @@ func newObject(apiVersion, kind, namespace, name string, spec map[string]any) *u
 // withPart labels an object with the part that it belongs to.
 func (b Bundle) withPart(u *unstructured.Unstructured) *unstructured.Unstructured {
 	u.SetLabels(map[string]string{PartLabel: b.Part})
+	return u
+}
+
+// withAnnotations is a copy of an object with more annotations.
+func withAnnotations(u *unstructured.Unstructured, more map[string]string) *unstructured.Unstructured {
+	u = u.DeepCopy()
+	notes := u.GetAnnotations()
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	maps.Copy(notes, more)
+	u.SetAnnotations(notes)
 	return u
 }
 

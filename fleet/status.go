@@ -125,10 +125,15 @@ func Observe(ctx context.Context, k *kube.Client, o StatusOptions) (*State, erro
 	for i := range bundles {
 		s.Bundles = append(s.Bundles, bundleStates(&bundles[i], byBundle[bundles[i].Name], o.Commit)...)
 	}
+	s.sort()
+	return s, nil
+}
+
+// sort orders bundles, the worst first.
+func (s *State) sort() {
 	slices.SortFunc(s.Bundles, func(a, b BundleState) int {
 		return cmp.Or(b.badness()-a.badness(), strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
 	})
-	return s, nil
 }
 
 func list[T any](ctx context.Context, k *kube.Client, kind, namespace, selector string) ([]T, error) {
