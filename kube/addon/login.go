@@ -164,7 +164,7 @@ func (l Login) deployment(s *Site) *appsv1.Deployment {
 }
 
 func (l Login) pod(s *Site) corev1.PodSpec {
-	no, yes := false, true
+	yes := true
 	healthy := func(path string) *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(dexHealth)}}}
 	}
@@ -175,9 +175,9 @@ func (l Login) pod(s *Site) corev1.PodSpec {
 		Ports:         []corev1.ContainerPort{{Name: "http", ContainerPort: dexPort, Protocol: corev1.ProtocolTCP}},
 		VolumeMounts:  []corev1.VolumeMount{{Name: "config", MountPath: "/etc/dex", ReadOnly: true}},
 		LivenessProbe: healthy("/healthz/live"), ReadinessProbe: healthy("/healthz/ready"),
-		SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, RunAsNonRoot: &yes, ReadOnlyRootFilesystem: &yes,
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+		SecurityContext: noCapabilities(),
 	}
+	c.SecurityContext.RunAsNonRoot, c.SecurityContext.ReadOnlyRootFilesystem = &yes, &yes
 	user := int64(1001)
 	c.SecurityContext.RunAsUser = &user
 	for _, its := range l.clients(s) {

@@ -77,13 +77,7 @@ func (c ModelChat) claim() *corev1.PersistentVolumeClaim {
 	if c.StorageClass != "" {
 		class = &c.StorageClass
 	}
-	return &corev1.PersistentVolumeClaim{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}, ObjectMeta: c.meta(chatFiles),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(int64(c.Size), resource.BinarySI)}},
-		},
-	}
+	return claimOf(c.meta(chatFiles), class, corev1.ReadWriteOnce, *resource.NewQuantity(int64(c.Size), resource.BinarySI))
 }
 
 func (c ModelChat) service() *corev1.Service {
@@ -136,11 +130,6 @@ func (c ModelChat) container(s *Site) corev1.Container {
 		SecurityContext: noCapabilities(),
 		VolumeMounts:    []corev1.VolumeMount{{Name: "files", MountPath: chatPath}},
 	}
-}
-
-func noCapabilities() *corev1.SecurityContext {
-	no := false
-	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
 // env are all its settings (docs/reference/env-configuration.mdx of its documentation, for v0.11): those of its own

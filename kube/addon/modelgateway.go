@@ -156,7 +156,6 @@ func (g ModelGateway) deployment(s *Site, config string) *appsv1.Deployment {
 }
 
 func (g ModelGateway) container() corev1.Container {
-	no := false
 	probe := func(path string, every, failures int32) *corev1.Probe {
 		return &corev1.Probe{PeriodSeconds: every, TimeoutSeconds: 5, FailureThreshold: failures, ProbeHandler: corev1.ProbeHandler{
 			HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(modelserver.PortName), Scheme: corev1.URISchemeHTTP}}}
@@ -172,7 +171,7 @@ func (g ModelGateway) container() corev1.Container {
 		StartupProbe:    probe("/health/readiness", 10, 60), // a first start makes all tables
 		ReadinessProbe:  probe("/health/readiness", 10, 3),
 		LivenessProbe:   probe("/health/liveliness", 15, 5), // so it is spelled
-		SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+		SecurityContext: noCapabilities(),
 		VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: gatewayConfig, ReadOnly: true}},
 	}
 }

@@ -111,13 +111,7 @@ func (m modelServer) claim() *corev1.PersistentVolumeClaim {
 	if m.Replicas > 1 {
 		mode = corev1.ReadWriteMany
 	}
-	return &corev1.PersistentVolumeClaim{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}, ObjectMeta: m.meta(m.claimName()),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{mode}, StorageClassName: &m.Class,
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(int64(m.Size), resource.BinarySI)}},
-		},
-	}
+	return claimOf(m.meta(m.claimName()), &m.Class, mode, *resource.NewQuantity(int64(m.Size), resource.BinarySI))
 }
 
 func (m modelServer) service() *corev1.Service {
@@ -210,7 +204,6 @@ func (m modelServer) affinity() *corev1.Affinity {
 }
 
 func (m modelServer) container() corev1.Container {
-	no := false
 	c := corev1.Container{
 		Name: "server", Image: cmp.Or(m.Image, vllmImage), Env: m.env(),
 		Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: modelserver.PortNumber, Protocol: corev1.ProtocolTCP}},
@@ -220,7 +213,7 @@ func (m modelServer) container() corev1.Container {
 		StartupProbe:    health(10, int(modelStart/time.Second)/10),
 		ReadinessProbe:  health(10, 3),
 		LivenessProbe:   health(20, 6),
-		SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+		SecurityContext: noCapabilities(),
 	}
 	if m.GPUs > 1 {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "shm", MountPath: "/dev/shm"})

@@ -189,8 +189,7 @@ func (o PluginOptions) pluginSecurity() *corev1.SecurityContext {
 	if o.MIG != nvidia.MIGNone { // the plugin reads the instances' capabilities
 		return &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
 	}
-	no := false
-	return &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+	return noCapabilities()
 }
 
 func (o PluginOptions) env() []corev1.EnvVar {

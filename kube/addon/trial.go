@@ -77,14 +77,7 @@ func (t trial) withVolume(ctx context.Context, k *kube.Client, do func(context.C
 }
 
 func (t trial) claim() *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: meta("probe", t.Namespace, t.name),
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: &t.Class, AccessModes: []corev1.PersistentVolumeAccessMode{t.Mode},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: t.Size}},
-		},
-	}
+	return claimOf(meta("probe", t.Namespace, t.name), &t.Class, t.Mode, t.Size)
 }
 
 // pod runs a script with the volume, as the user and group of notebooks: root could write
@@ -109,7 +102,7 @@ func (t trial) pod(verb, node, script, text string) *corev1.Pod {
 				Env:                      []corev1.EnvVar{{Name: "TEXT", Value: text}},
 				VolumeMounts:             []corev1.VolumeMount{{Name: "volume", MountPath: mountPath}},
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-				SecurityContext:          &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+				SecurityContext:          noCapabilities(),
 			}},
 			Volumes: []corev1.Volume{{Name: "volume", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: t.name}}}},
