@@ -1,6 +1,7 @@
 package modelserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/secret"
@@ -118,6 +120,93 @@ func (g *Gateway) Limit(ctx context.Context, hash string, l Limits) error {
 // Revoke deletes a key: from then on it is refused.
 func (g *Gateway) Revoke(ctx context.Context, hash string) error {
 	return g.do(ctx, "/key/delete", nil, map[string]any{"keys": []string{hash}}, nil)
+}
+
+// administrator is how the gateway names rows of its administrator's key, which have no alias.
+const administrator = "litellm_proxy_master_key"
+
+// Use is what a key used of a model. Its keys of JSON are added to, and never change their meaning.
+type Use struct {
+	Key      string `json:"key"` // its alias; of one without, the beginning of its hash
+	Model    string `json:"model"`
+	Requests int    `json:"requests"` // that were answered
+	Input    int    `json:"inputTokens"`
+	Output   int    `json:"outputTokens"`
+}
+
+// Use sums up what each key used of each model from one day to another, of UTC and both included, by key and
+// model (litellm/proxy/management_endpoints/common_daily_activity.py). Keys that are gone are in it.
+func (g *Gateway) Use(ctx context.Context, from, to time.Time) ([]Use, error) {
+	sums := map[[2]string]*Use{}
+	for page := 1; page <= maxPages; page++ {
+		var list struct {
+			Results []struct {
+				Breakdown struct {
+					Models map[string]struct {
+						Keys map[string]keyMetrics `json:"api_key_breakdown"`
+					} `json:"model_groups"`
+				} `json:"breakdown"`
+			} `json:"results"`
+			Metadata struct {
+				More bool `json:"has_more"`
+			} `json:"metadata"`
+		}
+		query := url.Values{"start_date": {from.UTC().Format(time.DateOnly)}, "end_date": {to.UTC().Format(time.DateOnly)},
+			"page_size": {"1000"}, "page": {strconv.Itoa(page)}}
+		if err := g.do(ctx, "/user/daily/activity", query, nil, &list); err != nil {
+			return nil, err
+		}
+		for _, day := range list.Results {
+			for model, m := range day.Breakdown.Models {
+				for hash, k := range m.Keys {
+					k.add(sums, g.keyName(hash, k.Metadata.Alias), model)
+				}
+			}
+		}
+		if !list.Metadata.More {
+			break
+		}
+	}
+	var out []Use
+	for _, u := range sums {
+		out = append(out, *u)
+	}
+	slices.SortFunc(out, func(a, b Use) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Model, b.Model)) })
+	return out, nil
+}
+
+// keyMetrics are what a key used of a model on one day.
+type keyMetrics struct {
+	Metrics struct {
+		Requests int `json:"successful_requests"`
+		Input    int `json:"prompt_tokens"`
+		Output   int `json:"completion_tokens"`
+	} `json:"metrics"`
+	Metadata struct {
+		Alias string `json:"key_alias"`
+	} `json:"metadata"`
+}
+
+func (k keyMetrics) add(sums map[[2]string]*Use, key, model string) {
+	sum := sums[[2]string{key, model}]
+	if sum == nil {
+		sum = &Use{Key: key, Model: model}
+		sums[[2]string{key, model}] = sum
+	}
+	sum.Requests += k.Metrics.Requests
+	sum.Input += k.Metrics.Input
+	sum.Output += k.Metrics.Output
+}
+
+// keyName is what people call a key.
+func (g *Gateway) keyName(hash, alias string) string {
+	switch {
+	case alias != "":
+		return alias
+	case hash == administrator || hash == KeyHash(g.master):
+		return "(administrator)"
+	}
+	return hash[:min(len(hash), 8)] + "…"
 }
 
 // do sends a request, and reads the answer into out.

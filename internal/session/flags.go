@@ -156,6 +156,11 @@ type ModelVerifyFlags struct {
 	Model string `help:"NAME: only this model"`
 }
 
+// ModelUseFlags are the flags of model:use.
+type ModelUseFlags struct {
+	Days int `help:"30: days up to today"`
+}
+
 // LabStatusFlags are the flags of lab:status.
 type LabStatusFlags struct {
 	JSON bool `help:"print data as lines of JSON"`

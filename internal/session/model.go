@@ -70,6 +70,50 @@ func modelsOf(s *Session, ctx context.Context, name string) (*kube.Client, []mod
 	return nil, nil, exitErrorf(invalid, "-model=%s: the cluster serves no such model; it serves %s", name, strings.Join(names, ", "))
 }
 
+// mostDays is how far back model:use looks at most.
+const mostDays = 366
+
+// ModelUse prints what each key of the gateway used of each model.
+func ModelUse(s *Session, ctx context.Context, f ModelUseFlags) error {
+	days := cmp.Or(f.Days, 30)
+	if days < 1 || days > mostDays {
+		return exitErrorf(invalid, "-days=%d: from 1 to %d", f.Days, mostDays)
+	}
+	k, err := s.Cluster.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	gateway, err := modelserver.FindGateway(ctx, k)
+	if err != nil {
+		return err
+	}
+	if gateway == nil {
+		return exitErrorf(invalid, "%s has no gateway of models, so it has no keys: modelGateway adds one (docs/models.md)", s.Spec.Name)
+	}
+	to := time.Now()
+	use, err := gateway.Use(ctx, to.AddDate(0, 0, 1-days), to)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return console.Objects(s.Console, use)
+	}
+	if len(use) == 0 {
+		s.Printf("No key was used since %s.", to.UTC().AddDate(0, 0, 1-days).Format(time.DateOnly))
+		return nil
+	}
+	printModelUse(s, use)
+	return nil
+}
+
+func printModelUse(s *Session, use []modelserver.Use) {
+	t := console.Table{Header: []string{"KEY", "MODEL", "REQUESTS", "TOKENS IN", "TOKENS OUT"}}
+	for _, u := range use {
+		t.Add(u.Key, u.Model, fmt.Sprint(u.Requests), fmt.Sprint(u.Input), fmt.Sprint(u.Output))
+	}
+	s.Table(t)
+}
+
 // ModelHistory is the file with the results of model:verify.
 func (s *Session) ModelHistory() string { return filepath.Join(s.Cluster.Dir, history.ModelFile) }
 

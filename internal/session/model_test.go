@@ -60,6 +60,7 @@ func TestModelTables(t *testing.T) {
 		{Name: "off", Engine: "llama.cpp", Source: "a/b", Context: 4096, GPUs: 1, Address: "http://off.models.svc:8000/v1", State: modelserver.Off},
 		{Name: "qwen", Engine: "vllm", Source: "Qwen/Qwen2.5-7B-Instruct", Context: 8192, Ready: 1, Wanted: 2, GPUs: 1, Nodes: []string{"wk2"}, Address: "http://qwen.models.svc:8000/v1", State: modelserver.Ready, Detail: "1 of 2 replicas are ready"},
 	})
+	printModelUse(s, []modelserver.Use{{Key: "(administrator)", Model: "qwen", Requests: 1, Input: 15, Output: 32}, {Key: "alice", Model: "qwen", Requests: 1204, Input: 301000, Output: 98000}})
 	golden(t, "models.txt", data.String())
 
 	data.Reset()

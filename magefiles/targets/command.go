@@ -41,7 +41,7 @@ func nouns() map[string]string {
 		"cluster": "the cluster of cluster.yaml: create, change, look, back up", "gpu": "list and verify GPUs",
 		"node": "one machine of the cluster", "template": "what the machines are cloned from", "k3s": "the Kubernetes of the cluster",
 		"backup": "look into backups", "platform": "the services on top of Kubernetes", "hub": "JupyterHub",
-		"images": "container images: list and copy", "model": "language models: list and verify", "fleet": "GitOps by Rancher Fleet", "host": "prepare and check Proxmox VE hosts", "lab": "simulated hosts, to try everything",
+		"images": "container images: list and copy", "model": "language models: list, verify, use of keys", "fleet": "GitOps by Rancher Fleet", "host": "prepare and check Proxmox VE hosts", "lab": "simulated hosts, to try everything",
 	}
 }
 

@@ -183,7 +183,7 @@ func (Hub) Verify(ctx context.Context, spec, profile *string, json *bool, timeou
 	return call(ctx, HubVerify, spec, profile, json, timeout, report)
 }
 
-// Model: language models: list and verify.
+// Model: language models: list, verify, use of keys.
 type Model mg.Namespace
 
 // List shows the models that the cluster serves.
@@ -194,6 +194,11 @@ func (Model) List(ctx context.Context, spec *string, json *bool) error {
 // Verify asks each model a question.
 func (Model) Verify(ctx context.Context, spec, model *string, json *bool, timeout *time.Duration) error {
 	return call(ctx, ModelVerify, spec, model, json, timeout)
+}
+
+// Use shows what each key used of each model.
+func (Model) Use(ctx context.Context, spec *string, days *int, json *bool) error {
+	return call(ctx, ModelUse, spec, days, json)
 }
 
 // Images: container images: list and copy.

@@ -86,6 +86,18 @@ func ModelVerify(ctx context.Context, o ModelVerifyOptions) error {
 	return withSessionFlags(ctx, settings(o), session.ModelVerify, o.ModelVerifyFlags)
 }
 
+// ModelUseOptions are the options of [ModelUse].
+type ModelUseOptions struct {
+	FileOptions
+	session.ModelUseFlags
+	OutputOptions
+}
+
+// ModelUse is model:use.
+func ModelUse(ctx context.Context, o ModelUseOptions) error {
+	return withSessionFlags(ctx, settings(o), session.ModelUse, o.ModelUseFlags)
+}
+
 // FleetLintOptions are the options of [FleetLint]; lists are separated by commas.
 type FleetLintOptions struct{ gitops.LintFlags }
 

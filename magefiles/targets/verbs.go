@@ -148,6 +148,7 @@ func Verbs() []Verb {
 			verb("hub:verify", "HubVerify", HubVerify, "computes in a server of each profile. It starts them, on GPUs too, and removes them."),
 			verb("model:list", "ModelList", ModelList, "shows the models that the cluster serves; engine, replicas, node, address, and what one lacks that is not ready."),
 			verb("model:verify", "ModelVerify", ModelVerify, "asks each model a question; time to the first token, tokens per second, and how both differ from earlier runs."),
+			verb("model:use", "ModelUse", ModelUse, "shows what each key used of each model; requests and tokens, of the last -days."),
 			verb("images:list", "ImagesList", ImagesList, "shows which container images the nodes pull; for which part, from the file and its charts alone."),
 			verb("images:mirror", "ImagesMirror", ImagesMirror, "copies these images to the registry of the file; or into a folder, and from there. What is there already is not copied again."),
 			verb("fleet:lint", "FleetLint", FleetLint, "finds mistakes in a Fleet repository. It needs no cluster; exit code 1 for errors."),

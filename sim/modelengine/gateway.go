@@ -21,7 +21,7 @@ const GatewayImage = "litellm/litellm-non_root"
 
 // Gateway plays LiteLLM in front of engines: keys with limits, as far as they are made by its API. Paths, shapes
 // and words are those of BerriAI/litellm (litellm/proxy/auth, litellm/proxy/management_endpoints), read on
-// 2026-11-29; it has no page, teams, budgets or logs of use.
+// 2026-11-29; it has no page, teams, budgets or logs.
 type Gateway struct {
 	Master string     // the administrator's key
 	Models []Upstream // model_list
@@ -39,11 +39,18 @@ type Upstream struct {
 
 // GatewayKeys are the keys of a gateway, which its database would have.
 type GatewayKeys struct {
-	Changed func([]byte) // gets all keys as JSON after every change; may be nil
+	Changed func([]byte) // gets all keys and their use as JSON after every change; may be nil
 
 	mu   sync.Mutex
 	keys map[string]*gatewayKey // by their SHA-256
+	use  []useRow
 	used map[string][]time.Time // requests of the last minute
+}
+
+// gatewayRows are what is kept of keys.
+type gatewayRows struct {
+	Keys map[string]*gatewayKey `json:"keys"`
+	Use  []useRow               `json:"use"`
 }
 
 // gatewayKey is a row of LiteLLM_VerificationToken.
@@ -60,9 +67,24 @@ type gatewayKey struct {
 
 // Restore reads what Changed got.
 func (k *GatewayKeys) Restore(data []byte) error {
+	var rows gatewayRows
+	if err := json.Unmarshal(data, &rows); err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return json.Unmarshal(data, &k.keys)
+	k.keys, k.use = rows.Keys, rows.Use
+	return nil
+}
+
+// changed reports what is to be kept; the caller has the lock.
+func (k *GatewayKeys) changed() {
+	if k.Changed == nil {
+		return
+	}
+	if data, err := json.Marshal(gatewayRows{k.keys, k.use}); err == nil {
+		k.Changed(data)
+	}
 }
 
 // Handler is the gateway's HTTP server.
@@ -80,6 +102,7 @@ func (g Gateway) Handler() http.Handler {
 	mux.HandleFunc("POST /key/update", g.admin(g.update))
 	mux.HandleFunc("POST /key/delete", g.admin(g.remove))
 	mux.HandleFunc("GET /key/list", g.admin(g.list))
+	mux.HandleFunc("GET /user/daily/activity", g.admin(g.activity))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusNotFound, map[string]any{"detail": "Not Found"})
 	})
@@ -184,7 +207,12 @@ func (g Gateway) chat(w http.ResponseWriter, r *http.Request, k *gatewayKey) {
 			k.Token, *k.RPM, time.Now().Add(time.Minute).UTC().Format("2006-01-02 15:04:05 UTC")))
 		return
 	}
-	g.forward(w, r, g.Models[i], body)
+	body, hide := withUsage(body)
+	answer := &usageReader{ResponseWriter: w, hide: hide, code: http.StatusOK}
+	g.forward(answer, r, g.Models[i], body)
+	if answer.code == http.StatusOK && answer.usage != nil {
+		g.Keys.note(k, q.Model, *answer.usage, time.Now())
+	}
 }
 
 // forward lets the engine answer.
@@ -238,9 +266,7 @@ func (k *GatewayKeys) change(change func(keys map[string]*gatewayKey) (code int,
 		return code, message
 	}
 	k.keys = next
-	if data, err := json.Marshal(next); err == nil && k.Changed != nil {
-		k.Changed(data)
-	}
+	k.changed()
 	return http.StatusOK, ""
 }
 

@@ -269,6 +269,8 @@ func (r *reader) models(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	assert.Contains(t, r.says(t, "go tool mage platform:passwords", "-yes"), "key alice for models")
 	assert.Contains(t, r.says(t, "go tool mage model:verify"), "1 of 1 models answer.")
+	assert.Regexp(t, `\(administrator\) +qwen +1 `, r.says(t, "go tool mage model:use"))
+	r.says(t, "go tool mage model:use -days=7 -json")
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
 	require.NoError(t, err)
 	r.env = append(r.env, "ADA_HASH="+string(hash))
