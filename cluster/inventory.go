@@ -116,12 +116,8 @@ func (m *Machine) enter(want spec.Node, n kube.Node, holders []kube.Holder) {
 		m.Address = n.InternalIP
 	}
 	var units []string
-	for name, amount := range n.Allocatable {
-		resource := string(name)
-		if !strings.HasPrefix(resource, nvidiaPrefix) || amount.IsZero() {
-			continue
-		}
-		m.GPUs.Total += int(amount.Value())
+	for resource, count := range n.Offered(nvidiaPrefix) {
+		m.GPUs.Total += int(count)
 		if u := gpuUnit(resource, want); !slices.Contains(units, u) {
 			units = append(units, u)
 		}

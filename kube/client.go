@@ -41,6 +41,9 @@ type Config struct {
 	// tracing.
 	Wrap func(http.RoundTripper) http.RoundTripper
 
+	// Devices are what nodes offer by Dynamic Resource Allocation and [Node.Count] counts too.
+	Devices Devices
+
 	// Timeout is how long one request may take. Default 30 s.
 	Timeout time.Duration
 }
@@ -55,6 +58,7 @@ type api struct {
 	transport *http.Transport
 	timeout   time.Duration
 	manager   string // under which it applies
+	devices   Devices
 	known     *knownKinds
 }
 
@@ -112,7 +116,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.Timeout = 30 * time.Second
 	}
 	return &Client{api{base: base, http: &http.Client{Transport: rt, CheckRedirect: refuseRedirect}, transport: transport,
-		timeout: cfg.Timeout,
+		timeout: cfg.Timeout, devices: cfg.Devices,
 		manager: fieldManager, known: &knownKinds{kinds: map[string][]metav1.APIResource{}}}}, nil
 }
 

@@ -31,6 +31,13 @@ type Job struct {
 	Nodes  []string // where its pods are or were
 }
 
+// Lacks reports whether too few of a resource are free for a pod, by what the scheduler said of it; resource may
+// be the beginning of names, such as "nvidia.com/". Of a resource that a driver of Dynamic Resource
+// Allocation offers the scheduler says only that it found no devices (dynamicresources.go of Kubernetes 1.36).
+func Lacks(reason, resource string) bool {
+	return strings.Contains(reason, "Insufficient "+resource) || strings.Contains(reason, "cannot allocate all claims")
+}
+
 // Ended reports whether nothing more will happen.
 func (j Job) Ended() bool { return j.Phase == JobSucceeded || j.Phase == JobFailed }
 

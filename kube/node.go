@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -50,13 +51,26 @@ type Node struct {
 	OwnedLabels, OwnedTaints []string
 
 	resourceVersion string
+	devices         map[string]int64 // by resource, see [Devices]
 }
 
 // Count returns how much of a resource pods can get, in whole units, e.g. of "nvidia.com/gpu";
 // 0 if the node does not have it.
 func (n Node) Count(resource string) int64 {
 	q := n.Allocatable[corev1.ResourceName(resource)]
-	return q.Value()
+	return q.Value() + n.devices[resource]
+}
+
+// Offered is what [Node.Count] counts of all resources whose names begin with a prefix, without those of
+// which there is none.
+func (n Node) Offered(prefix string) map[string]int64 {
+	out := map[string]int64{}
+	maps.Copy(out, n.devices)
+	for name, q := range n.Allocatable {
+		out[string(name)] += q.Value()
+	}
+	maps.DeleteFunc(out, func(name string, count int64) bool { return !strings.HasPrefix(name, prefix) || count == 0 })
+	return out
 }
 
 // Taint keeps pods away that do not tolerate it.
@@ -87,6 +101,9 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	for i := range list.Items {
 		nodes[i] = nodeOf(&list.Items[i])
 	}
+	if err := c.countDevices(ctx, nodes); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, nil
 }
@@ -98,7 +115,11 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	return nodeOf(&n), nil
+	out := []Node{nodeOf(&n)}
+	if err := c.countDevices(ctx, out); err != nil {
+		return Node{}, err
+	}
+	return out[0], nil
 }
 
 // DeleteNode deletes a node's object; K3s then deletes its password, and removes a server from

@@ -131,7 +131,7 @@ func (i isolationRun) try(ctx context.Context, n spec.Node, ask check.Ask, f *Fi
 	rule := converge.WaitRule{What: fmt.Sprintf("a pod on %s", n.Name), Limit: podTime, OnChange: func(string) {}}
 	err := run.Until(ctx, i.Spec, rule, func(ctx context.Context) (why string, err error) {
 		job, err = i.kube.JobState(ctx, IsolationNamespace, name)
-		if err != nil || job.Ended() || strings.Contains(job.Reason, "Insufficient "+resource) {
+		if err != nil || job.Ended() || kube.Lacks(job.Reason, resource) {
 			return "", err
 		}
 		return strings.TrimSuffix(string(job.Phase)+": "+job.Reason, ": "), nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -168,7 +169,7 @@ func (d *diagnosis) explainPending(p *corev1.Pod, message string, f *Finding) {
 			"ask for an instance that a node offers (docs/mig.md), or divide a GPU so in the file", asks, resource, most)
 	case strings.Contains(message, diskPressure) && d.firstError(diskFull) != "":
 		f.Follows, f.Do = d.firstError(diskFull), "it starts when that is fixed"
-	case strings.Contains(message, "Insufficient nvidia.com/"):
+	case kube.Lacks(message, "nvidia.com/"):
 		f.Severity, f.Do = Warning, "all fitting GPUs are taken: wait, or share them (docs/gpus.md)"
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
 		f.Do = "its volume does not exist yet: see the finding of its claim"

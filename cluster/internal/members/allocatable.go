@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
@@ -57,12 +56,9 @@ func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64
 
 // offeredGPUs is what a node offers of its GPUs.
 func offeredGPUs(n *kube.Node) map[string]int64 {
-	out := map[string]int64{}
-	for name := range n.Allocatable {
-		ours := name == nvidia.Resource || strings.HasPrefix(string(name), nvidia.MIGResource(""))
-		if count := n.Count(string(name)); ours && count > 0 {
-			out[string(name)] = count
-		}
+	out := n.Offered(nvidia.MIGResource(""))
+	if count := n.Count(nvidia.Resource); count > 0 {
+		out[nvidia.Resource] = count
 	}
 	return out
 }

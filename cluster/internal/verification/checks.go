@@ -77,7 +77,7 @@ func (v *Verification) refuseStep(n spec.Node) *converge.Resource[kube.Job] {
 		ID:      id,
 		Observe: func(ctx context.Context) (kube.Job, error) { return v.job(ctx, check.Name(n.Name, "refuse", v.run)) },
 		Diff: func(j kube.Job) converge.Diff {
-			said := strings.Contains(j.Reason, "Insufficient "+nvidia.Resource)
+			said := kube.Lacks(j.Reason, nvidia.Resource)
 			c := check.Check{Node: n.Name, GPU: check.WholeNode, Name: check.OverRequest, Verdict: check.Passed, Detail: fmt.Sprintf("%d were asked for, and refused", offers(n)+1)}
 			switch {
 			case j.Phase == kube.JobPending && said:

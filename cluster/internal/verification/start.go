@@ -91,7 +91,7 @@ func (v *Verification) lostGPUs(ctx context.Context, client *kube.Client, n *ver
 	rule := converge.WaitRule{What: "the scheduler", Limit: scheduleTime, Poll: run.PollInterval, OnChange: func(string) {}}
 	err := converge.Until(ctx, rule, func(ctx context.Context) (string, error) {
 		j, err := client.JobState(ctx, v.namespace(), v.options(n).JobName(n.Name))
-		short = j.Phase == kube.JobPending && strings.Contains(j.Reason, "Insufficient "+n.resource)
+		short = j.Phase == kube.JobPending && kube.Lacks(j.Reason, n.resource)
 		if err == nil && j.Phase == kube.JobPending && len(j.Nodes) == 0 && !short {
 			return "it has not said where the job runs", nil
 		}
