@@ -49,11 +49,6 @@ type TopologyDevice struct {
 	Links []Link `json:"links"`          // to each device, in their order
 }
 
-// GPUs are the GPUs.
-func (t Topology) GPUs() []TopologyDevice {
-	return slices.DeleteFunc(slices.Clone(t.Devices), func(d TopologyDevice) bool { return !d.GPU })
-}
-
 // Link is the link between two devices; empty if one of them is not there.
 func (t Topology) Link(a, b string) Link {
 	named := func(name string) int {

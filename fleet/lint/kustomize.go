@@ -95,10 +95,9 @@ func namedIn(n *yamlnode.Node, dir string, named map[string]bool) {
 
 // lintBuilt is the result of a kustomization.
 type lintBuilt struct {
-	at      yamlnode.Pos // of kustomize.dir
-	dir     string       // from the root of the repository
-	opaque  string       // why it was not built; "" if it was
-	refused error        // kustomize's error
+	dir     string // from the root of the repository
+	opaque  string // why it was not built; "" if it was
+	refused error  // kustomize's error
 	objects []*lintObject
 }
 
@@ -114,7 +113,7 @@ const lintOrigin = "config.kubernetes.io/origin"
 func (l overlayCheck) buildKustomizations(b *lintBundle) {
 	files, why := l.kustomizeFiles(b)
 	for _, k := range kustomizeDirs(b) {
-		built := lintBuilt{at: k.at, dir: path.Join(b.Dir, k.text)}
+		built := lintBuilt{dir: path.Join(b.Dir, k.text)}
 		if l.tree.files[path.Join(built.dir, "kustomization.yaml")] == nil {
 			continue
 		}

@@ -60,7 +60,6 @@ func TestFabricPackages(t *testing.T) {
 	assert.Equal(t, []string{"nvidia-fabricmanager"}, distro.FabricManager(true))
 	assert.Equal(t, []string{"nvidia-fabricmanager-580"}, distro.Fill(distro.FabricManager(false), 580, true))
 	assert.Equal(t, []string{"nvlsm", "infiniband-diags"}, distro.NVLink5())
-	assert.Equal(t, 535, distro.Driver{Branches: []int{550, 535}}.OldestBranch())
 }
 
 // The page for people has a column for each, with what this table says.

@@ -2,7 +2,6 @@ package distro
 
 import (
 	_ "embed" // the key of NVIDIA's repository
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,9 +22,6 @@ type Driver struct {
 
 // IsSupported reports whether the distribution supports this way.
 func (d Driver) IsSupported() bool { return len(d.Packages) > 0 }
-
-// OldestBranch is the oldest branch.
-func (d Driver) OldestBranch() int { return slices.Min(d.Branches) }
 
 // Fill fills a driver's branch and flavour into the names of packages.
 func Fill(packages []string, branch int, open bool) []string {

@@ -62,6 +62,11 @@ func hubOf(s *Session, ctx context.Context) (jupyterhub.Hub, jupyterhub.Client, 
 	return h, c, err
 }
 
+// HubRecorder is a recorder that also keeps what servers of the hub's profiles did.
+type HubRecorder interface {
+	StoreResults([]jupyterhub.Result)
+}
+
 // HubVerify starts a server of each profile, computes in it and removes it.
 func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 	h, there := s.Cluster.Hub()
@@ -85,8 +90,8 @@ func HubVerify(s *Session, ctx context.Context, f HubVerifyFlags) error {
 		}
 	})
 	results, runErr := jupyterhub.Verify(ctx, client, checks, jupyterhub.Options{})
-	if r, ok := s.Recorder.(interface{ Served([]jupyterhub.Result) }); ok {
-		r.Served(results)
+	if r, ok := s.Recorder.(HubRecorder); ok {
+		r.StoreResults(results)
 	}
 	if err := printHub(s, results); err != nil {
 		return errors.Join(runErr, err)

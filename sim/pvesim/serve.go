@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
@@ -199,13 +198,12 @@ func answerTo(s *world.State, r *http.Request) outcome {
 }
 
 func record(s *world.State, c *world.Call) *Request {
-	rec := &Request{Time: time.Now(), Method: c.Method, Path: c.Path, Params: c.Params.Redact(c.Path)}
+	rec := &Request{Method: c.Method, Path: c.Path, Params: c.Params.Redact(c.Path)}
 	rec.Mutating = c.Method != http.MethodGet && c.Path != "/access/ticket"
 	if c.Upload != nil {
 		rec.Params["filename"] = []string{c.Upload.Filename}
 	}
 	c.Fault = s.FaultFor(*rec)
-	rec.Faulted = c.Fault != nil
 	if s.Options.Lean && len(s.Requests) >= world.LeanRequests {
 		s.Requests = slices.Clone(s.Requests[world.LeanRequests/2:])
 	}

@@ -242,7 +242,7 @@ func TestPageOfTheHub(t *testing.T) {
 	require.NoError(t, err)
 	html, err := w.do("hub:verify", func(s *session.Session, _ context.Context) error {
 		s.Spec = all
-		s.Recorder.(*recorder).StoreResults([]jupyterhub.Result{
+		s.Recorder.(session.HubRecorder).StoreResults([]jupyterhub.Result{
 			{Profile: "cpu", Ready: 24 * time.Second}, {Profile: "gpu-1", Ready: 31 * time.Second, Saw: jupyterhub.Observation{GPUs: []jupyterhub.GPU{{Name: "NVIDIA A100-PCIE-40GB"}}}},
 			{Profile: "gpu-2", Err: errors.New("profile gpu-2: 0/7 nodes are available: 4 Insufficient nvidia.com/gpu")},
 		})

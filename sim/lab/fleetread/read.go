@@ -29,10 +29,9 @@ type Driven struct{ Base, Options string }
 
 // Bundle is a folder of the repository as Fleet stores it.
 type Bundle struct {
-	Name        string
-	Dir         string // from the root of the repository, "." for the root itself
-	Labels      map[string]string
-	Annotations map[string]string
+	Name   string
+	Dir    string // from the root of the repository, "." for the root itself
+	Labels map[string]string
 
 	// Options are those of its fleet.yaml. The values of its chart have those of the
 	// values files in them.
@@ -108,7 +107,7 @@ func read(repo fs.FS, gitRepo string, p place) (*Bundle, error) {
 	if err := validate(&b.Options); err != nil {
 		return nil, fmt.Errorf("validating fleet.yaml: %w", err)
 	}
-	b.Labels, b.Annotations = meta.Labels, meta.Annotations
+	b.Labels = meta.Labels
 	if b.Options.Name != "" {
 		b.Name = b.Options.Name
 	}

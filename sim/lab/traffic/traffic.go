@@ -33,7 +33,6 @@ type Traffic struct {
 	ca       Authority
 	services listers.ServiceLister
 	pods     listers.PodLister
-	nodes    listers.NodeLister
 	conns    chan net.Conn
 	server   *http.Server
 	client   kubernetes.Interface
@@ -61,7 +60,6 @@ func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) 
 	var watching informer.Set
 	t.services = listers.NewServiceLister(informer.Add(&watching, core.Services(""), &corev1.Service{}, nil))
 	t.pods = listers.NewPodLister(informer.Add(&watching, core.Pods(""), &corev1.Pod{}, nil))
-	t.nodes = listers.NewNodeLister(informer.Add(&watching, core.Nodes(), &corev1.Node{}, nil))
 	t.server = &http.Server{
 		Handler: http.HandlerFunc(t.answer), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {

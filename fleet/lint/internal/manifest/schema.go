@@ -21,7 +21,6 @@ type Schema struct {
 	Kind   yamlnode.Kind // yamlnode.Null: anything
 	Fields map[string]*Schema
 	elem   *Schema // of lists, and of mappings with free keys
-	bytes  bool    // base64
 
 	Promoted map[string]bool // fields that belong to an embedded struct
 }
@@ -58,7 +57,7 @@ func (m Schemas) SchemaOf(t reflect.Type) *Schema {
 		s.Kind, s.elem = yamlnode.Map, m.SchemaOf(t.Elem())
 	case reflect.Slice, reflect.Array:
 		if t.Elem().Kind() == reflect.Uint8 {
-			s.Kind, s.bytes = yamlnode.Text, true
+			s.Kind = yamlnode.Text
 			break
 		}
 		s.Kind, s.elem = yamlnode.List, m.SchemaOf(t.Elem())

@@ -45,7 +45,6 @@ type cursor struct {
 // parser reads statements and expressions.
 type parser struct {
 	cursor
-	src    string
 	deep   int
 	scopes []scope
 	loops  int // around this, in this function

@@ -19,7 +19,7 @@ func Check(src string) (found *Fault) {
 		}
 	}()
 	s := &scanner{src: src}
-	p := &parser{cursor: cursor{tokens: s.scan()}, src: src, scopes: []scope{inModule}}
+	p := &parser{cursor: cursor{tokens: s.scan()}, scopes: []scope{inModule}}
 	for p.peek().kind != end {
 		p.statement()
 	}

@@ -23,7 +23,7 @@ const (
 )
 
 // dkmsSource is NVIDIA's modules as source.
-type dkmsSource struct{ pkg, branch, version, flavour string }
+type dkmsSource struct{ branch, version, flavour string }
 
 var dkmsSources = regexp.MustCompile(`^nvidia-(?:dkms-(\d+(?:-server)?)(-open)?|kernel(-open)?-dkms)$`)
 
@@ -33,7 +33,7 @@ func SourceOf(name, version string) (s dkmsSource, ok bool) {
 	if m == nil {
 		return s, false
 	}
-	s = dkmsSource{pkg: name, branch: m[1], version: upstream(version), flavour: "proprietary"}
+	s = dkmsSource{branch: m[1], version: upstream(version), flavour: "proprietary"}
 	if s.branch == "" {
 		s.branch, _, _ = strings.Cut(s.version, ".")
 	}

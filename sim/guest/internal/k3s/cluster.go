@@ -20,7 +20,6 @@ import (
 // It stays while the servers are off, as it would on their disks.
 type cluster struct {
 	id          string
-	version     string
 	secret      string // of the server token
 	agentSecret string // of the agent token; the same unless configured
 	ca, caHash  string

@@ -140,7 +140,7 @@ func (n *node) revive(keys map[string][]byte) (*cluster, *plane.SavedState, erro
 	delete(objects, ownKey)
 	delete(objects, bootstrapKey(secret))
 	c := &cluster{
-		id: machine.HexID(8), version: n.version, secret: secret, agentSecret: was.AgentSecret, critical: was.Critical, net: n.sys.Config.Network, scale: n.sys.Scale,
+		id: machine.HexID(8), secret: secret, agentSecret: was.AgentSecret, critical: was.Critical, net: n.sys.Config.Network, scale: n.sys.Scale,
 		members: map[string]member{}, passwords: was.Passwords, bootstrap: map[string]bootstrapToken{}, applied: was.Applied, vip: was.VIP,
 	}
 	return c, &plane.SavedState{Objects: objects, Authority: authorityOf(files), Encryption: files["EncryptionConfig"].Content}, nil

@@ -103,7 +103,7 @@ func (n *node) form(ctx context.Context) int {
 	}
 	t := parseToken(n.token)
 	c := &cluster{
-		id: machine.HexID(8), version: n.version, secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.Config.Network, scale: n.sys.Scale,
+		id: machine.HexID(8), secret: t.secret, critical: n.cfg.critical(), plane: plane, net: n.sys.Config.Network, scale: n.sys.Scale,
 		ca: certificateAuthority(plane.Kubeconfig("https://127.0.0.1:6443")), members: map[string]member{}, passwords: map[string]string{},
 		bootstrap: map[string]bootstrapToken{}, applied: map[string]string{},
 	}

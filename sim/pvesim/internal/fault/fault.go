@@ -41,7 +41,6 @@ type Rule struct {
 
 // Request is one request as it was served.
 type Request struct {
-	Time     time.Time
 	Method   string
 	Path     string     // below /api2/json, decoded
 	Route    string     // the method in the schema's terms: GET /nodes/{node}/qemu; empty where there is none
@@ -50,7 +49,6 @@ type Request struct {
 	Status   int        // 0 for a dropped connection
 	Message  string     // of an error
 	Mutating bool       // neither GET nor a login
-	Faulted  bool       // a Rule had a hand in it
 }
 
 // Killed is the exit status of a task whose process died. As the TaskError of a

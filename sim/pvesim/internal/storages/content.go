@@ -102,12 +102,6 @@ func describeVolume(c *world.Call) (any, error) {
 	case v == nil:
 		return nil, answer.Die("volume '%s:%s' does not exist", st.Name, name)
 	}
-	if c.Params.Has("notes") {
-		v.Notes = c.Param("notes")
-	}
-	if c.Params.Has("protected") {
-		v.Protected = c.Params.Bool("protected")
-	}
 	return nil, nil
 }
 

@@ -14,12 +14,11 @@ const LeanRequests = 1000
 
 // Fault is a Rule in force.
 type Fault struct {
-	s     *State
-	Rule  fault.Rule
-	path  *regexp.Regexp
-	seen  int
-	hits  int
-	ended bool
+	s    *State
+	Rule fault.Rule
+	path *regexp.Regexp
+	seen int
+	hits int
 }
 
 // Hits returns how often the rule has had its effect.
@@ -33,7 +32,6 @@ func (f *Fault) Hits() int {
 func (f *Fault) Remove() {
 	f.s.Mu.Lock()
 	defer f.s.Mu.Unlock()
-	f.ended = true
 	f.s.rules = slices.DeleteFunc(f.s.rules, func(o *Fault) bool { return o == f })
 }
 

@@ -24,9 +24,7 @@ type Volume struct {
 	Disk    hypervisor.Disk // contents of an OS disk; nil is blank
 	Made    time.Time
 
-	Notes     string // of a backup
-	Protected bool
-	OnNode    bool // a file that somebody put there who logged in to the node
+	OnNode bool // a file that somebody put there who logged in to the node
 }
 
 // Contents returns what a guest finds on the disk. That of a linked clone is
