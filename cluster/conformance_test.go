@@ -63,7 +63,8 @@ func TestConformance(t *testing.T) {
 		assert.Equal(t, conformance.Failed, seen.Result)
 		const all4 = "wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4: a container that "
 		assert.Equal(t, []string{all4 + "requests 1 nvidia.com/gpu sees 1 GPU", all4 + "requests none sees 0 GPUs",
-			all4 + "requests none, and asks the runtime class nvidia for all by NVIDIA_VISIBLE_DEVICES, sees 2 GPUs"}, seen.Evidence)
+			all4 + "requests none, and asks the runtime class nvidia for all by NVIDIA_VISIBLE_DEVICES, sees 2 GPUs",
+			all4 + "requests 1 nvidia.com/gpu, and asks the runtime class nvidia for all by NVIDIA_VISIBLE_DEVICES, sees 2 GPUs"}, seen.Evidence)
 		r, err = conformance.Check(t.Context(), s, &seen)
 		require.NoError(t, err)
 		assert.Equal(t, conformance.Failed, results(r)["secure_accelerator_access"])
@@ -73,6 +74,34 @@ func TestConformance(t *testing.T) {
 		for _, n := range left {
 			assert.NotEqual(t, conformance.IsolationNamespace, n.GetName())
 		}
+	})
+}
+
+// TestConformanceGuarded: with nvidia.guard, pods that ask the runtime for all GPUs are refused, whether they request
+// one or none; those of homelab go on, and the guard goes as it came.
+func TestConformanceGuarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, pvesim.EightA100())
+		defer w.close()
+		open := example(t, "eight-a100")
+		guarded := replace(t, open, "nvidia:\n", "nvidia:\n  guard: true\n")
+		w.up(t, parse(t, open))
+		file := parse(t, guarded)
+		w.up(t, file)
+		assert.Empty(t, w.plan(t, file))
+		s := w.conformance(t, file)
+		seen, err := conformance.CheckIsolation(t.Context(), s)
+		require.NoError(t, err)
+		const all4 = "wk-gpu1, wk-gpu2, wk-gpu3, wk-gpu4: a container that "
+		const asks = ", and asks the runtime class nvidia for all by NVIDIA_VISIBLE_DEVICES, is refused"
+		assert.Equal(t, []string{all4 + "requests 1 nvidia.com/gpu sees 1 GPU", all4 + "requests none sees 0 GPUs", all4 + "requests none" + asks, all4 + "requests 1 nvidia.com/gpu" + asks}, seen.Evidence)
+		assert.Equal(t, conformance.Passed, seen.Result)
+		w.moveIn(t, lodger("notebook", "wk-gpu2", 2))
+
+		w.up(t, parse(t, open))
+		seen, err = conformance.CheckIsolation(t.Context(), s)
+		require.NoError(t, err)
+		assert.Equal(t, conformance.Failed, seen.Result)
 	})
 }
 
@@ -95,7 +124,7 @@ func TestConformanceSpares(t *testing.T) {
 		seen, err := conformance.CheckIsolation(t.Context(), s)
 		require.NoError(t, err)
 		assert.Equal(t, conformance.Failed, seen.Result)
-		assert.Contains(t, seen.Evidence[3], "wk-gpu2: a pod that requests 1 nvidia.com/gpu did not start: Unschedulable:")
+		assert.Contains(t, seen.Evidence[4], "wk-gpu2: a pod that requests 1 nvidia.com/gpu did not start: Unschedulable:")
 
 		others := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: conformance.IsolationNamespace}}
 		_, err = w.api(t).Apply(t.Context(), others)

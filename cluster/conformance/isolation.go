@@ -34,7 +34,7 @@ func (c *cluster) isolation(context.Context) (Finding, error) {
 		return noGPUs(), nil
 	}
 	return Finding{Result: NotShown, Evidence: []string{"only pods can show it, and none was started"},
-		Do: fmt.Sprintf("homelab cluster:conformance -run starts three pods on each node with GPUs, one of them with a GPU, in the namespace %s, and removes it", IsolationNamespace)}, nil
+		Do: fmt.Sprintf("homelab cluster:conformance -run starts four pods on each node with GPUs, two of them with a GPU, in the namespace %s, and removes it", IsolationNamespace)}, nil
 }
 
 // podTime is how long one pod may take. The first on a node pulls gigabytes of images.
@@ -48,8 +48,9 @@ type isolationRun struct {
 }
 
 // CheckIsolation counts the GPUs that containers see on each node with GPUs: one that requests one, one that
-// requests none, and one that asks NVIDIA's runtime past Kubernetes. It starts a pod for each, in a
-// namespace of its own that it removes, also if ctx ends. On a node whose GPUs are all taken, no pod requests one.
+// requests none, and one of each kind that asks NVIDIA's runtime for all, past Kubernetes, unless the cluster refuses
+// that. It starts a pod for each, in a namespace of its own that it removes, also if ctx ends. On a node whose GPUs are
+// all taken, no pod requests one.
 func CheckIsolation(ctx context.Context, s Sources) (_ Finding, err error) {
 	f := Finding{Result: Passed}
 	nodes := s.Spec.GPUNodes()
@@ -67,7 +68,7 @@ func CheckIsolation(ctx context.Context, s Sources) (_ Finding, err error) {
 	defer func() { err = errors.Join(err, i.removeNamespace(context.WithoutCancel(ctx))) }()
 	var seen []observation
 	for _, n := range nodes {
-		for _, ask := range []check.Ask{check.AskOne, check.AskNothing, check.AskRuntime} {
+		for _, ask := range []check.Ask{check.AskOne, check.AskNothing, check.AskRuntime, check.AskMore} {
 			text, err := i.try(ctx, n, ask, &f)
 			if err != nil {
 				return Finding{}, err
@@ -131,13 +132,16 @@ func (i isolationRun) try(ctx context.Context, n spec.Node, ask check.Ask, f *Fi
 	rule := converge.WaitRule{What: fmt.Sprintf("a pod on %s", n.Name), Limit: podTime, OnChange: func(string) {}}
 	err := run.Until(ctx, i.Spec, rule, func(ctx context.Context) (why string, err error) {
 		job, err = i.kube.JobState(ctx, IsolationNamespace, name)
-		if err != nil || job.Ended() || kube.Lacks(job.Reason, resource) {
+		if err != nil || job.Ended() || isRefused(job) || kube.Lacks(job.Reason, resource) {
 			return "", err
 		}
 		return strings.TrimSuffix(string(job.Phase)+": "+job.Reason, ": "), nil
 	})
 	if ctx.Err() != nil {
 		return "", ctx.Err()
+	}
+	if err == nil && isRefused(job) && ask.Greedy() {
+		return fmt.Sprintf("a container that %s is refused", asks(ask, resource)), i.kube.Delete(ctx, objects[1])
 	}
 	if err != nil || !job.Ended() {
 		f.unshown()
@@ -162,6 +166,11 @@ func (i isolationRun) try(ctx context.Context, n spec.Node, ask check.Ask, f *Fi
 	return fmt.Sprintf("a container that %s sees %s", asks(ask, resource), printable.Count(sees, "GPU")), nil
 }
 
+// isRefused reports whether a policy of the cluster refuses the pod of a Job, which then tries forever.
+func isRefused(job kube.Job) bool {
+	return job.Phase == kube.JobPending && strings.Contains(job.Reason, "ValidatingAdmissionPolicy")
+}
+
 func (f *Finding) unshown() {
 	if f.Result == Passed {
 		f.Result, f.Do = NotShown, "run it again while a GPU of the node is free"
@@ -182,14 +191,16 @@ func asks(a check.Ask, resource string) string {
 		return "requests 1 " + resource
 	case check.AskNothing:
 		return "requests none"
+	case check.AskMore:
+		return "requests 1 " + resource + ", and asks the runtime class nvidia for all by NVIDIA_VISIBLE_DEVICES,"
 	}
 	return "requests none, and asks the runtime class nvidia for all by NVIDIA_VISIBLE_DEVICES,"
 }
 
 // cure is what to do if a container sees another number.
 func cure(a check.Ask) string {
-	if a == check.AskRuntime {
-		return "let only people whom you trust with every GPU make pods of the runtime class nvidia, such as by a ValidatingAdmissionPolicy that demands a request for GPUs"
+	if a.Greedy() {
+		return "write guard: true under nvidia, which refuses such pods (docs/using-gpus.md); until then, anyone who may make pods can use every GPU of a node"
 	}
 	return "homelab gpu:verify and homelab cluster:doctor name the cause"
 }

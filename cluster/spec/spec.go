@@ -263,6 +263,7 @@ type NVIDIA struct {
 	Stack   string `yaml:"stack" enum:"device-plugin,operator,none" absent:"‘device-plugin’ if a node has GPUs, else ‘none’" doc:"What makes GPUs allocatable: ‘device-plugin’, ‘operator’ or ‘none’; [which one](gpus.md#device-plugin-or-operator)."`
 	Driver  `yaml:"driver" absent:"prebuilt, branch by the cards" doc:"The kernel driver."`
 	Sharing Sharing        `yaml:"sharing" doc:"How one GPU serves several pods."`
+	Guard   bool           `yaml:"guard" json:",omitempty" doc:"Refuse pods that would see GPUs [without a request](using-gpus.md#only-what-is-requested)."`
 	Values  map[string]any `yaml:"values" doc:"With ‘operator’: values of its chart. No secrets."`
 	Verify  `yaml:"verify" absent:"see below" doc:"What [‘gpu:verify’](verify.md) runs."`
 }

@@ -23,6 +23,7 @@ func Parts(s *spec.Spec) []addon.Part {
 	return []addon.Part{
 		addon.Cilium{K3s: s.K3s},
 		gpuOperator(s),
+		addon.GPUGuard{Guard: s.NVIDIA.Guard},
 		addon.NFS{NFS: p.Storage.NFS},
 		addon.Longhorn{Longhorn: p.Storage.Longhorn},
 		addon.CephFS{CephFS: p.Storage.CephFS},

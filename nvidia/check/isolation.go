@@ -26,11 +26,17 @@ const (
 	// AskRuntime is a container that requests none, and asks NVIDIA's runtime for all GPUs by its environment,
 	// past Kubernetes (NVIDIA/nvidia-container-toolkit: NVIDIA_VISIBLE_DEVICES).
 	AskRuntime Ask = "runtime"
+	// AskMore is a container that requests one, and asks the runtime for all: its own variable wins over the
+	// device plugin's (kubernetes: pkg/kubelet/kubelet_pods.go, GenerateRunContainerOptions).
+	AskMore Ask = "more"
 )
+
+// Greedy reports whether the container asks NVIDIA's runtime itself, past Kubernetes.
+func (a Ask) Greedy() bool { return a == AskRuntime || a == AskMore }
 
 // Want is how many GPUs such a container may see.
 func (a Ask) Want() int {
-	if a == AskOne {
+	if a == AskOne || a == AskMore {
 		return 1
 	}
 	return 0
@@ -53,11 +59,14 @@ func IsolationObjects(node string, a Ask, o VerifyOptions) []runtime.Object {
 	if o.Resource != "" {
 		c.Resources.Limits = corev1.ResourceList{o.Resource: c.Resources.Limits[nvidia.Resource]}
 	}
+	all := []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
 	switch a {
 	case AskNothing:
 		pod.RuntimeClassName, c.Resources = nil, corev1.ResourceRequirements{}
 	case AskRuntime:
-		c.Resources, c.Env = corev1.ResourceRequirements{}, []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}
+		c.Resources, c.Env = corev1.ResourceRequirements{}, all
+	case AskMore:
+		c.Env = all
 	}
 	return objects
 }

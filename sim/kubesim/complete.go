@@ -128,6 +128,11 @@ func (c server) complete(t target, live *entry, u *unstructured.Unstructured) er
 		if err := validName(k, u.GetName()); err != nil {
 			return err
 		}
+		if p, pod := typ.(*corev1.Pod); pod {
+			if err := c.guardGPUs(p); err != nil {
+				return err
+			}
+		}
 		if err := c.admission().New(typ); err != nil {
 			return err
 		}

@@ -84,6 +84,11 @@ func (s controllerStore) Create(obj metav1.Object) error {
 	if e != nil {
 		return apierrors.NewAlreadyExists(k.resource(), obj.GetName())
 	}
+	if p, pod := obj.(*corev1.Pod); pod {
+		if err := s.c.guardGPUs(p); err != nil {
+			return err
+		}
+	}
 	if s.c.outside.Admit != nil {
 		u := &unstructured.Unstructured{Object: toMap(obj)}
 		if err := s.c.admitOutside(k, u); err != nil {

@@ -230,15 +230,15 @@ func (c *machines) container(p *corev1.Pod, k *kubelet, gpus []string) guest.Con
 	ct := p.Spec.Containers[0]
 	out := guest.Container{Image: ct.Image, Args: slices.Concat(ct.Command, ct.Args), GPUs: len(gpus),
 		Env: map[string]string{}, Files: map[string][]byte{}}
+	if len(gpus) > 0 { // the container's own variables come after those of the device plugin
+		out.Env[visibleVariable] = strings.Join(gpus, ",")
+	}
 	for _, v := range ct.Env {
 		out.Env[v.Name] = v.Value
 		if v.ValueFrom != nil && v.ValueFrom.FieldRef != nil {
 			out.Env[v.Name] = map[string]string{"spec.nodeName": p.Spec.NodeName, "metadata.name": p.Name,
 				"metadata.namespace": p.Namespace, "status.hostIP": k.node.InternalIP.String()}[v.ValueFrom.FieldRef.FieldPath]
 		}
-	}
-	if len(gpus) > 0 {
-		out.Env["NVIDIA_VISIBLE_DEVICES"] = strings.Join(gpus, ",")
 	}
 	for _, m := range ct.VolumeMounts {
 		for _, v := range p.Spec.Volumes {

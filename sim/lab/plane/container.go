@@ -67,15 +67,16 @@ func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([
 	return out, nil
 }
 
-// grant passes a container its GPUs as the device plugin does. Without the nvidia runtime they
-// are ignored, and the container sees none.
+// grant passes a container its GPUs as the device plugin does; its own variable wins, as in the kubelet
+// (pkg/kubelet/kubelet_pods.go, GenerateRunContainerOptions). Without the nvidia runtime they are ignored, and
+// the container sees none.
 func (k *kubelet) grant(c *guest.Container, m *member, pod *corev1.Pod, index int) {
 	const variable = "NVIDIA_VISIBLE_DEVICES"
 	if !usesNVIDIA(pod) {
 		c.Env[variable] = "void"
 		return
 	}
-	if uuids := k.visible(m, pod, index); len(uuids) > 0 {
+	if uuids := k.visible(m, pod, index); len(uuids) > 0 && c.Env[variable] == "" {
 		c.GPUs, c.Env[variable] = len(uuids), strings.Join(uuids, ",")
 	}
 	if c.Env[variable] == "all" {
