@@ -42,7 +42,7 @@ func (l objectCheck) checkObjects() {
 	for _, b := range l.bundles {
 		if b.raw() {
 			for _, f := range l.manifests(b) {
-				l.checkKindless(b, f)
+				l.checkKindless(f)
 				l.checkUntemplated(f)
 			}
 		}
@@ -82,7 +82,7 @@ func (l objectCheck) field(o *lintObject, m manifest.Misfit) {
 
 // checkKindless finds documents without a kind: because of one, Fleet silently skips the whole file
 // (helmdeployer/rawyaml/resources.go ToObjects).
-func (l objectCheck) checkKindless(b *lintBundle, f *lintFile) {
+func (l objectCheck) checkKindless(f *lintFile) {
 	if strings.HasPrefix(path.Base(f.name), "kustomization.") {
 		return // kustomization-name reports it
 	}

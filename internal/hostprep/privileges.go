@@ -21,7 +21,7 @@ func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 	if len(Hosts(s)) == 0 {
 		return nil // every machine belongs to another owner
 	}
-	all := machineGrants(s, v)
+	all := machineGrants(v)
 	all = append(all, storageGrants(s)...)
 	all = append(all, bridgeGrants(s)...)
 	all = append(all, poolGrants(s)...)
@@ -85,7 +85,7 @@ func Hosts(s *spec.Spec) []string {
 
 // machineGrants returns the grants for VMs. They are on /vms as a whole: a machine has no path
 // before it has a VMID, and Proxmox removes the grants on a VM's path when the VM is destroyed.
-func machineGrants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
+func machineGrants(v proxmox.Version) []proxmox.Grant {
 	var all []proxmox.Grant
 	on := func(why string, privileges ...string) {
 		all = append(all, proxmox.Grant{Path: "/vms", Privileges: privileges, Propagate: true, Reason: why})

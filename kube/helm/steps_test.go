@@ -166,32 +166,6 @@ func TestAwaitOthers(t *testing.T) {
 	})
 }
 
-// TestListOfReleases: the last revision of each, whatever its storage, by namespace and name.
-func TestListOfReleases(t *testing.T) {
-	in := func(ns, name string, version int, status release.Status) *release.Release {
-		rel := rev(version, status, "", "")
-		rel.Name, rel.Namespace = name, ns
-		return rel
-	}
-	with := in("a", "z", 10, release.StatusFailed)
-	with.Chart = inMemory("top", nil)
-	odd := in("b", "b", 1, release.StatusDeployed)
-	odd.Chart = inMemory("x", nil)
-	odd.Chart.Metadata = nil
-	c, k := talking(t, map[string]any{"GET /api/v1/secrets": records(t, odd, in("a", "z", 9, release.StatusDeployed), with, in("a", "z", 2, release.StatusFailed), in("b", "a", 1, release.StatusDeployed))})
-	list, err := c.List(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, []InstalledRelease{{Namespace: "a", Name: "z", Chart: "top", Version: "1.0.0", Status: "failed", Revision: 10},
-		{Namespace: "b", Name: "a", Status: "deployed", Revision: 1}, {Namespace: "b", Name: "b", Status: "deployed", Revision: 1}}, list)
-	assert.Equal(t, "labelSelector=owner%3Dhelm%2Cstatus%21%3Dsuperseded&limit=500", k.queries["GET /api/v1/secrets"])
-	c, _ = talking(t, map[string]any{"GET /api/v1/secrets": "403 hidden"})
-	_, err = c.List(t.Context())
-	require.EqualError(t, err, "list the releases: list secrets: not allowed: hidden")
-	c, _ = talking(t, map[string]any{"GET /api/v1/secrets": `{"items": [{"metadata": {"name": "odd", "namespace": "web"}}]}`})
-	_, err = c.List(t.Context())
-	require.ErrorContains(t, err, "secret web/odd is not a record")
-}
-
 // TestRevisionsAreForgotten: the oldest, by number, until five are left.
 func TestRevisionsAreForgotten(t *testing.T) {
 	for n, gone := range map[int]int{3: 0, 5: 0, 6: 1, 8: 3} {

@@ -63,7 +63,7 @@ func checkTags(w *Requirements, s *observation) []Finding {
 	say, seen := warnf, "it seems that "
 	if sure {
 		seen = ""
-		if slices.ContainsFunc(w.VMs, func(vm VM) bool { return s.machine(w, vm.Name) == nil }) {
+		if slices.ContainsFunc(w.VMs, func(vm VM) bool { return s.machine(vm.Name) == nil }) {
 			say = errorf
 		}
 	}
@@ -290,7 +290,7 @@ func checkVMIDs(w *Requirements, s *observation) []Finding {
 		if vm.VMID == 0 {
 			continue
 		}
-		ours := s.machine(w, vm.Name)
+		ours := s.machine(vm.Name)
 		i := slices.IndexFunc(s.residents.is, func(r proxmox.Resident) bool { return r.VMID == vm.VMID })
 		cure := fmt.Sprintf("change or delete the vmid of %s", vm.Name)
 		switch {

@@ -41,7 +41,7 @@ func (s *observation) observeNeighbours(ctx context.Context, g *requests, c *pro
 
 // isFree reports whether no machine that takes the address exists: it is yet to be taken.
 func (s *observation) isFree(w *Requirements, a Address) bool {
-	return !a.Exists && !slices.ContainsFunc(a.By, func(name string) bool { return s.machine(w, name) != nil })
+	return !a.Exists && !slices.ContainsFunc(a.By, func(name string) bool { return s.machine(name) != nil })
 }
 
 // leased reports whether a machine joins a network whose addresses Proxmox keeps a list of.
@@ -237,7 +237,7 @@ func (s *observation) keeper(w *Requirements, a Address) string {
 func (s *observation) takenMACs(w *Requirements) []Finding {
 	var out []Finding
 	for _, vm := range w.VMs {
-		if s.machine(w, vm.Name) != nil {
+		if s.machine(vm.Name) != nil {
 			continue
 		}
 		for _, n := range s.neighbours.is {

@@ -39,7 +39,7 @@ func (s *observation) load(w *Requirements, host string) load {
 // isRequested reports whether a resident is a requested machine. A VM that only carries our tag counts
 // as one as long as no machine of ours has its name, because none is created beside it.
 func (s *observation) isRequested(w *Requirements, r proxmox.Resident) bool {
-	own := s.marked.is[r.VMID] || slices.Contains(r.Tags, w.Owner) && s.machine(w, r.Name) == nil
+	own := s.marked.is[r.VMID] || slices.Contains(r.Tags, w.Owner) && s.machine(r.Name) == nil
 	return own && slices.ContainsFunc(w.VMs, func(vm VM) bool { return vm.Name == r.Name })
 }
 
@@ -127,7 +127,7 @@ const firmware = 8 * proxmox.MiB
 // disks is among the volumes already.
 func newDisks(w *Requirements, s *observation, h Host, storage string) (sum proxmox.Size) {
 	for _, vm := range w.vmsOn(h.Name) {
-		missing := s.machine(w, vm.Name) == nil
+		missing := s.machine(vm.Name) == nil
 		if missing && len(vm.Disks) > 0 && vm.Disks[0].Storage == storage {
 			sum += firmware
 		}
@@ -216,7 +216,7 @@ func (p pool) fresh() string {
 // start.
 func (s *observation) memoryToStart(w *Requirements, host string) (need proxmox.Size, vms []VM) {
 	for _, vm := range w.gpus(host) {
-		if r := s.machine(w, vm.Name); r == nil || !r.Running {
+		if r := s.machine(vm.Name); r == nil || !r.Running {
 			need += vm.Memory
 			vms = append(vms, vm)
 		}

@@ -302,7 +302,7 @@ func checkDriver(w *Requirements, s *observation, h Host, seen *hostObservation)
 	}
 	var out []Finding
 	_, _, err := nvidia.SelectDriverBranch(ids, *w.Driver)
-	if err != nil && eachHasDriver(w, h.Name, ids) { // nodes have drivers of their own
+	if err != nil && eachHasDriver(w, ids) { // nodes have drivers of their own
 		err = nil
 	}
 	var no *nvidia.BranchError
@@ -327,7 +327,7 @@ func checkDriver(w *Requirements, s *observation, h Host, seen *hostObservation)
 // eachHasDriver reports whether every VM of a host may get cards that a driver supports, if not the
 // same for all. Who gets which card the caller's own rules decide, and say where they are too
 // different for one VM.
-func eachHasDriver(w *Requirements, host string, ids []nvidia.PCIID) bool {
+func eachHasDriver(w *Requirements, ids []nvidia.PCIID) bool {
 	if w.Place == nil {
 		return false
 	}

@@ -223,7 +223,7 @@ func (s *observation) observeMachines(ctx context.Context, c *proxmox.Client, w 
 	vms := make([]fact[*proxmox.VM], len(w.VMs))
 	taken := make([]fact[bool], len(w.VMs))
 	for i, vm := range w.VMs {
-		if s.machine(w, vm.Name) != nil {
+		if s.machine(vm.Name) != nil {
 			fetch(g, &vms[i], func() (*proxmox.VM, error) { return c.VMs.Get(ctx, w.Owner, vm.Name) })
 		} else if vm.VMID != 0 {
 			fetch(g, &taken[i], func() (bool, error) { return c.VMs.VMIDTaken(ctx, vm.VMID) })
@@ -237,7 +237,7 @@ func (s *observation) observeMachines(ctx context.Context, c *proxmox.Client, w 
 }
 
 // machine returns our machine with that name, or nil if it does not exist.
-func (s *observation) machine(w *Requirements, name string) *proxmox.Resident {
+func (s *observation) machine(name string) *proxmox.Resident {
 	for i, r := range s.residents.is {
 		if r.Name == name && !r.Container && !r.Template && s.marked.is[r.VMID] {
 			return &s.residents.is[i]

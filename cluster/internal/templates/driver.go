@@ -65,10 +65,7 @@ func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.Drive
 	if err != nil {
 		return nil, err
 	}
-	common, err := ts.commonDriver(ctx, host, nodes, gpus, seen)
-	if err != nil {
-		return nil, err
-	}
+	common := ts.commonDriver(ctx, host, nodes, gpus, seen)
 	for _, n := range nodes {
 		c := common
 		if c.err != nil {
@@ -88,28 +85,28 @@ func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.Drive
 
 // commonDriver chooses one driver for all nodes of a host.
 func (ts *Templates) commonDriver(ctx context.Context, host string, nodes []spec.Node, gpus []pci.GPU,
-	seen nvidia.DriverState) (driverChoice, error) {
+	seen nvidia.DriverState) driverChoice {
 	var may []pci.GPU
 	for _, n := range nodes {
 		may = append(may, candidates(n, gpus)...)
 	}
 	c := ts.choose(may, seen)
 	if c.err == nil || len(may) == 0 {
-		return c, nil
+		return c
 	}
 	// Cards of other owners, and cards that no node gets, need no driver.
 	deal, err := ts.Allot(ctx, host)
 	if err != nil {
-		return c, nil //nolint:nilerr // the step of the cards reports it
+		return c // the step of the cards reports it
 	}
 	var get []pci.GPU
 	for _, n := range nodes {
 		get = append(get, deal.Shares[n.Name].Cards...)
 	}
 	if len(get) == 0 {
-		return c, nil
+		return c
 	}
-	return ts.choose(get, seen), nil
+	return ts.choose(get, seen)
 }
 
 // driverOf chooses the driver of one node by its own cards. why is why there is none for all nodes.
