@@ -24,7 +24,8 @@
 // bytes × vocabulary × sequences; half a GiB for CUDA, and as much again for NCCL with several cards. CUDA graphs are in the part that it leaves free.
 //
 // llama.cpp may use all, and takes a compute buffer of micro-batch × (vocabulary + 8 × hidden) × 4
-// bytes on each card, and half a GiB for CUDA.
+// bytes and of micro-batch × context × 2 bytes (the mask of attention) on each card, and half a GiB for CUDA. What its server took of an
+// H200, in 13 combinations, is 0.4 to 5 % less than that (testdata/measured.tsv).
 //
 // # Limits
 //

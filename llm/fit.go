@@ -108,7 +108,8 @@ func (s Serving) Fit() Fit {
 	return f
 }
 
-// llamaCPP divides whole layers among the cards; the output layer counts as one.
+// llamaCPP divides whole layers among the cards; the output layer counts as one. Its attention has a mask of
+// two bytes for each token of a batch and of the context.
 func (s Serving) llamaCPP() Fit {
 	layers := s.Model.Layers + 1
 	most := (layers + s.Cards - 1) / s.Cards
@@ -116,7 +117,7 @@ func (s Serving) llamaCPP() Fit {
 	return Fit{
 		Weights:   share(s.weights()),
 		Cache:     share(s.cache(s.Model.KVHeads)),
-		Overhead:  unit.Size(product(4, s.Batch, s.Model.Vocabulary+8*s.Model.Hidden)) + cudaBytes,
+		Overhead:  unit.Size(product(4, s.Batch, s.Model.Vocabulary+8*s.Model.Hidden)+product(2, s.Batch, s.Context)) + cudaBytes,
 		Available: s.Memory,
 	}
 }

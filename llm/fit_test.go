@@ -109,6 +109,33 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestMeasured: what a real engine took of a real card is never more than was computed, and at most 6% less.
+func TestMeasured(t *testing.T) {
+	file, err := os.ReadFile("testdata/measured.tsv")
+	require.NoError(t, err)
+	number := func(s string) int {
+		n, err := strconv.Atoi(s)
+		require.NoError(t, err)
+		return n
+	}
+	rows := 0
+	for line := range strings.Lines(string(file)) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		require.Len(t, f, 6, line)
+		m, known := llm.Known(f[0])
+		require.True(t, known, f[0])
+		fit := llm.Serving{Model: m, Engine: llm.LlamaCPP, Quantization: f[1], Cache: f[2], Context: number(f[3]), Parallel: number(f[4]), Memory: 140 * unit.GiB}.Fit()
+		computed, took := fit.Weights+fit.Cache+fit.Overhead, unit.Size(number(f[5]))*unit.MiB
+		assert.GreaterOrEqual(t, computed, took, line)
+		assert.LessOrEqual(t, float64(computed), 1.06*float64(took), line)
+		rows++
+	}
+	assert.GreaterOrEqual(t, rows, 13)
+}
+
 // any Serving that is valid, of a random model of the table.
 func random(r *rand.Rand) llm.Serving {
 	for {
@@ -190,7 +217,7 @@ func TestFitError(t *testing.T) {
 	assert.NoError(t, s.Check())
 	s.Context = 32768
 	assert.EqualError(t, s.Check(), "Qwen/Qwen3-32B (Q4_K_M, 32768 tokens) lacks 3.5 GiB on the card: it takes 18.2 GiB of weights, 8.0 GiB of KV cache and "+
-		"0.9 GiB of overhead, of 23.6 GiB; these would fit: context: 18432, or quantization: IQ3_M, or 2 of these cards")
+		"0.9 GiB of overhead, of 23.6 GiB; these would fit: context: 17408, or quantization: IQ3_M, or 2 of these cards")
 	s.Memory, s.Cards = unit.GiB, 16
 	assert.EqualError(t, s.Check(), "Qwen/Qwen3-32B (Q4_K_M, 32768 tokens) lacks 1.9 GiB on each of the 16 cards: it takes 1.4 GiB of weights, 0.6 GiB of KV cache and "+
 		"0.9 GiB of overhead, of 1.0 GiB; no context, quantization or number of these cards fits: choose a smaller model")

@@ -47,6 +47,11 @@ func diagnose(log string) (why string, known bool) {
 			return strings.TrimSuffix(clean(lines[i]), ".") + ": " + string(do), true
 		}
 	}
+	for _, line := range lines { // of llama.cpp's errors the first is the cause
+		if llamaError.MatchString(line) {
+			return clean(line), false
+		}
+	}
 	for i := len(lines) - 1; i >= 0; i-- {
 		if strings.Contains(lines[i], "Error: ") || strings.Contains(lines[i], "error: ") {
 			return clean(lines[i]), false
@@ -61,8 +66,11 @@ func lastLine(log string) string {
 	return clean(lines[len(lines)-1])
 }
 
-// prefix is what vLLM's logger and its processes write before a line's text.
-var prefix = regexp.MustCompile(`^(\([\w ]+pid=\d+\) )?(DEBUG|INFO|WARNING|ERROR)? ?(\d\d-\d\d \d\d:\d\d:\d\d )?(\[[\w./]+:\d+\] )?\s*`)
+// llamaError is an error in llama.cpp's log: minutes, seconds, milliseconds and microseconds since its start, and the level.
+var llamaError = regexp.MustCompile(`^\d+\.\d\d\.\d{3}\.\d{3} E `)
+
+// prefix is what vLLM's logger and its processes, and llama.cpp's logger, write before a line's text.
+var prefix = regexp.MustCompile(`^(\d+\.\d\d\.\d{3}\.\d{3} [DIWE] )?(\([\w ]+pid=\d+\) )?(DEBUG|INFO|WARNING|ERROR)? ?(\d\d-\d\d \d\d:\d\d:\d\d )?(\[[\w./]+:\d+\] )?\s*`)
 
 // clean is a line of a log without what its logger adds, at a readable length.
 func clean(line string) string {

@@ -3,6 +3,7 @@ package modelserver
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -119,4 +120,29 @@ func TestDiagnose(t *testing.T) {
 	assert.Equal(t, "RuntimeError: something new", why)
 	why, _ = diagnose("")
 	assert.Empty(t, why)
+}
+
+// TestRealEngine: what llama-server 0.5.0 wrote and answered on an H200 is read.
+func TestRealEngine(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile("testdata/" + name)
+		require.NoError(t, err)
+		return string(text)
+	}
+	a, err := readAnswer(strings.NewReader(read("llama-stream.txt")), time.Now())
+	require.NoError(t, err)
+	assert.Equal(t, Answer{Text: "GGG", Tokens: 128}, Answer{Text: a.Text, Tokens: a.Tokens})
+
+	why, known := diagnose(read("llama-memory.log"))
+	assert.True(t, known)
+	assert.Equal(t, "alloc_tensor_range: failed to allocate CUDA0 buffer of size 206158430208: the model needs more memory than its GPUs have: "+
+		"take a smaller quantization, write a smaller context, or more gpus", why)
+	why, known = diagnose(read("llama-missing.log"))
+	assert.False(t, known)
+	assert.Equal(t, "gguf_init_from_file: failed to open GGUF file '/weights/none.gguf' (No such file or directory)", why)
+
+	assert.Equal(t, "Invalid API Key", messageOf([]byte(`{"error":{"message":"Invalid API Key","type":"authentication_error","code":401}}`)))
+	assert.Equal(t, "request (9008 tokens) exceeds the available context size (8192 tokens), try increasing it", messageOf([]byte(
+		`{"error":{"code":400,"message":"request (9008 tokens) exceeds the available context size (8192 tokens), try increasing it",`+
+			`"type":"exceed_context_size_error","n_prompt_tokens":9008,"n_ctx":8192}}`)))
 }
