@@ -38,6 +38,9 @@ func (r fleetSection) fleet() {
 	if f.Polling < 5*time.Second {
 		r.Wrong(&f.Polling, fmt.Sprintf("the repository would be polled every %s", decode.Period(f.Polling)), "write 5s or more; 15s is usual")
 	}
+	if via == spec.ViaArgo {
+		r.argoPages(r.spec.Platform.ArgoCD)
+	}
 	r.gitRepo(f)
 	r.gitPaths(f)
 	if !decode.Matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
@@ -53,6 +56,17 @@ func (r fleetSection) oneTool() {
 		r.Wrong(&p.ArgoCD, "Argo CD and another tool would both deploy the parts", "keep one of fleet:, flux: and argocd:")
 	case p.Flux != nil && p.Fleet != nil:
 		r.Wrong(&p.Flux, "Fleet and Flux would both deploy the parts", "keep fleet: or flux:")
+	}
+}
+
+// argoPages checks the name of Argo CD's pages.
+func (r fleetSection) argoPages(a *spec.ArgoCD) {
+	switch {
+	case a.Hostname == "":
+	case !a.Standalone.IsOn():
+		r.Wrong(&a.Hostname, "an Argo CD that homelab does not install keeps its own address and login", "remove hostname, or standalone: false")
+	default:
+		r.hostname(&a.Hostname, "argocd")
 	}
 }
 

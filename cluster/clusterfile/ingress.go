@@ -39,6 +39,9 @@ func (r ingressSection) hostnames() {
 	if raw := r.spec.Platform.ModelChat; raw != nil {
 		check(&raw.Hostname)
 	}
+	if raw := r.spec.Platform.ArgoCD; raw != nil {
+		check(&raw.Hostname)
+	}
 }
 
 // checkHostnames checks that parts with a hostname can be reached, and not in the clear.
@@ -62,6 +65,9 @@ func (r ingressSection) checkHostnames() {
 	}
 	if p.ModelChat != nil {
 		at = append(at, &r.spec.Platform.ModelChat.Hostname)
+	}
+	if p.ArgoCDHasPages() {
+		at = append(at, &r.spec.Platform.ArgoCD.Hostname)
 	}
 	for _, a := range at {
 		// The hub's own proxy can be a Service with an address; the others have none.

@@ -95,7 +95,7 @@ func rows(section reflect.Type) string {
 	var b strings.Builder
 	told := map[reflect.Type][]string{
 		reflect.TypeFor[spec.Pool](): decode.Keys(reflect.TypeFor[spec.Shape]()), reflect.TypeFor[spec.Node](): decode.Keys(reflect.TypeFor[spec.Shape]()),
-		reflect.TypeFor[spec.VM](): decode.Keys(reflect.TypeFor[spec.Node]()),
+		reflect.TypeFor[spec.VM](): decode.Keys(reflect.TypeFor[spec.Node]()), reflect.TypeFor[spec.ArgoCD](): decode.Keys(reflect.TypeFor[spec.Fleet]()),
 	}
 	for _, f := range decode.Fields(section) {
 		if !slices.Contains(told[section], f.Name) {

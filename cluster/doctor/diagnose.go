@@ -251,7 +251,7 @@ func medianSkew(all []Machine) time.Duration {
 func (d *diagnosis) names(m Machine) {
 	for _, name := range m.State.Unresolved {
 		d.add(inSystem, m.Name, Finding{
-			Failure: "name-unresolved", Severity: Warning, What: "it does not resolve " + name + ", where its API server asks for the keys of sign-ins: kubectl with the login gets Unauthorized",
+			Failure: "name-unresolved", Severity: Warning, What: "it does not resolve " + name + ", where its API server, and Argo CD on it, ask for the keys of sign-ins: kubectl with the login gets Unauthorized, and Argo CD shows a login of its own",
 			Evidence: []string{"getent ahosts " + name + ": nothing"}, Do: "let the machine's DNS server, or its /etc/hosts, know " + name + " by the address of the ingress",
 		})
 	}

@@ -109,12 +109,14 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 	wg.Wait()
 }
 
-// names are the host names that a machine has to resolve: with login.clusterRoles the API server asks Dex.
+// names are the host names that a machine has to resolve: with login.clusterRoles the API server asks Dex, and Argo CD
+// does from any node.
 func (s Sources) names(n spec.Node) []string {
-	if l := s.Spec.Platform.Login; l == nil || n.Role != spec.Server || len(l.ClusterRoles) == 0 {
+	p := &s.Spec.Platform
+	if l := p.Login; l == nil || !p.ArgoCDSignsIn() && (n.Role != spec.Server || len(l.ClusterRoles) == 0) {
 		return nil
 	}
-	return []string{s.Spec.Platform.Login.Hostname}
+	return []string{p.Login.Hostname}
 }
 
 // observeMachine asks a machine for K3s, its certificates and NVIDIA's driver, all at once.

@@ -18,7 +18,7 @@ func Failures() []Failure {
 		{"disk-errors", "the kernel's log", "the disk, its storage or its cable fails"},
 		{"unit-failed", "`systemctl --failed`", "the unit's own log says it"},
 		{"clock", "`timedatectl`; 5 s (warning) or a minute away from the other machines", "no time server can be reached"},
-		{"name-unresolved", "`getent ahosts` for `login.hostname`, on servers, if the file has `login.clusterRoles`", "no DNS record, or the machine asks another DNS server"},
+		{"name-unresolved", "`getent ahosts` for `login.hostname`, on servers, if the file has `login.clusterRoles`, and on all nodes, if it has `argocd.hostname` with a login", "no DNS record, or the machine asks another DNS server"},
 		{"out-of-memory", "the kernel's log: Out of memory: Killed", "pods without limits, too small a machine"},
 		{"card-asleep", "the kernel's log: Unable to change power state", "a restart from inside does not reset a passed-through card"},
 		{"driver-unread", "the script that looks at the driver", "the machine is too slow, or went away"},

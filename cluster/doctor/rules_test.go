@@ -67,7 +67,7 @@ func TestCertificatesEnd(t *testing.T) {
 func TestUnresolvedName(t *testing.T) {
 	e := healthy()
 	e.Machines[0].State.Unresolved = []string{"login.example.org"}
-	assert.Equal(t, []string{"warning name-unresolved of cp1: it does not resolve login.example.org, where its API server asks for the keys of sign-ins: kubectl with the login gets Unauthorized " +
+	assert.Equal(t, []string{"warning name-unresolved of cp1: it does not resolve login.example.org, where its API server, and Argo CD on it, ask for the keys of sign-ins: kubectl with the login gets Unauthorized, and Argo CD shows a login of its own " +
 		"[let the machine's DNS server, or its /etc/hosts, know login.example.org by the address of the ingress]"}, told(e))
 }
 

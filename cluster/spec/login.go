@@ -2,11 +2,11 @@ package spec
 
 import "time"
 
-// Login is Dex: one account for the hub, Grafana, Rancher and kubectl. Dex asks one or several
+// Login is Dex: one account for the hub, Grafana, Rancher, Argo CD and kubectl. Dex asks one or several
 // sources who somebody is; groups give rights.
 type Login struct {
 	Hostname      string   `yaml:"hostname" required:"true" doc:"A name of Dex that your DNS resolves to the cluster."`
-	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub and the chat, and look at Grafana."`
+	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub and the chat, and look at Grafana and Argo CD."`
 	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer these, and Rancher."`
 	// Given to kubectl, whose tokens the API server checks by itself.
 	ClusterRoles map[string]string `yaml:"clusterRoles" absent:"none: kubectl keeps its own accounts" doc:"What groups may do with ‘kubectl’, as the name of a ClusterRole: ‘{staff: cluster-admin, students: view}’. Not with ‘tls: self-signed’, whose authority servers do not know."`
@@ -88,6 +88,14 @@ func (p *Platform) HubSignsIn() bool {
 func (p *Platform) RancherSignsIn() bool {
 	return p.Login != nil && p.Rancher != nil && len(p.Login.AdminGroups) > 0
 }
+
+// ArgoCDHasPages reports whether people reach Argo CD's pages by a name, and ArgoCDSignsIn whether they sign in to
+// them by Dex.
+func (p *Platform) ArgoCDHasPages() bool {
+	return p.ArgoCD != nil && p.ArgoCD.Standalone.IsOn() && p.ArgoCD.Hostname != ""
+}
+
+func (p *Platform) ArgoCDSignsIn() bool { return p.Login != nil && p.ArgoCDHasPages() }
 
 // LoginKubectl is the name of kubectl at Dex, and LoginPrefix begins the names that people and groups have in
 // Kubernetes, so that no group of a source is one of Kubernetes' own, such as system:masters.

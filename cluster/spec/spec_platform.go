@@ -21,11 +21,11 @@ type Platform struct {
 	Ingress      Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
 	DNS          *DNS          `yaml:"dns" absent:"off" doc:"Zones with the cluster's names, and who serves them: for certificates by ACME and for records."`
 	TLS          *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
-	Login        *Login        `yaml:"login" absent:"off" doc:"Dex: one account for the hub, Grafana, the chat, Rancher and kubectl."`
+	Login        *Login        `yaml:"login" absent:"off" doc:"Dex: one account for the hub, Grafana, the chat, Rancher, Argo CD and kubectl."`
 	Rancher      *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
 	Fleet        *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
 	Flux         *Fleet        `yaml:"flux" absent:"off" doc:"GitOps with Flux, in place of ‘fleet’."`
-	ArgoCD       *Fleet        `yaml:"argocd" absent:"off" doc:"GitOps with Argo CD, in place of ‘fleet’."`
+	ArgoCD       *ArgoCD       `yaml:"argocd" absent:"off" doc:"GitOps with Argo CD, in place of ‘fleet’."`
 	Monitoring   *Monitoring   `yaml:"monitoring" absent:"off" doc:"Prometheus and Grafana, with the GPUs' metrics."`
 	Logs         *Logs         `yaml:"logs" absent:"off" doc:"VictoriaLogs, with the logs of all pods."`
 	Backup       *Backup       `yaml:"backup" absent:"off" doc:"Velero, into a bucket."`
@@ -42,7 +42,7 @@ type Platform struct {
 func (p *Platform) GitOps() (section *Fleet, via string) {
 	switch {
 	case p.ArgoCD != nil:
-		return p.ArgoCD, ViaArgo
+		return &p.ArgoCD.Fleet, ViaArgo
 	case p.Flux != nil:
 		return p.Flux, ViaFlux
 	}
@@ -236,6 +236,13 @@ type Fleet struct {
 	Default    string        `yaml:"default" default:"direct" enum:"direct,fleet,flux,argocd" doc:"How parts that ‘charts.via’ does not name are deployed: ‘direct’, or as the section is called."`
 	Extra      []string      `yaml:"extra" doc:"Further folders that it deploys, and homelab never writes."`
 	Author     string        `yaml:"author" absent:"‘homelab’" doc:"Author of commits, ‘Name <address>’."`
+}
+
+// ArgoCD is GitOps with Argo CD, which alone has pages that people look at.
+type ArgoCD struct {
+	_        struct{} `short:"switch"`
+	Fleet    `yaml:",inline"`
+	Hostname string `yaml:"hostname" absent:"none: inside the cluster only" doc:"Hostname of its pages. With ‘login’ people sign in to them."`
 }
 
 // Monitoring is Prometheus, Grafana and the GPU exporter.

@@ -41,7 +41,8 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.FleetCRD{Fleet: standalone},
 		standalone,
 		addon.Flux{Fleet: p.Flux},
-		addon.ArgoCD{Fleet: p.ArgoCD},
+		addon.ArgoCD{ArgoCD: p.ArgoCD, Platform: p},
+		addon.ArgoCDPages{Platform: p},
 		addon.Logs{Logs: p.Logs},
 		addon.LogCollector{Logs: p.Logs},
 		addon.Monitoring{Monitoring: p.Monitoring, Logs: p.Logs != nil, Login: p.Login, Issuer: p.Issuer()},
@@ -107,6 +108,9 @@ func hosts(p *spec.Platform) []string {
 	}
 	if p.ModelChat != nil {
 		out = append(out, p.ModelChat.Hostname)
+	}
+	if p.ArgoCDHasPages() {
+		out = append(out, p.ArgoCD.Hostname)
 	}
 	return slices.Compact(slices.DeleteFunc(out, func(name string) bool { return name == "" }))
 }

@@ -9,13 +9,16 @@ import (
 	"github.com/cps-gpu/homelab/kube/chart"
 )
 
-// ArgoCD is Argo CD with its pages. Its chart also has the definitions of its kinds.
-type ArgoCD struct{ *spec.Fleet }
+// ArgoCD is Argo CD. Its chart also has the definitions of its kinds.
+type ArgoCD struct {
+	*spec.ArgoCD
+	Platform *spec.Platform // nil: nobody reaches its pages by a name
+}
 
 func (a ArgoCD) Info() Info {
 	return Info{
-		Name: "argocd", Section: "argocd", On: a.Fleet != nil && a.Standalone.IsOn(), NeverInFleet: "it is Argo CD itself",
-		Namespace: "argocd",
+		Name: "argocd", Section: "argocd", On: a.ArgoCD != nil && a.Standalone.IsOn(), NeverInFleet: "it is Argo CD itself",
+		Namespace: argoNamespace,
 		Chart: chart.Pin{
 			Chart: "argo-cd", Repo: "https://argoproj.github.io/argo-helm",
 			Version: "10.1.1", Kubernetes: ">=1.25.0-0", Compared: "2026-11-29",
@@ -36,6 +39,11 @@ func (a ArgoCD) Make(s *Site) (Recipe, error) {
 	}
 	if err := a.trust(config); err != nil && !s.Unread {
 		return Recipe{}, err
+	}
+	if a.Platform != nil {
+		if err := (ArgoCDPages{a.Platform}).signsIn(s, config); err != nil {
+			return Recipe{}, err
+		}
 	}
 	v := values{
 		"configs": config,

@@ -43,6 +43,7 @@ const (
 	ClientGrafana = "grafana"
 	ClientRancher = "rancher"
 	ClientChat    = "chat"
+	ClientArgoCD  = "argocd"
 )
 
 // Login is Dex.
@@ -94,7 +95,10 @@ func (l Login) clients(s *Site) []client {
 		out = append(out, client{ClientRancher, "Rancher", "https://" + l.Platform.Rancher.Hostname + rancherCallback})
 	}
 	if c := l.Platform.ModelChat; c != nil {
-		out = append(out, client{ClientChat, "Chat", s.scheme() + c.Hostname + chatCallback})
+		out = append(out, client{ClientChat, "Chat", s.scheme() + c.Hostname + proxyCallback})
+	}
+	if l.Platform.ArgoCDSignsIn() {
+		out = append(out, client{ClientArgoCD, "Argo CD", s.scheme() + l.Platform.ArgoCD.Hostname + proxyCallback})
 	}
 	return out
 }

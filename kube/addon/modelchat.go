@@ -52,13 +52,13 @@ func (c ModelChat) Make(s *Site) (Recipe, error) {
 		Web:    &Web{"chat", s.scheme() + c.Hostname},
 		Part: chart.Part{
 			Name:    modelChatName,
-			Secrets: []chart.Secret{{Namespace: modelserver.Namespace, Name: chatName, Generate: map[string]int{chatSecretKey: 32, chatCookieKey: 16}}},
-			Before:  append([]runtime.Object{c.roles(), c.claim(), c.deployment(s), c.service()}, s.page(c.meta(chatName), c.Hostname, chatPort, chatTLS)...),
+			Secrets: []chart.Secret{{Namespace: modelserver.Namespace, Name: chatName, Generate: map[string]int{chatSecretKey: 32, proxyCookieKey: 16}}},
+			Before:  append([]runtime.Object{c.roles(), c.claim(), c.deployment(s), c.service()}, s.page(c.meta(chatName), c.Hostname, proxyPort, chatTLS)...),
 			After:   []runtime.Object{c.database().object(s)},
 		},
 	}
 	s.requireParts(&p, "issuer", "ingress", LoginName, ModelGatewayName, PostgresName, s.Provider(cmp.Or(c.StorageClass, s.DefaultClass)))
-	p.Late = withLogin(p.Part, s.copiedCertificate(p.Part, modelserver.Namespace, chatTLS), ClientChat, chart.Secret{Namespace: modelserver.Namespace, Name: chatLogin}, chatClientKey)
+	p.Late = withLogin(p.Part, s.copiedCertificate(p.Part, modelserver.Namespace, chatTLS), ClientChat, chart.Secret{Namespace: modelserver.Namespace, Name: chatLogin}, proxyClientKey)
 	return p, nil
 }
 
@@ -84,7 +84,7 @@ func (c ModelChat) service() *corev1.Service {
 	return &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: c.meta(chatName),
 		Spec: corev1.ServiceSpec{Selector: ownLabels(chatName), Ports: []corev1.ServicePort{{
-			Name: "http", Protocol: corev1.ProtocolTCP, Port: chatPort, TargetPort: intstr.FromString("http"),
+			Name: "http", Protocol: corev1.ProtocolTCP, Port: proxyPort, TargetPort: intstr.FromString("http"),
 		}}},
 	}
 }
@@ -118,7 +118,7 @@ func (c ModelChat) container(s *Site) corev1.Container {
 	// By way of the proxies, which let this one path pass.
 	probe := func(every, failures int32) *corev1.Probe {
 		return &corev1.Probe{PeriodSeconds: every, TimeoutSeconds: 5, FailureThreshold: failures, ProbeHandler: corev1.ProbeHandler{
-			HTTPGet: &corev1.HTTPGetAction{Path: chatHealth, Port: intstr.FromInt32(chatPort), Scheme: corev1.URISchemeHTTP}}}
+			HTTPGet: &corev1.HTTPGetAction{Path: chatHealth, Port: intstr.FromInt32(proxyPort), Scheme: corev1.URISchemeHTTP}}}
 	}
 	return corev1.Container{
 		Name: "open-webui", Image: chatImage, Env: c.env(s),

@@ -172,6 +172,13 @@ func chatting() *spec.Platform {
 	return &spec.Platform{TLS: &spec.TLS{}, Login: &spec.Login{Hostname: "login.example.org", AllowedGroups: []string{"lab-example:students", `cn="a, b"`}, AdminGroups: []string{"lab-example:staff", `c\d`}}}
 }
 
+// paged is a platform whose Argo CD has pages, to which people sign in.
+func paged() *spec.Platform {
+	p := chatting()
+	p.ArgoCD = &spec.ArgoCD{Hostname: "argocd.example.org", Fleet: spec.Fleet{Standalone: spec.On, Polling: time.Minute}}
+	return p
+}
+
 func writtenSamples(t *testing.T) []sample {
 	t.Helper()
 	cert, key := theCA(t, true, time.Now().Add(time.Hour))
@@ -299,6 +306,9 @@ func writtenSamples(t *testing.T) []sample {
 		{"dex-rich", must(t, signIn(t, &grafana), rich(addon.Site{Ingress: gateway, TLS: signed}))},
 		{"monitoring-login", must(t, addon.Monitoring{Monitoring: &grafana, Login: signIn(t, nil).Login, Issuer: "https://login.example.org"}, addon.Site{Ingress: traefik, TLS: signed})},
 		{"rancher-login", must(t, addon.RancherLogin{Platform: &spec.Platform{Login: signIn(t, nil).Login, TLS: signed, Rancher: &spec.Rancher{Hostname: "rancher.example.org"}}}, addon.Site{})},
+		{"argocd-pages", must(t, addon.ArgoCDPages{Platform: paged()}, addon.Site{TLS: &own, Ingress: traefik})},
+		{"argocd-pages-rich", must(t, addon.ArgoCDPages{Platform: paged()}, rich(addon.Site{TLS: &spec.TLS{Source: spec.TLSSecret, Secret: "own/tls", CACert: written(t, "PEM")}, Ingress: traefik}))},
+		{"argocd-pages-alone", must(t, addon.ArgoCDPages{Platform: &spec.Platform{ArgoCD: paged().ArgoCD}}, addon.Site{TLS: signed, Ingress: traefik})},
 		{"velero", must(t, addon.Velero{Backup: &backup}, addon.Site{})},
 		{"velero-rich", must(t, addon.Velero{Backup: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home",
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",

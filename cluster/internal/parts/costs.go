@@ -90,6 +90,9 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 		if ref.APIVersion == addon.PostgresAPI && ref.Kind == addon.PostgresKind {
 			cost.Holds = append(cost.Holds, w.ClaimsLabelled(ref.Namespace, addon.PostgresLabel, ref.Name)...)
 		}
+		if isProvider(ref) {
+			cost.Holds = append(cost.Holds, converge.Loss{Text: "Rancher's users who came by the login, with their keys and memberships"})
+		}
 		if ref.Kind != "PersistentVolumeClaim" || r.Keep {
 			continue
 		}

@@ -314,7 +314,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 			if ref.Kind == "Namespace" || ref.Kind == "CustomResourceDefinition" || r.Keep && ref.Kind == "PersistentVolumeClaim" {
 				continue // it stays, with everything in it
 			}
-			if err := client.Delete(ctx, objectOf(ref)); err != nil {
+			if err := removeObject(ctx, client, ref); err != nil {
 				return err
 			}
 		}

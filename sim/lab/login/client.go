@@ -29,6 +29,7 @@ type Client struct {
 // Person is who a provider says that somebody is, and for how long.
 type Person struct {
 	Claims  map[string]any
+	ID      string // token that says so
 	Access  string
 	Refresh string
 	Expires time.Time
@@ -97,6 +98,7 @@ func (c *Client) exchange(r *http.Request, form url.Values) (Person, error) {
 	ask.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	ask.SetBasicAuth(c.ID, url.QueryEscape(c.Secret))
 	var tokens struct {
+		ID      string `json:"id_token"`
 		Access  string `json:"access_token"`
 		Refresh string `json:"refresh_token"`
 		Lives   int    `json:"expires_in"`
@@ -104,7 +106,7 @@ func (c *Client) exchange(r *http.Request, form url.Values) (Person, error) {
 	if err := c.ask(ask, &tokens); err != nil {
 		return Person{}, err
 	}
-	return c.Who(r, Person{Access: tokens.Access, Refresh: tokens.Refresh, Expires: c.Now().Add(time.Duration(tokens.Lives) * time.Second)})
+	return c.Who(r, Person{ID: tokens.ID, Access: tokens.Access, Refresh: tokens.Refresh, Expires: c.Now().Add(time.Duration(tokens.Lives) * time.Second)})
 }
 
 // Who asks the provider who a token is of.

@@ -85,6 +85,7 @@ issuer: https://login.lab.example
 expiry: {idTokens: 45s}
 staticClients: [{id: grafana, name: Grafana, secretEnv: CLIENT_GRAFANA, redirectURIs: ["https://grafana.lab.example/login/generic_oauth"]},
   {id: chat, name: Chat, secretEnv: CLIENT_CHAT, redirectURIs: ["https://chat.lab.example/oauth2/callback"]},
+  {id: argocd, name: Argo CD, secretEnv: CLIENT_ARGOCD, redirectURIs: ["https://argocd.lab.example/oauth2/callback"]},
   {id: kubectl, public: true, redirectURIs: ["http://localhost:8000"]}]
 enablePasswordDB: ` + map[bool]string{true: "true", false: "false"}[people != ""] + `
 staticPasswords: [` + people + `]

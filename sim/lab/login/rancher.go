@@ -276,6 +276,17 @@ func (r *Rancher) home(w http.ResponseWriter, q *http.Request) {
 		who = r.sessions[cookie.Value]
 		r.mu.Unlock()
 	}
+	c, err := r.config(q.Context())
+	if err != nil {
+		r.show(w, http.StatusInternalServerError, err.Error(), "")
+		return
+	}
+	if c == nil { // the users who came by a provider end with it (pkg/auth/cleanup)
+		r.mu.Lock()
+		clear(r.sessions)
+		r.mu.Unlock()
+		who = rancherUser{}
+	}
 	if r.Now().After(who.until) {
 		http.Redirect(w, q, "/dashboard/auth/login", http.StatusFound)
 		return

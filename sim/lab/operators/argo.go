@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/sim/lab/internal/object"
+	"github.com/cps-gpu/homelab/sim/lab/login"
 )
 
 func applications() kind { return kind{"argoproj.io", "v1alpha1", "applications"} }
@@ -29,7 +31,28 @@ func appProjects() kind  { return kind{"argoproj.io", "v1alpha1", "appprojects"}
 // of v3.4.4. What is not played is an error, as with Fleet and Flux.
 func argoPrograms() []program {
 	return []program{{name: "argocd-controller", image: "argoproj/argocd", is: func(c corev1.Container) bool { return c.Name == "application-controller" },
-		watch: []kind{applications(), appProjects()}, sync: argoController}}
+		watch: []kind{applications(), appProjects()}, sync: argoController},
+		{name: "argocd-server", image: "argoproj/argocd", is: func(c corev1.Container) bool { return c.Name == "server" }, watch: []kind{}, sync: argoServer}}
+}
+
+// argoServer starts Argo CD's pages, once. The real server restarts when its configuration changes.
+func argoServer(ctx context.Context, i *instance) (time.Duration, error) {
+	return 0, i.serveOnce(ctx, func() (http.Handler, error) {
+		secrets := func(ctx context.Context) (map[string]string, error) {
+			list, err := i.Client.CoreV1().Secrets(i.pod.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=argocd"})
+			if err != nil {
+				return nil, err
+			}
+			out := map[string]string{}
+			for _, s := range list.Items {
+				for key, value := range s.Data {
+					out[s.Name+":"+key] = string(value)
+				}
+			}
+			return out, nil
+		}
+		return &login.ArgoCD{Config: (&argo{instance: i}).config, Secrets: secrets, HTTP: i.Traffic.ByName, Now: time.Now}, nil
+	})
 }
 
 // application is what of an Application is played, with the names of Argo CD's own types

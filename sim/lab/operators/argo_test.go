@@ -29,7 +29,7 @@ type argoSite struct {
 func newArgoSite(t *testing.T) argoSite {
 	t.Helper()
 	s := argoSite{newSite(t), newRepository(t)}
-	s.install(t, made(t, addon.ArgoCD{Fleet: &spec.Fleet{Polling: time.Second}}), nil)
+	s.install(t, made(t, addon.ArgoCD{ArgoCD: &spec.ArgoCD{Fleet: spec.Fleet{Polling: time.Second}}}), nil)
 	objects, credentials, err := fleet.GitRepo{Tool: fleet.ToolArgo, URL: "https://git.example/infra", Paths: []string{"fleet"}}.Objects()
 	require.NoError(t, err)
 	require.Nil(t, credentials)

@@ -2,8 +2,12 @@ package operators
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/lab/login"
@@ -13,16 +17,32 @@ import (
 // Ports of a pod of the chat. Only the first is to be reached from outside of the pod.
 const chatRolesPort = 8081
 
-// chatGate starts OAuth2 Proxy, once.
-func chatGate(ctx context.Context, i *instance) (time.Duration, error) {
+// gate starts OAuth2 Proxy, once.
+func gate(ctx context.Context, i *instance) (time.Duration, error) {
 	return 0, i.serveOnce(ctx, func() (http.Handler, error) {
 		env, err := i.variables(ctx)
 		if err != nil {
 			return nil, err
 		}
-		at := traffic.Place{Namespace: i.pod.Namespace, Workload: traffic.Workload(i.pod)}
-		return login.Gate(i.container.Args, env, i.Traffic.Client(), time.Now, i.Traffic.At(traffic.Inside(at), chatRolesPort))
+		var to *url.URL
+		for _, arg := range i.container.Args {
+			if at, ok := strings.CutPrefix(arg, "--upstream="); ok {
+				to, err = url.Parse(at)
+			}
+		}
+		if err != nil || to == nil {
+			return nil, fmt.Errorf("OAuth2 Proxy: an upstream is wanted: %w", err)
+		}
+		return login.Gate(i.container.Args, env, i.Traffic.Client(), time.Now, i.upstream(to))
 	})
+}
+
+// upstream is what a proxy of a pod passes requests to: a program of the pod, or a Service.
+func (i *instance) upstream(to *url.URL) http.Handler {
+	if port, err := strconv.Atoi(to.Port()); err == nil && to.Hostname() == "127.0.0.1" {
+		return i.Traffic.At(traffic.Inside(traffic.Place{Namespace: i.pod.Namespace, Workload: traffic.Workload(i.pod)}), port)
+	}
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }, Transport: i.Traffic.Client().Transport}
 }
 
 // chatRoles starts nginx between it and Open WebUI, once.

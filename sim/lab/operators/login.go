@@ -20,7 +20,7 @@ func loginPrograms() []program {
 	return []program{
 		{name: "dex", image: "dexidp/dex", watch: []kind{}, sync: dex},
 		{name: "grafana", image: "grafana/grafana", watch: []kind{}, sync: grafana},
-		{name: "oauth2-proxy", image: "oauth2-proxy/oauth2-proxy", watch: []kind{}, sync: chatGate},
+		{name: "oauth2-proxy", image: "oauth2-proxy/oauth2-proxy", watch: []kind{}, sync: gate},
 		{name: "chat roles", image: "nginxinc/nginx-unprivileged", watch: []kind{}, sync: chatRoles},
 		{name: "open-webui", image: "open-webui/open-webui", watch: []kind{}, sync: chat},
 	}

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
@@ -46,6 +47,7 @@ login:
 hub: {hostname: hub.lab.example}
 monitoring: {hostname: grafana.lab.example, class: local-path}
 rancher: {hostname: rancher.lab.example}
+argocd: {hostname: argocd.lab.example}
 storage: {default: local-path}
 models: {mini: a/mini}
 modelGateway: true
@@ -183,8 +185,8 @@ func (s *site) people(t *testing.T, file *spec.Spec) {
 	}
 }
 
-// TestLogin: the parts of a file let people sign in to the hub, Grafana, Rancher and the chat, with rights by their groups; whom
-// a provider remembers signs in once; who leaves the file cannot sign in again.
+// TestLogin: the parts of a file let people sign in to the hub, Grafana, Rancher, Argo CD and the chat, with rights by their groups; whom
+// a provider remembers signs in once; who leaves the file cannot sign in again. Without its login Rancher's sessions end.
 func TestLogin(t *testing.T) {
 	s := newSite(t)
 	pieces, err := platform.Pieces(fileOf(t, map[string]string{"ada": "admins", "bob": "lab"}), true)
@@ -193,6 +195,7 @@ func TestLogin(t *testing.T) {
 		s.bring(t, p)
 	}
 	const hub, grafana, chat, choose = "https://hub.lab.example/hub/login", "https://grafana.lab.example/", "https://chat.lab.example/", "Log in with OpenID Connect"
+	const argo = "https://argocd.lab.example/"
 	const rancher, button = "https://rancher.lab.example/", "/dashboard/auth/login?provider=genericoidc"
 	ada := url.Values{"login": {"ada@lab.example"}, "password": {"secret of ada"}}
 
@@ -216,6 +219,10 @@ func TestLogin(t *testing.T) {
 	b.pick("local")
 	b.send(ada)
 	assert.Contains(t, b.text, "Signed in as ada, whose role is admin.")
+	b.until(argo, choose)
+	b.pick("local")
+	b.send(ada)
+	assert.Contains(t, b.text, "Signed in as ada@lab.example, whose role is admin.")
 
 	once := s.browser(t)
 	once.until(hub, choose)
@@ -231,15 +238,20 @@ func TestLogin(t *testing.T) {
 	once.until(chat, choose)
 	once.pick("oidc")
 	assert.Contains(t, once.text, "Signed in as gil, whose role is user.")
+	once.until(argo, choose)
+	once.pick("oidc")
+	assert.Contains(t, once.text, "whose role is readonly.")
 
 	stranger := s.browser(t)
 	stranger.until(hub, choose)
 	stranger.pick("oidc")
 	stranger.send(url.Values{"login": {"eve"}, "groups": {"guests"}})
 	assert.Contains(t, stranger.text, "eve may not log in: no group of theirs may use the hub.")
-	stranger.until(chat, choose)
-	stranger.pick("oidc")
-	assert.Contains(t, stranger.text, "403 Forbidden")
+	for _, page := range []string{chat, argo} {
+		stranger.until(page, choose)
+		stranger.pick("oidc")
+		assert.Contains(t, stranger.text, "403 Forbidden")
+	}
 
 	s.people(t, fileOf(t, map[string]string{"bob": "lab"}))
 	again := s.browser(t)
@@ -259,4 +271,9 @@ func TestLogin(t *testing.T) {
 	again.pick("local")
 	again.send(url.Values{"login": {"bob@lab.example"}, "password": {"secret of bob"}})
 	assert.Equal(t, "https://hub.lab.example/hub/spawn", again.at.String(), again.text)
+
+	provider := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "AuthConfig", "metadata": map[string]any{"name": "genericoidc"}}}
+	_, err = s.kube.Apply(t.Context(), provider) // as cluster:up does when login has left the file
+	require.NoError(t, err)
+	b.until(rancher, "own password is not simulated.")
 }

@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -25,6 +27,24 @@ func (t *Traffic) Client() *http.Client {
 		return t.Dial(net.JoinHostPort(s.Spec.ClusterIP, port))
 	}
 	return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: 10 * time.Second}
+}
+
+// ByName asks pages by their public names, which the network's DNS server knows by the address of the ingress. It trusts
+// these authorities; nil: the system's.
+func (t *Traffic) ByName(roots *x509.CertPool) *http.Client {
+	dial := func(_ context.Context, _, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", address, ErrNoRoute)
+		}
+		s, err := t.services.Services("kube-system").Get("traefik")
+		if err != nil || len(s.Status.LoadBalancer.Ingress) == 0 {
+			return nil, fmt.Errorf("lookup %s: no such host", host)
+		}
+		return t.Dial(net.JoinHostPort(s.Status.LoadBalancer.Ingress[0].IP, port))
+	}
+	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
 // Inside is the place of what listens at 127.0.0.1 of a workload's pod: nothing outside of it gets there.

@@ -23,12 +23,18 @@ func Check(c *decode.Checker, s *spec.Spec) {
 	r := section{c, s.Platform.Login, s.IsLab()}
 	r.clusterRoles(s)
 	m := s.Platform.Monitoring
-	grafana := m != nil && m.Hostname != ""
+	grafana, argo := m != nil && m.Hostname != "", s.Platform.ArgoCDSignsIn()
+	nobody := len(r.ClusterRoles) > 0 && len(r.AllowedGroups)+len(r.AdminGroups) == 0
 	switch {
-	case !s.Platform.HubSignsIn() && !grafana && !s.Platform.RancherSignsIn() && s.Platform.ModelChat == nil && len(r.ClusterRoles) == 0:
-		r.Warn(r.Login, "nothing uses the login", "write hub without auth, a hostname of monitoring, modelChat, or rancher with adminGroups")
-	case grafana && len(r.ClusterRoles) > 0 && len(r.AllowedGroups)+len(r.AdminGroups) == 0:
+	case !s.Platform.HubSignsIn() && !grafana && !argo && !s.Platform.RancherSignsIn() && s.Platform.ModelChat == nil && len(r.ClusterRoles) == 0:
+		r.Warn(r.Login, "nothing uses the login", "write hub without auth, a hostname of monitoring or argocd, modelChat, or rancher with adminGroups")
+	case grafana && nobody:
 		r.Wrong(&r.AllowedGroups, "no group may see Grafana", "write login.allowedGroups or adminGroups")
+	case argo && nobody:
+		r.Wrong(&r.AllowedGroups, "no group may see Argo CD", "write login.allowedGroups or adminGroups")
+	}
+	if argo {
+		r.argoGroups()
 	}
 	r.sources()
 	r.people()
@@ -107,6 +113,15 @@ func (r section) groups() {
 			if !slices.ContainsFunc(r.People, func(p spec.Person) bool { return slices.Contains(p.Groups, g) }) {
 				r.Warn(&list[i], fmt.Sprintf("nobody is in the group %s", g), "write it among the groups of a person, or remove it")
 			}
+		}
+	}
+}
+
+// argoGroups refuses groups that Argo CD takes for its own accounts and roles (assets/builtin-policy.csv).
+func (r section) argoGroups() {
+	for i, g := range r.AllowedGroups {
+		if (g == "admin" || strings.HasPrefix(g, "role:")) && !slices.Contains(r.AdminGroups, g) {
+			r.Wrong(&r.AllowedGroups[i], fmt.Sprintf("Argo CD takes the group %s for its own, and would give it the rights of that", g), "write it among adminGroups, use another group, or remove argocd.hostname")
 		}
 	}
 }
