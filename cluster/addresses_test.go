@@ -54,9 +54,7 @@ pools:
 
 // A copied file with other names takes over no cluster, whether its machines run or not.
 func TestCopiedFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		file := lab(example(t, "one-gpu"))
 		w.up(t, parse(t, file))
 		w.moved(t)
@@ -82,9 +80,7 @@ func TestCopiedFile(t *testing.T) {
 // The VIP and the pools of a cluster are known to others by its servers' notes, which no guest has
 // to answer for.
 func TestSharedAddresses(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, trio))
 		w.moved(t)
 		w.sim.AddVM(pvesim.VM{ID: 950, Node: "pve1", Name: "far1", Config: map[string]string{"memory": "1024", "tags": "homelab-far;homelab-far_950_12345678",
@@ -103,9 +99,7 @@ func TestSharedAddresses(t *testing.T) {
 
 // A running API at the VIP is known by its certificate, even if no configuration names it.
 func TestAnswersAtTheVIP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, trio))
 		for _, name := range w.names() {
 			w.configure(t, name, "description", "")
@@ -137,9 +131,7 @@ func TestOthersAddresses(t *testing.T) {
 		"notes that only look like it": {func(w *world) { w.sim.AddVM(other("description", "ip=192.168.1.61/24")) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				c.arrange(w)
 				if c.says == "" {
 					w.up(t, parse(t, file))
@@ -218,9 +210,7 @@ func TestAddressesInIPAM(t *testing.T) {
 // The VIP of a cluster of external machines is looked for before the first of them gets K3s; that of
 // a cluster that exists is its own.
 func TestVIPOfExternalMachines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.50")
 		defer a.Kill()
 		defer b.Kill()

@@ -4,7 +4,6 @@ import (
 	"net"
 	"runtime"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,9 +14,7 @@ import (
 // Each life of a cluster has a control plane of its own, which ends when its last
 // server's disk is deleted, and nothing of it stays in memory.
 func TestLifeAfterLife(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		var heap []int64
 		for life := range 4 {

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,9 +15,7 @@ import (
 
 // TestAlerts: Alertmanager reads where to send alerts from a Secret, a new address too, and nothing shows it.
 func TestAlerts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		t.Setenv("TOPIC", "https://ntfy.sh/the-first")
 		text := withPlatform(t, "one-gpu", "monitoring: {size: 10GiB, alerts: {ntfy: env:TOPIC}}\n")
 		w.up(t, parse(t, text))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -40,9 +39,7 @@ func (w *world) insert(t *testing.T, id int, name string) (volume string) {
 func TestAnISOOfSomebodysInABake(t *testing.T) {
 	for what, gone := range map[string]bool{"it is there": false, "it is gone by now": true} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				spec := parse(t, small)
 				require.False(t, w.cut(t, spec, 25*time.Second))
 				time.Sleep(time.Minute)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"text/tabwriter"
 	"time"
 
@@ -63,9 +62,7 @@ func newSite(t *testing.T, name, yaml string, model pvesim.Model, of string, ste
 		pvesim.VM{ID: 101, Node: node, Name: "neighbour-db", Running: true, Config: map[string]string{"memory": "2048", "tags": "homelab-" + name + "-2"}},
 		pvesim.VM{ID: 103, Node: node, Name: "neighbour-web", Config: map[string]string{"memory": "1024", "onboot": "1"}})
 	s := &site{name: name, of: of, spec: parse(t, yaml), model: model}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, s.model)
-		defer w.close()
+	inWorld(t, s.model, func(t *testing.T, w *world) {
 		b := newBattle(w, s.spec, func() {})
 		names, asked := &namer{}, []target(nil)
 		b.api.note = func(to target) { asked = append(asked, to) }
@@ -113,9 +110,7 @@ type outcome struct {
 // run meets the faults in one run, and expects the next one, which meets none, to
 // make of what is left the world that would be there anyway.
 func (a attempt) run(t *testing.T) (o outcome) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, a.site.model)
-		defer w.close()
+	inWorld(t, a.site.model, func(t *testing.T, w *world) {
 		ctx, kill := context.WithTimeout(t.Context(), 6*time.Hour)
 		defer kill()
 		b := newBattle(w, a.site.spec, kill)

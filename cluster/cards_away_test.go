@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +15,7 @@ import (
 func TestCardsForANodeThatIsAway(t *testing.T) {
 	for _, away := range []string{"cordoned", "off"} {
 		t.Run(away, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				w.up(t, parse(t, gpuNodes("5", "3")))
 				switch away {
 				case "cordoned":
@@ -50,9 +47,7 @@ func TestCardsForANodeThatIsAway(t *testing.T) {
 
 // Cards that another node has to give are no reason to destroy a node, and then to wait.
 func TestReplaceWaitsForNobodysCards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, gpuNodes("5", "3")))
 		w.sim.ForgetRequests()
 		err := w.verb(t, parse(t, gpuNodes("3", "5")), replacements(t.Context(), "gpu2", false))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -60,9 +59,7 @@ nodes:
 // A disk that Proxmox CSI attached to a machine causes no change, is in no list of what would be lost, keeps its slot
 // whatever the file changes, and outlives its machine.
 func TestVolumesOfClaims(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, claims)
 		w.up(t, spec)
 		slot := w.attachClaim(t, "wk1")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -125,9 +124,7 @@ func TestDoctorKnowsTheClassics(t *testing.T) { findTheCauses(t, classicMishaps(
 
 // K1: the version in the file reached no command. A plan says so, and so does the doctor.
 func TestAnotherVersionThanTheFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, small))
 		time.Sleep(5 * time.Minute)
 		next := parse(t, replace(t, small, "v1.36.5+k3s1", "v1.36.6+k3s1"))
@@ -138,9 +135,7 @@ func TestAnotherVersionThanTheFile(t *testing.T) {
 
 // K6: a node that is missing is named, and is not hidden by those that are ready.
 func TestNodeThatNeverCame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, Skip: 2, Times: -1, Guest: &guest.Faults{NodeNeverReady: true}})
 		want := parse(t, small)
 		_, err := w.cluster(t, want).Up().Run(t.Context(), w.listen(t))
@@ -152,9 +147,7 @@ func TestNodeThatNeverCame(t *testing.T) {
 
 // N7: a driver container whose image NVIDIA has not made.
 func TestDoctorKnowsTheOperatorsDriver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		want := parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator}, values: {driver: {usePrecompiled: true}}"))
 		_, err := w.cluster(t, want).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "NVIDIA has no driver container for the kernel of gpu1: there is no image ")
@@ -168,9 +161,7 @@ func TestDoctorKnowsTheOperatorsDriver(t *testing.T) {
 
 // N9: somebody takes from the operator where K3s keeps its containerd. It is named, and a plan sees it.
 func TestOperatorWithoutTheSocketOfK3s(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		want := parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator, branch: 580-server}"))
 		w.up(t, want)
 		api := w.api(t).WithFieldManager("somebody")
@@ -193,9 +184,7 @@ func TestOperatorWithoutTheSocketOfK3s(t *testing.T) {
 
 // PX8: a card that a restart from inside does not reset. It is named, and the cure cures it.
 func TestCardThatDoesNotWake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		want := parse(t, small)
 		w.up(t, want)
 		time.Sleep(5 * time.Minute)

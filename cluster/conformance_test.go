@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -35,9 +34,7 @@ func results(r conformance.Report) map[string]conformance.Result {
 // TestConformance: on the example, each requirement has a result and evidence, and reading changes nothing. Pods
 // show that the runtime class hands out all GPUs past Kubernetes, and go with their namespace.
 func TestConformance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		file := parse(t, replace(t, example(t, "eight-a100"), "nvidia:\n", "nvidia:\n  sharing: {strategy: time-slicing, replicas: 4}\n"))
 		w.up(t, file)
 		s := w.conformance(t, file)
@@ -80,9 +77,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceGuarded: with nvidia.guard, pods that ask the runtime for all GPUs are refused, whether they request
 // one or none; those of homelab go on, and the guard goes as it came.
 func TestConformanceGuarded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		open := example(t, "eight-a100")
 		guarded := replace(t, open, "nvidia:\n", "nvidia:\n  guard: true\n")
 		w.up(t, parse(t, open))
@@ -114,9 +109,7 @@ func missing(r conformance.Report) (out []string) {
 
 // TestConformanceSpares: a node whose GPUs are all taken is not shown, and a namespace of others stays.
 func TestConformanceSpares(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		file := parse(t, example(t, "eight-a100"))
 		w.up(t, file)
 		w.moveIn(t, lodger("notebook", "wk-gpu2", 2))
@@ -137,9 +130,7 @@ func TestConformanceSpares(t *testing.T) {
 
 // TestConformanceInterrupted: whenever it is interrupted, the namespace goes.
 func TestConformanceInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		file := parse(t, example(t, "eight-a100"))
 		w.up(t, file)
 		s := w.conformance(t, file)

@@ -328,9 +328,7 @@ var others = regexp.MustCompile(`\d+ (?:other pods?|pods? that (?:are|is) made a
 
 // A host's API may answer while Kubernetes' does not: then that is said in the place of names.
 func TestCostsWhereNobodyKnows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, oneDisk))
 		time.Sleep(time.Minute)
 		_, err := w.guests()["cp1"].AgentExec([]string{"systemctl", "stop", "k3s"}, nil)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -63,9 +62,7 @@ func (w *world) plane(t *testing.T) []string {
 func TestCrashWhileReplacingAServer(t *testing.T) {
 	spec := threeServers(t)
 	var machines, plane, requests []string
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		w.up(t, spec)
 		time.Sleep(time.Minute)
 		machines, plane = w.inventory(), w.plane(t)
@@ -91,9 +88,7 @@ func TestCrashWhileReplacingAServer(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%d %s %+v", i+1, request, how), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, pvesim.EightA100())
-					defer w.close()
+				inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 					defer time.Sleep(3 * time.Minute) // what still dials the old machine gives up
 					w.up(t, spec)
 					time.Sleep(time.Minute)

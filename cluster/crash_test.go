@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -112,9 +111,7 @@ func (w *world) recovers(t testing.TB, spec *spec.Spec, want []string) {
 // smooth is the world that a spec makes when nothing goes wrong, and what is asked
 // of Proxmox for it.
 func smooth(t *testing.T, model pvesim.Model, spec *spec.Spec) (inventory []string, requests []pvesim.Request) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, model)
-		defer w.close()
+	inWorld(t, model, func(t *testing.T, w *world) {
 		w.up(t, spec)
 		inventory, requests = w.inventory(), w.sim.Requests()[1:] // without that of Dial
 	})
@@ -126,9 +123,7 @@ func smooth(t *testing.T, model pvesim.Model, spec *spec.Spec) (inventory []stri
 func crashes(t *testing.T, model pvesim.Model, spec *spec.Spec, n int, before bool, pause time.Duration, want []string) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, model)
-		defer w.close()
+	inWorld(t, model, func(t *testing.T, w *world) {
 		if !w.crash(t, spec, n, before) {
 			t.Skip("it was done by then")
 		}
@@ -183,9 +178,7 @@ func TestCrashThenDown(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d %s %s", i+1, r.Method, path.Base(r.Path)), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				untouched := w.inventory()
 				w.crash(t, spec, i+1, false)
 				w.down(t, spec)
@@ -221,9 +214,7 @@ func TestCrashAtAnyTime(t *testing.T) {
 		}
 		t.Run(at.String(), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				require.False(t, w.cut(t, spec, at))
 				w.recovers(t, spec, want)
 			})
@@ -235,9 +226,7 @@ func TestCrashAtAnyTime(t *testing.T) {
 func TestTenCrashesInARow(t *testing.T) {
 	spec := parse(t, example(t, "eight-a100"))
 	want, _ := smooth(t, pvesim.EightA100(), spec)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		for i := range 10 {
 			require.True(t, w.crash(t, spec, 20+7*i, i%2 == 0))
 		}
@@ -266,9 +255,7 @@ func TestCrashWhileChanging(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s %d before=%t", name, i+1, early), func(t *testing.T) {
 					t.Parallel()
-					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t, pvesim.OneGPU())
-						defer w.close()
+					inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 						w.up(t, before)
 						time.Sleep(time.Minute)
 						w.crash(t, after, i+1, early)
@@ -284,9 +271,7 @@ func TestCrashWhileChanging(t *testing.T) {
 // changed is the world after a change that nothing went wrong with, and what was
 // asked of Proxmox for it.
 func changed(t *testing.T, before, after *spec.Spec) (inventory []string, requests []pvesim.Request) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, before)
 		time.Sleep(time.Minute)
 		w.sim.ForgetRequests()

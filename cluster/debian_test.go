@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,9 +28,7 @@ pools:
 
 // A cluster of Debian's machines comes up, and there is nothing to do after it.
 func TestUpOnDebian(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, debianCluster)
 		assert.Equal(t, "debian", spec.Access.User)
 		w.up(t, spec)

@@ -31,9 +31,7 @@ pools:
 // A disk comes to a node that lives, grows and goes again, without a restart, and is
 // never taken for another.
 func TestDisksOfALivingNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, oneDisk))
 		machine := w.guests()["wk1"]
 		require.NoError(t, machine.Disk().WriteFile("/root/kept", []byte("x"), 0o600))
@@ -116,9 +114,7 @@ func TestDisksOfEveryMachineType(t *testing.T) {
 // A line of fstab that an earlier release of ours wrote, by a name that another release of
 // Proxmox does not have, is seen and mended; a line of somebody else's is not taken.
 func TestFstabIsMended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, oneDisk)
 		w.up(t, spec)
 		disk := w.guests()["wk1"].Disk()
@@ -147,9 +143,7 @@ func TestFstabIsMended(t *testing.T) {
 
 // A node does not start K3s while its data disk is missing, and the next run says why.
 func TestNodeWithoutItsDataDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, oneDisk)
 		w.up(t, spec)
 		m := w.guests()["wk1"]

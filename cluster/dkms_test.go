@@ -34,9 +34,7 @@ func later() map[string][2]string {
 func TestDKMS(t *testing.T) {
 	for system, kernel := range later() {
 		t.Run(system, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				spec := parse(t, dkmsOn(system))
 				w.up(t, spec)
 				assert.Empty(t, w.plan(t, spec))
@@ -74,9 +72,7 @@ func (w *world) reboot(t testing.TB, name string) {
 
 // Debian has NVIDIA's repository, with the one key that it is trusted for, and one branch.
 func TestDebianWithGPUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, dkmsOn("debian-13"))
 		w.up(t, spec)
 		m := w.guests()["gpu1"]
@@ -92,9 +88,7 @@ func TestDebianWithGPUs(t *testing.T) {
 // Where the modules come from changes when the file says so, by name, and with a restart
 // that shows whether they load; whatever else changes leaves it alone.
 func TestChangeOfTheDriversMode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		prebuilt, dkms := parse(t, small), parse(t, dkmsOn("ubuntu-24.04"))
 		w.up(t, prebuilt)
 		for _, step := range []struct {
@@ -121,9 +115,7 @@ func TestChangeOfTheDriversMode(t *testing.T) {
 
 // A kernel for which nothing was built is seen before it starts, and built for.
 func TestKernelWithoutItsModules(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, dkmsOn("debian-13"))
 		w.up(t, spec)
 		m := w.guests()["gpu1"]
@@ -187,9 +179,7 @@ func TestOldCardOnDebian(t *testing.T) {
 // A VM of somebody else's whose firmware has keys is not taken over: what DKMS builds
 // would never load there.
 func TestAdoptWithSecureBoot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := dkmsOn("debian-13")
 		w.up(t, parse(t, text))
 		w.forget(t, "gpu1", "theirs")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,9 +46,7 @@ func solvers(t *testing.T, api *kube.Client) (dns, token string) {
 // TestZones: a cluster proves its names by records of its zone, and keeps records there; another token
 // is stored again; a file without the zone goes back to port 80, and removes what kept the records.
 func TestZones(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		t.Setenv("CLOUDFLARE_TOKEN", "the-first-token")
 		text := withPlatform(t, "one-gpu", zonePlatform)
 		w.up(t, parse(t, text))
@@ -84,9 +81,7 @@ func TestZones(t *testing.T) {
 
 // TestZoneThatIsNotOurs: credentials that are refused stop a run before anything is made.
 func TestZoneThatIsNotOurs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		t.Setenv("CLOUDFLARE_TOKEN", "the-first-token")
 		refused := errors.New("the token sees no such zone")
 		signer, err := ssh.LoadSigner(w.dir + "/id_ed25519")

@@ -47,9 +47,7 @@ func (w *world) inside(t testing.TB, machine string, command string) {
 
 // A healthy cluster has nothing wrong, and looking changes nothing.
 func TestDoctorOfAHealthyCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		time.Sleep(5 * time.Minute)
@@ -62,9 +60,7 @@ func TestDoctorOfAHealthyCluster(t *testing.T) {
 
 // Without Proxmox, machines, K3s and pods are looked at as with it, by a machine that has seen them before.
 func TestDoctorWithoutProxmox(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, small)
 		w.up(t, spec)
 		time.Sleep(5 * time.Minute)

@@ -31,9 +31,7 @@ func (w *world) down(t testing.TB, spec *spec.Spec) *converge.Report {
 }
 
 func TestDownLeavesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		untouched := w.inventory()
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
@@ -113,9 +111,7 @@ pools:
   cp: {role: server, prefix: %s-cp, count: 1, addresses: [10.0.0.%d]}
   gpu: {prefix: %s-gpu, count: 1, addresses: [10.0.0.%d], gpus: 1, memory: 64GiB}
 `
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		untouched := w.inventory()
 		site := w.dir
 		a := parse(t, fmt.Sprintf(neighbour, "a", "x", 11, "x", 21))
@@ -142,9 +138,7 @@ pools:
 
 // A host that cannot be reached is said, and nothing of the cluster's files is lost.
 func TestDownWithoutAHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		files := w.files(t)

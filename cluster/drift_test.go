@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -49,9 +48,7 @@ func TestDriftIsMended(t *testing.T) {
 	} {
 		t.Run(tc.what+" "+tc.node, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, example(t, "eight-a100"))
 				w.up(t, spec)
 				inventory, machines := w.inventory(), w.guests()
@@ -68,9 +65,7 @@ func TestDriftIsMended(t *testing.T) {
 
 // Labels, taints and a cordon that somebody changed come back; what others set stays.
 func TestDriftInKubernetes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		client := w.api(t)
@@ -102,9 +97,7 @@ pools:
 		"cp3": text("names: [cp1, cp2], addresses: [10.0.0.11, 10.0.0.12]", 1),
 	} {
 		t.Run(gone, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				w.up(t, parse(t, all))
 				spec := parse(t, rest)
 				machines := w.guests()
@@ -130,9 +123,7 @@ pools:
 // Another version of K3s goes from node to node, servers first, never more than one
 // away; no machine is made, so no template is baked.
 func TestUpgrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		w.up(t, parse(t, text))
 		inventory, begin := w.inventory(), w.output.Len()

@@ -27,9 +27,7 @@ func TestPodsWithGPUsHoldUpTheirNode(t *testing.T) {
 		"MIG":     {change: []string{"gpus: {count: 2, model: A100}", "gpus: {count: 2, model: A100, sharing: {strategy: mig, layouts: [{gpus: [1], profiles: {3g.20gb: 2}}]}}"}, keeps: "its GPUs as they are divided"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				text := example(t, "eight-a100")
 				w.up(t, parse(t, text))
 				time.Sleep(time.Minute)
@@ -78,9 +76,7 @@ func TestPodsWithGPUsHoldUpTheirNode(t *testing.T) {
 
 // The file may have them evicted, and then it says when.
 func TestADriverEvictsPodsWithGPUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := replace(t, example(t, "eight-a100"), "k3s:\n", "k3s:\n  upgrade: {gpuPods: evict, wait: 10m}\n")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -97,9 +93,7 @@ func TestADriverEvictsPodsWithGPUs(t *testing.T) {
 
 // What is only no longer held is held again, and nothing is upgraded by that.
 func TestHoldsComeBackWithoutAnUpgrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, small)
 		w.up(t, spec)
 		node := w.guests()["gpu1"]

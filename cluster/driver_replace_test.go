@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,9 +17,7 @@ import (
 // With upgrade: replace another driver comes with another machine from a new template, one node after
 // the other, with the same time for pods that hold GPUs, and only after consent to destroy.
 func TestADriverComesWithAnotherMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -76,9 +73,7 @@ func TestADriverComesWithAnotherMachine(t *testing.T) {
 
 // A new machine that is not well stops the others, and the message says how to go on and back.
 func TestASickNewMachineStopsTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -99,9 +94,7 @@ func TestASickNewMachineStopsTheOthers(t *testing.T) {
 // A machine that is recreated divides its GPUs before it joins again; where the file says nothing else
 // of its disks, data keeps a machine in its place.
 func TestARecreatedMachineDividesItsGPUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := replace(t, small, "gpus: 1}", "gpus: {count: 1, sharing: {strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]}}}")
 		text = replace(t, text, "nodes:\n", "nodes:\n  gpu2: {role: agent, address: 10.0.0.22, cores: 8, memory: 32GiB, gpus: 1, disks: {data: {size: 10GiB, mount: /data}}}\n")
 		w.up(t, parse(t, text))

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,9 +22,7 @@ pools:
 // Nodes, pods and services have IPv4 and IPv6 from the beginning; a cluster that has one family gets no
 // second one, though its machines may.
 func TestBothFamilies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, bothFamilies)
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -51,9 +48,7 @@ func TestBothFamilies(t *testing.T) {
 }
 
 func TestSecondFamilyOfARunningCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		// One server's machine cannot change, and another that is like the file could not join.
 		old := replace(t, replace(t, bothFamilies, `, prefix6: "fd00:10::/64", gateway6: "fe80::1"`, ""), `, addresses6: ["fd00:10::11"]`, "")
 		w.up(t, parse(t, replace(t, old, `, addresses6: ["fd00:10::21"]`, "")))

@@ -57,9 +57,7 @@ func mixedHosts() pvesim.Model {
 }
 
 func TestMixedHostsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, mixedHosts())
-		defer w.close()
+	inWorld(t, mixedHosts(), func(t *testing.T, w *world) {
 		spec, err := cluster.Load("../examples/mixed-hosts/cluster.yaml")
 		require.NoError(t, err)
 		m := w.external(t, "172.16.40.60")

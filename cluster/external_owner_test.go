@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,9 +40,7 @@ func (w *world) elsewhere(t testing.TB, text, keys, dir string) *cluster.Cluster
 // down, whatever its node is called, and also where its mark is lost; the others of the file are not
 // kept from anything.
 func TestK3sOfAnotherClusterIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b, x := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41"), w.external(t, "10.0.0.42")
 		keys := filepath.Join(t.TempDir(), "known_hosts")
 		for addr, m := range map[string]*guest.Machine{"10.0.0.40": a, "10.0.0.41": b, "10.0.0.42": x} {
@@ -103,9 +100,7 @@ func TestK3sOfAnotherClusterIsLeftAlone(t *testing.T) {
 // An address of the API that changes in the file is no other cluster: what has joined by
 // the old one is known by the authority that it trusts.
 func TestExternalNodeFollowsTheAddressOfTheAPI(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		m := w.external(t, "10.0.0.40")
 		defer m.Kill()
 		meet(t, filepath.Join(w.dir, "known_hosts"), "10.0.0.40", m)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,9 +20,7 @@ func TestSudoPasswordOfExternalMachine(t *testing.T) {
 	const password = "right horse"
 	t.Setenv("OPS_SUDO", password)
 	t.Setenv("WRONG_SUDO", "wrong mule")
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b, keys := w.pair(t)
 		defer a.Kill()
 		defer b.Kill()

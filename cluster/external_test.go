@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -65,9 +64,7 @@ func (w *world) pair(t testing.TB) (a, b *guest.Machine, keys string) {
 // Machines that exist become a cluster without any Proxmox, leave it one by one, and are
 // left as they were.
 func TestNoProxmox(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41")
 		defer a.Kill()
 		defer b.Kill()
@@ -194,9 +191,7 @@ func (w *world) otherKey(t testing.TB) string {
 
 // TestLeaseWithoutProxmox: runs over external machines meet on the first server.
 func TestLeaseWithoutProxmox(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41")
 		defer a.Kill()
 		defer b.Kill()
@@ -229,9 +224,7 @@ func TestLeaseWithoutProxmox(t *testing.T) {
 
 // On a machine without systemd nothing changes, and the error says what is there instead.
 func TestExternalWithoutSystemd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b, keys := w.pair(t)
 		defer a.Kill()
 		defer b.Kill()

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,9 +14,7 @@ import (
 
 // One of two servers leaves: without its K3s, etcd would have no majority to let it go.
 func TestTheSecondOfTwoServersLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b := w.external(t, "10.0.0.40"), w.external(t, "10.0.0.41")
 		defer a.Kill()
 		defer b.Kill()
@@ -48,9 +45,7 @@ nodes:
 
 // A Raspberry Pi as the server and a PC as the agent: each gets K3s of its own architecture.
 func TestMachinesOfTwoArchitectures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a, b := w.externalOf(t, "10.0.0.40", "arm64"), w.external(t, "10.0.0.41")
 		defer a.Kill()
 		defer b.Kill()
@@ -72,9 +67,7 @@ func TestMachinesOfTwoArchitectures(t *testing.T) {
 
 // An architecture that K3s does not serve is refused before anything is changed.
 func TestMachineOfAnUnknownArchitecture(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		a := w.externalOf(t, "10.0.0.40", "riscv64")
 		defer a.Kill()
 		keys := filepath.Join(t.TempDir(), "known_hosts")

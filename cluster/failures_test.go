@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -97,9 +96,7 @@ func failures() []failure {
 func TestFailuresAreOneMessage(t *testing.T) {
 	for _, f := range failures() {
 		t.Run(f.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				text := small
 				if f.after {
 					w.up(t, parse(t, text))
@@ -133,9 +130,7 @@ func TestFailuresAreOneMessage(t *testing.T) {
 var downloadTime = regexp.MustCompile(`2000-01-01 \d\d:\d\d:\d\d`)
 
 func TestWrongTokenIsOneMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		id, _ := w.sim.Token()
 		_, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New("11111111-2222-3333-4444-555555555555"), HTTPClient: w.sim.Client()})
 		require.Error(t, err)
@@ -159,9 +154,7 @@ func TestTransientFailuresAreSurvived(t *testing.T) {
 		"task with warnings": {Path: `.*/status/start`, TaskWarnings: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				spec := parse(t, small)
 				fault := w.sim.Fail(r)
 				c := w.cluster(t, spec)

@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -29,9 +28,7 @@ storage:
 // The NFS server is made with the cluster, exports what the file says, and stays when
 // the cluster goes.
 func TestLifeOfAFileServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := withServer + "charts: {folder: " + charts(t) + ", offline: true}\n"
 		spec := parse(t, text)
 		report := w.up(t, spec)
@@ -81,9 +78,7 @@ func TestLifeOfAFileServer(t *testing.T) {
 
 // Data outlives the cluster and the file; only its name, said for that, destroys it.
 func TestDataOutlivesTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		untouched := w.inventory()
 		text := withServer + "charts: {folder: " + charts(t) + ", offline: true}\n"
 		spec := parse(t, text)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -18,9 +17,7 @@ import (
 // A disk that somebody has hung on a machine of ours bears no serial of the file's. It goes
 // with the machine, so whoever is asked reads its name, and node:replace refuses.
 func TestADiskThatSomebodyAddedIsNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := lab(example(t, "one-gpu"))
 		spec := parse(t, text)
 		w.up(t, spec)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,9 +13,7 @@ import (
 )
 
 func TestInventoryOfGPUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, gpuNodes("2", "1")))
 		w.sim.AddVM(stranger(300, "81:00"))
 		w.sim.AddVM(stranger(301, "a1:00"))
@@ -44,9 +41,7 @@ func TestInventoryOfGPUs(t *testing.T) {
 
 // What does not answer leaves the rest of an inventory readable.
 func TestInventoryWithoutAnAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		silent := false
 		w.tap = func(next http.RoundTripper) http.RoundTripper {
 			return tripper(func(r *http.Request) (*http.Response, error) {

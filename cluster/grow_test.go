@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -30,9 +29,7 @@ pools:
 // One life: servers come and go as the file says, etcd's members with them, and the API stays
 // where it is.
 func TestServersGrowAndShrink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		var count *counter
 		for _, n := range []int{1, 3, 5, 3, 1} {
 			spec := parse(t, strings.Replace(servers(n), "10.0.0.11-10.0.0.11", "10.0.0.11", 1))
@@ -88,9 +85,7 @@ func TestReplaceOfADeadServer(t *testing.T) {
 	for _, node := range []string{"cp1", "cp3"} {
 		for _, how := range []string{"stop", "destroy"} {
 			t.Run(node+" "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, pvesim.EightA100())
-					defer w.close()
+				inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 					spec := threeServers(t)
 					w.up(t, spec)
 					time.Sleep(time.Minute)

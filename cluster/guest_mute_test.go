@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,9 +23,7 @@ func TestAFailedFirstBootWithoutSSH(t *testing.T) {
 		"package-mistyped-own-template": {text: "image: {template: ubuntu}\nguest: {packages: [htopp]}\n", theirs: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				skip := 1 // the template's
 				if c.theirs {
 					w.theirs(t, "pve1", "ubuntu", false)
@@ -49,9 +46,7 @@ func TestAFailedFirstBootWithoutSSH(t *testing.T) {
 
 // One that lets nobody in, since its first boot made no login, says what went wrong there.
 func TestAFirstBootThatMadeNoLogin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		c := w.cluster(t, parse(t, small))
 		defer c.Close()
 		done := make(chan error, 1)

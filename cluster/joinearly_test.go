@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,9 +13,7 @@ import (
 // An agent loses its power when it has the certificate of its node, and its Node is not registered:
 // K3s never joins by itself after that, and the same run lets it join again.
 func TestAgentEndsBeforeItsNodeRegisters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		over, ended := make(chan struct{}), make(chan struct{})
 		cut := false
 		go func() {

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +15,7 @@ import (
 // The only server is started again while agents join: it refuses their good tokens for some seconds, in
 // two ways, and the run goes on.
 func TestAgentsJoinAServerThatStarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		over, ended := make(chan struct{}), make(chan struct{})
 		restarted := false
 		go func() {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -26,9 +25,7 @@ func TestWhatCannotBeKeptIsSaidFirst(t *testing.T) {
 		}, "it is a symbolic link to elsewhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				spoil.do(t, w)
 				spec := parse(t, lab(example(t, "one-gpu")))
 				c := w.cluster(t, spec)
@@ -39,9 +36,7 @@ func TestWhatCannotBeKeptIsSaidFirst(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		time.Sleep(time.Minute)

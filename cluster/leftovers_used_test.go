@@ -43,9 +43,7 @@ func (w *world) runs(t testing.TB, id int) bool {
 // A copy whose owner has taken our tag off it, as the warning about it says, has the ISO of
 // its source in its drive and takes its device by our mapping: nothing takes those away.
 func TestCopiesWithoutATag(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		untouched := w.inventory()
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
@@ -116,9 +114,7 @@ func TestFilesOfASilentHost(t *testing.T) {
 
 // One VM that cannot be read keeps what it may have, and ends no look at the others.
 func TestFilesOfAVMThatCannotBeRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.TwoHosts())
-		defer w.close()
+	inWorld(t, pvesim.TwoHosts(), func(t *testing.T, w *world) {
 		spec := parse(t, duo)
 		w.up(t, spec)
 		seed := strings.Split(w.vm(t, "wk1").Config["ide2"], ",")[0]

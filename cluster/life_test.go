@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -25,9 +24,7 @@ import (
 )
 
 func TestUpTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		inventory, before := w.inventory(), w.now()
@@ -51,9 +48,7 @@ func TestUpTwice(t *testing.T) {
 }
 
 func TestPlanOfAnEmptyHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec, before := parse(t, lab(example(t, "one-gpu"))), w.now()
 		got := w.plan(t, spec)
 		for i := range got { // digests of inputs
@@ -86,9 +81,7 @@ func TestPlanOfAnEmptyHost(t *testing.T) {
 // Another first boot is another machine: the plan says so, and not only that there is a
 // new ISO to upload.
 func TestPlanOfAnotherFirstBoot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, lab(example(t, "one-gpu"))))
 		plan := w.looks(t, parse(t, lab(example(t, "one-gpu"))+"guest: {timezone: Europe/Vienna}\n"))
 		var seen []string
@@ -117,9 +110,7 @@ func TestPlanTellsTheTruth(t *testing.T) {
 		}
 		t.Run(at.String(), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				done := w.cut(t, spec, at)
 				before := w.now()
 				early := w.looks(t, spec)
@@ -198,9 +189,7 @@ nodes:
 `
 
 func TestChangeOfAWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100") + edited
 		w.up(t, parse(t, text))
 		guest := lodger("notebook", "wk-gpu2", 1)
@@ -248,9 +237,7 @@ func TestChangeOfAWorker(t *testing.T) {
 }
 
 func TestRemovalOfAWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		w.up(t, parse(t, text))
 		evicted := "POST /api/v1/namespaces/default/pods/" + w.moveIn(t, lodger("notebook", "wk-gpu4", 1)) + "/eviction"

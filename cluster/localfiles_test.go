@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,9 +16,7 @@ import (
 // A file of this machine that cannot be read or written, such as on a full disk, is no
 // guest that is not there yet: waiting mends nothing.
 func TestALocalFileThatCannotBeWrittenIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		inTheWay := filepath.Join(w.dir, "known_hosts")
 		begun, listen := time.Time{}, w.listen(t)
 		_, err := w.cluster(t, parse(t, oneDisk)).Up().Run(t.Context(), func(e converge.Event) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -48,9 +47,7 @@ func (w *world) agreeing(t testing.TB, spec *spec.Spec, a *converge.Agreement) e
 // Whoever has a file with the name of somebody else's cluster, and a token for the same
 // Proxmox, is let into none of its machines before they have agreed to just that.
 func TestNobodyIsLetInUnasked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, duo)
 		w.up(t, spec)
 		cp1, wk1, before := w.authorized(t, "cp1"), w.authorized(t, "wk1"), w.now()
@@ -98,9 +95,7 @@ func TestNobodyIsLetInUnasked(t *testing.T) {
 // That somebody has a machine of their own in the cluster, made while the others were off,
 // is no way into those.
 func TestAMachineOfOnesOwnIsNoWayIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, duo)
 		w.up(t, spec)
 		w.byHand(t, spec, "cp1", "stop")
@@ -119,9 +114,7 @@ func TestAMachineOfOnesOwnIsNoWayIn(t *testing.T) {
 
 // Nor is one server among others: whose cluster it is, those say that let nobody in.
 func TestOneServerIsNoWayIntoTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, `
 name: three
 proxmox: {endpoint: lab}
@@ -151,9 +144,7 @@ nodes:
 // A token that was let in is not asked about again when its secret is made anew: Proxmox
 // vouches that it is the same. Another token is.
 func TestATokenIsLetInOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		of := func(id string) *spec.Spec {
 			return parse(t, replace(t, duo, "{endpoint: lab}", "{endpoint: 'https://pve1:8006', host: pve1, token: '"+id+"', secret: 'env:TOKEN'}\ndefaults: {storage: vmdata}"))
 		}
@@ -174,9 +165,7 @@ func TestATokenIsLetInOnce(t *testing.T) {
 // What only looks, and every verb beside up, adds no login: where there is none it says so,
 // and what would add one.
 func TestVerbsLetNobodyIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, duo)
 		w.up(t, spec)
 		w.asAnother(t)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -67,9 +66,7 @@ func TestLoginKey(t *testing.T) {
 // There is nothing on this machine that a cluster needs: its folder may go, and another
 // machine has never had one.
 func TestNothingToLoseHere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.keys = tokenKey(t, w.token)
 		spec := parse(t, duo)
 		w.up(t, spec)
@@ -94,9 +91,7 @@ func TestNothingToLoseHere(t *testing.T) {
 // Whoever has another key gets it in, through the guest agents; no machine is made anew,
 // restarted or configured for that, and the others' keys stay.
 func TestAColleaguesKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, duo)
 		w.up(t, spec)
 		first := w.authorized(t, "cp1")
@@ -134,9 +129,7 @@ func TestAColleaguesKey(t *testing.T) {
 // A token whose secret was made anew gives another key: it comes in the place of the one
 // before, which somebody may have found out.
 func TestATokenWithANewSecret(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, duo)
 		w.keys = tokenKey(t, "the first secret")
 		w.up(t, spec)
@@ -157,9 +150,7 @@ func TestATokenWithANewSecret(t *testing.T) {
 // Without a key that fits, and without an agent, nothing can be done: that is said at
 // once, and once, before anything is changed.
 func TestNoWayIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, duo))
 		w.keys = named(t)
 		for _, m := range w.guests() {
@@ -184,9 +175,7 @@ func TestNoWayIn(t *testing.T) {
 
 // One machine without a way in stops what needs it, and nothing else.
 func TestOneMachineWithoutAWayIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		base := replace(t, duo, ", gpus: 1", "")
 		w.up(t, parse(t, base))
 		w.keys = named(t)
@@ -246,9 +235,7 @@ func (h *hushed) Close() error {
 // A machine that hangs, whether its SSH server says nothing or a login works and then nothing
 // is said, holds nobody up who looks at the others.
 func TestAMachineThatFallsSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, duo))
 		_, public, err := ssh.GenerateKey()
 		require.NoError(t, err)
@@ -290,9 +277,7 @@ func onlyLogin(plan []string) (out []string) {
 // A key that the file names since reaches the machines that live, over SSH; the keys that
 // are there stay.
 func TestAKeyThatTheFileNamesSince(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, duo))
 		_, public, err := ssh.GenerateKey()
 		require.NoError(t, err)
@@ -310,9 +295,7 @@ func TestAKeyThatTheFileNamesSince(t *testing.T) {
 
 // A machine that is too slow to show its keys is said to be, and is none that lets us in.
 func TestASlowLoginIsNoneThatWorks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, duo)
 		w.up(t, spec)
 		w.keys = named(t)

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,9 +32,7 @@ func instanceOf(t testing.TB, seed []byte) string {
 // another id cloud-init would take the machine for a new one when it starts again.
 func TestALostSeed(t *testing.T) {
 	for node, change := range map[string]string{"cp1": "", "files-nfs": "guest: {sysctls: {vm.swappiness: '1'}}\n"} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, pvesim.OneGPU())
-			defer w.close()
+		inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 			text := withServer + "charts: {folder: " + charts(t) + ", offline: true}\n"
 			w.up(t, parse(t, text))
 			id, key := content(t, w.guests()[node], instanceFile), content(t, w.guests()[node], hostKeyFile)

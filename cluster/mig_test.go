@@ -52,9 +52,7 @@ func (w *world) smi(t testing.TB, name string) string {
 // GPUs are divided as the file says, whole and divided ones side by side; they stay so after a
 // restart, change with a drain and a power cycle one node at a time, and become whole again.
 func TestMIG(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		alike := replace(t, text, "gpus: {count: 2, model: A100}", "gpus: {count: 2, model: A100, sharing: {strategy: mig, layouts: [{profiles: {3g.20gb: 2}}]}}")
 		mixed := replace(t, alike, "layouts: [{profiles: {3g.20gb: 2}}]", "layouts: [{gpus: [1], profiles: {4g.20gb: 1, 1g.5gb: 3}}]")
@@ -133,9 +131,7 @@ func TestMIGOnHopper(t *testing.T) {
 
 // A card that does not take the mode stops the change at the first node, with what to do.
 func TestMIGModeThatSticks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -155,9 +151,7 @@ func TestMIGModeThatSticks(t *testing.T) {
 
 // Cards that cannot be divided as the file asks are an error of the plan, before anything is made.
 func TestMIGLayoutThatNoCardHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := replace(t, example(t, "eight-a100"), "gpus: {count: 2, model: A100}", "gpus: {count: 2, sharing: {strategy: mig, layouts: [{profiles: {3g.40gb: 2}}]}}")
 		_, err := w.cluster(t, parse(t, text)).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "the GPUs of wk-gpu1 cannot be divided into 2 of 3g.40gb: A100 40GB: it has no profile 3g.40gb: its profiles are 1g.5gb (at most 7)")
@@ -181,9 +175,7 @@ func TestPageOfMIG(t *testing.T) {
 		}
 		docBlock(t, "../docs/mig.md", name, out.String())
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, file))
 		var offers []string
 		for _, name := range slices.Sorted(maps.Keys(w.offers(t)["gpu1"])) {

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,9 +14,7 @@ import (
 // A model's life: up, nothing to do, another context restarts its server alone, and what is removed leaves
 // nothing but its namespace.
 func TestLifeOfAModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		t.Setenv("HF_TOKEN", "hf_secret")
 		bare := withPlatform(t, "one-gpu", "")
 		with := bare + "models:\n  qwen: {source: Qwen/Qwen3-4B, context: 16384, token: env:HF_TOKEN}\n"

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -83,9 +82,7 @@ func TestUpgradeOfPackages(t *testing.T) {
 		"DKMS on Debian": {dkmsOn("debian-13"), "6.12.110+deb13-amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				spec := parse(t, x.text)
 				w.up(t, spec)
 				time.Sleep(time.Minute)
@@ -120,9 +117,7 @@ func TestUpgradeOfPackages(t *testing.T) {
 // Modules that do not build leave the node on the kernel that it runs, with its pods and its GPUs, and
 // no other node goes down.
 func TestUpgradeWithoutModules(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, dkmsOn("debian-13"))
 		w.up(t, spec)
 		time.Sleep(time.Minute)
@@ -149,9 +144,7 @@ func TestUpgradeWithoutModules(t *testing.T) {
 // Nodes go down one at a time, servers first, and one whose GPUs pods hold keeps its packages until they
 // have ended.
 func TestUpgradeOfPackagesTakesTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		time.Sleep(time.Minute)
@@ -175,9 +168,7 @@ func TestUpgradeOfPackagesTakesTurns(t *testing.T) {
 
 // What homelab cannot do it refuses before anything changes.
 func TestUpgradeOfPackagesIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, small)
 		w.up(t, spec)
 		require.NoError(t, w.verb(t, spec, upgradedPackages("")))
@@ -211,9 +202,7 @@ func TestKilledUpgradeOfPackages(t *testing.T) {
 	moment := func(e converge.Event) string { return fmt.Sprint(e.Step, " ", e.Kind, " ", e.Message) }
 	var moments []string
 	prepare := func(t *testing.T, then func(t *testing.T, w *world)) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, pvesim.OneGPU())
-			defer w.close()
+		inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 			w.up(t, spec)
 			time.Sleep(time.Minute)
 			w.movesOn(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -47,9 +46,7 @@ func uncordoned(node string) func(*cluster.Cluster) (*converge.Graph, error) {
 }
 
 func TestDrainAndUncordon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		before := w.now()
@@ -70,9 +67,7 @@ func TestCycle(t *testing.T) {
 	for _, node := range []string{"wk-gpu2", "cp1", "cp3"} {
 		t.Run(node, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, example(t, "eight-a100"))
 				w.up(t, spec)
 				time.Sleep(time.Minute)
@@ -99,9 +94,7 @@ func TestReplace(t *testing.T) {
 	for _, node := range []string{"wk-gpu1", "cp1", "cp2"} {
 		t.Run(node, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, example(t, "eight-a100"))
 				w.up(t, spec)
 				time.Sleep(time.Minute)
@@ -124,9 +117,7 @@ func TestCrashWhileReplacing(t *testing.T) {
 	spec := parse(t, lab(example(t, "one-gpu")))
 	var want []string
 	var requests []pvesim.Request
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, spec)
 		time.Sleep(time.Minute)
 		w.sim.ForgetRequests()
@@ -144,9 +135,7 @@ func TestCrashWhileReplacing(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%d before=%t %s", i+1, early, r.Method), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, pvesim.OneGPU())
-					defer w.close()
+				inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 					w.up(t, spec)
 					time.Sleep(time.Minute)
 					ctx, blow := context.WithCancel(t.Context())
@@ -171,9 +160,7 @@ func TestCrashWhileReplacing(t *testing.T) {
 }
 
 func TestVerbsRefuse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		spec := parse(t, text)
 		w.up(t, spec)
@@ -209,9 +196,7 @@ func TestVerbsRefuse(t *testing.T) {
 
 // The only server of a cluster is replaced when that is asked for twice.
 func TestLoneServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		time.Sleep(time.Minute)

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,9 +12,7 @@ import (
 
 // A running VM keeps the cards with which it was started, whatever its mapping says.
 func TestOtherCardsAreARestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		file := replace(t, lab(example(t, "one-gpu")), "gpus: 1", "gpus: {pci: ['01:00']}")
 		w.up(t, parse(t, file))
 		first := w.vm(t, "gpu1").PCI
@@ -41,9 +38,7 @@ func TestDeletedMapping(t *testing.T) {
 		{pvesim.OneGPU(), ""},
 		{pvesim.EightA100(), "its resource mapping was deleted, and which of the host's cards it has cannot be seen"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, c.model)
-			defer w.close()
+		inWorld(t, c.model, func(t *testing.T, w *world) {
 			spec := parse(t, lab(example(t, "one-gpu")))
 			w.up(t, spec)
 			kept, cards := w.sim.Mappings(), w.vm(t, "gpu1").PCI
@@ -84,9 +79,7 @@ func TestLostTags(t *testing.T) {
 		"all":      func(string) string { return "" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				spec := parse(t, lab(example(t, "one-gpu")))
 				w.up(t, spec)
 				all := w.inventory()
@@ -112,9 +105,7 @@ func TestLostTags(t *testing.T) {
 }
 
 func TestMappingOfAnotherIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		file := replace(t, lab(example(t, "one-gpu")), "gpus: 1", "gpus: {pci: ['01:00']}")
 		w.sim.AddMapping("one-gpu_gpu1", "for the workstation", "node=pve1,path=0000:c1:00,id=10de:20f1")
 		kept := w.sim.Mappings()
@@ -127,9 +118,7 @@ func TestMappingOfAnotherIsKept(t *testing.T) {
 
 // A template that image.template names carries our tag, and is not ours.
 func TestTemplateOfAnotherIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: "golden", Config: map[string]string{
 			"template": "1", "tags": "homelab-one-gpu", "memory": "2048", "cores": "2"}})

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,9 +50,7 @@ func (w *world) placed(t *testing.T, file string) (string, error) {
 }
 
 func TestPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.TwoHosts())
-		defer w.close()
+	inWorld(t, pvesim.TwoHosts(), func(t *testing.T, w *world) {
 		// Both hosts have two cards: the one with more memory is first, then the other.
 		const want = "cp1:pve2 any1:pve2 any2:pve1 gamer:pve1"
 		got, err := w.placed(t, anywhere)
@@ -83,9 +80,7 @@ func TestPlace(t *testing.T) {
 }
 
 func TestPlaceSaysWhyNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.TwoHosts())
-		defer w.close()
+	inWorld(t, pvesim.TwoHosts(), func(t *testing.T, w *world) {
 		for want, change := range map[string][2]string{
 			"no host has room for gamer (8 cores, 32GiB, 1 GPU of model H100): pve1 has 0 such GPUs free; pve2 has 0 such GPUs free": {"model: RTX", "model: H100"},
 			"pve1 has 192GiB of memory left; pve2 has 480GiB of memory left":                                                         {"memory: 4GiB", "memory: 2TiB"},
@@ -102,9 +97,7 @@ func TestPlaceSaysWhyNot(t *testing.T) {
 }
 
 func TestServersKeepApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.TwoHosts())
-		defer w.close()
+	inWorld(t, pvesim.TwoHosts(), func(t *testing.T, w *world) {
 		got, err := w.placed(t, `
 name: small
 proxmox: {endpoint: lab, host: auto, hosts: {pve1: {}, pve2: {}}}

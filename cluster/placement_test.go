@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -51,9 +50,7 @@ func stranger(id int, hostpci string) pvesim.VM {
 const a100 = "0000:%s:00: A100 PCIe 40GB"
 
 func TestChoiceAndItsReason(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		file := gpuNodes("2", "1", "2", "{pci: ['25:00']}")
 		want := []string{
 			"gpus/gpu1: mapping of 2 GPUs [0000:41:00, 0000:61:00: A100 PCIe 40GB, neighbours on the bus, IOMMU groups 25, 27 of their own]",
@@ -120,9 +117,7 @@ func TestMoreAndFewerCards(t *testing.T) {
 		{"a new node gets what is left", []string{"1", "1"}, []string{"2", "2", "4"}, []string{"01 41", "25 61", "81 a1 c1 e1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				w.up(t, parse(t, gpuNodes(tt.before...)))
 				then := parse(t, gpuNodes(tt.then...))
 				before, down := w.now(), w.mostDown("gpu")
@@ -189,9 +184,7 @@ func TestNoCardIsPromisedTwice(t *testing.T) {
 		{name: "more than there are", gpus: []string{"4", "4", "1"}, refused: []string{"gpu3 requests 1 GPU, and host pve1 has 0 available", "0000:01:00.0 belongs to node gpu1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				if tt.arrange != nil {
 					tt.arrange(w)
 				}
@@ -213,9 +206,7 @@ func TestNoCardIsPromisedTwice(t *testing.T) {
 
 // A node of another name gets the card of the one that it comes after.
 func TestRenamedNodeGetsTheCard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, small))
 		renamed := replace(t, small, "gpu1", "gpu7")
 		w.up(t, parse(t, renamed))
@@ -237,9 +228,7 @@ func TestExchangeIsRefused(t *testing.T) {
 		{"in a circle", []string{"{pci: ['01:00']}", "{pci: ['25:00']}", "{pci: ['41:00']}"}, []string{"{pci: ['25:00']}", "{pci: ['41:00']}", "{pci: ['01:00']}"}, "gpu1 and gpu2 and gpu3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				w.up(t, parse(t, gpuNodes(tt.before...)))
 				then := gpuNodes(tt.then...)
 				before := w.now()
@@ -265,9 +254,7 @@ func TestExchangeIsRefused(t *testing.T) {
 func TestCardOfANodeThatGetsNone(t *testing.T) {
 	for name, cut := range map[string]bool{"in one run": false, "after one that was cut short": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				w.up(t, parse(t, gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}")))
 				then := gpuNodes("0", "{pci: ['01:00']}")
 				if cut {
@@ -283,9 +270,7 @@ func TestCardOfANodeThatGetsNone(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		server := func(file, gpus string) string {
 			return replace(t, file, "{role: server, ", "{role: server, gpus: "+gpus+", ")
 		}
@@ -308,9 +293,7 @@ func TestCardsMoveOneAfterTheOther(t *testing.T) {
 		"who counts makes room": {gpuNodes("1", "{pci: ['25:00']}"), gpuNodes("1", "{pci: ['01:00']}")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				w.up(t, parse(t, files[0]))
 				before := w.now()
 				w.up(t, parse(t, files[1]))
@@ -340,9 +323,7 @@ func TestMoveCutShort(t *testing.T) {
 		if !mine.Next() {
 			continue
 		}
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, pvesim.EightA100())
-			defer w.close()
+		inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 			w.up(t, parse(t, first))
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()

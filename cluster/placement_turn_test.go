@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -32,9 +31,7 @@ nodes:
   cp3: {role: server, address: 10.0.0.13, gpus: {pci: ['01:00']}}
   gpu1: {address: 10.0.0.21, gpus: {pci: ['25:00']}}
 `
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, file))
 		time.Sleep(time.Minute)
 		_, err := w.guests()["cp1"].AgentExec([]string{"systemctl", "stop", "k3s"}, nil)
@@ -68,9 +65,7 @@ func TestOnlyTheMachineThatWasSeenGoesDown(t *testing.T) {
 		"another's":    {gpuNodes("{pci: ['01:00']}", "{pci: ['25:00']}"), gpuNodes("{pci: ['25:00']}", "{pci: ['41:00']}")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, files[0])
 				w.up(t, spec)
 				time.Sleep(time.Minute)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -116,9 +115,7 @@ func TestCrashOfAPlatform(t *testing.T) {
 		{"made", bare, full}, {"changed", full, lean},
 	} {
 		var want, requests []string
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, pvesim.OneGPU())
-			defer w.close()
+		inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 			w.up(t, x.before)
 			requests = w.platformWrites(t, x.then)
 			want = w.stands(t)
@@ -133,9 +130,7 @@ func TestCrashOfAPlatform(t *testing.T) {
 			n := 1 + i*len(requests)/cases
 			t.Run(fmt.Sprintf("%s %d %s", x.name, n, requests[n-1]), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, pvesim.OneGPU())
-					defer w.close()
+				inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 					w.up(t, x.before)
 					if !w.dies(t, x.then, n, n%2 == 0) {
 						t.Skip("it was done by then")

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -72,9 +71,7 @@ func TestSecretOfAPartIsMissing(t *testing.T) {
 
 // Longhorn's disks are kept from multipathd on every node, from its first boot on.
 func TestLonghornIsKeptFromMultipath(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, withPlatform(t, "one-gpu", "storage: {default: longhorn, longhorn: {replicas: 1}}\n")))
 		for name, m := range w.guests() {
 			assert.Contains(t, content(t, m, "/etc/multipath/conf.d/longhorn.conf"), "blacklist", name)

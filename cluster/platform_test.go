@@ -62,9 +62,7 @@ func changedSteps(r *converge.Report) []string {
 }
 
 func TestLifeOfAPlatform(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := withPlatform(t, "one-gpu", smallPlatform)
 		spec := parse(t, text)
 		report := w.up(t, spec)
@@ -89,9 +87,7 @@ func TestLifeOfAPlatform(t *testing.T) {
 
 // What the file no longer names goes, and nothing else does.
 func TestPartTakenOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := withPlatform(t, "one-gpu", smallPlatform)
 		more := "monitoring: {size: 10GiB}\nlogs: {size: 10GiB}\n"
 		w.up(t, parse(t, text+more))

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -42,9 +41,7 @@ hub:
 `
 
 func TestWholePlatform(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, withPlatform(t, "eight-a100", wholePlatform))
 		w.up(t, spec)
 		before := w.now()
@@ -89,9 +86,7 @@ func TestMeasurePlatform(t *testing.T) {
 	if !*measure {
 		t.Skip("-measure prints it")
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, withPlatform(t, "eight-a100", wholePlatform))
 		w.up(t, spec)
 		for range 3 {
@@ -118,9 +113,7 @@ func (w *world) steps(t testing.TB, spec *spec.Spec) int {
 func TestExamplesWithTheirPlatforms(t *testing.T) {
 	for name, model := range map[string]pvesim.Model{"eight-a100": pvesim.EightA100(), "one-gpu": pvesim.OneGPU()} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, model)
-				defer w.close()
+			inWorld(t, model, func(t *testing.T, w *world) {
 				text := lab(wholeExample(t, name)) + "\ncharts: {folder: " + charts(t) + ", offline: true}\n"
 				spec := parse(t, text)
 				w.up(t, spec)

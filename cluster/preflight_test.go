@@ -28,9 +28,7 @@ func (w *world) lookups() (paths []string, vms int) {
 // TestALookThatFindsNothingIsCheap: once every machine is there and runs, the hosts are
 // asked what they always were: their storages, beside all VMs and the version.
 func TestALookThatFindsNothingIsCheap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, small)
 		w.up(t, spec)
 		w.sim.ForgetRequests()
@@ -103,9 +101,7 @@ func TestHostWarningsAreKept(t *testing.T) {
 func TestHostCheckOfExamples(t *testing.T) {
 	for name, model := range map[string]pvesim.Model{"one-gpu": pvesim.OneGPU(), "eight-a100": pvesim.EightA100()} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, model)
-				defer w.close()
+			inWorld(t, model, func(t *testing.T, w *world) {
 				c := w.cluster(t, parse(t, lab(example(t, name))))
 				report, err := c.HostCheck(t.Context(), nil)
 				require.NoError(t, err)

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,9 +14,7 @@ import (
 
 // What the file protects, its own commands still remove, with consent that says so.
 func TestProtection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		untouched := w.inventory()
 		text := replace(t, oneDisk, "addresses: [10.0.0.21]", "addresses: [10.0.0.21]\n    protection: true")
 		w.up(t, parse(t, text))
@@ -54,9 +51,7 @@ func TestProtection(t *testing.T) {
 
 // A VM that somebody protects by hand stays, whatever is agreed to, and nothing of it is stopped.
 func TestProtectionByHand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, oneDisk)
 		w.up(t, spec)
 		id := w.vm(t, "wk1").ID
@@ -91,9 +86,7 @@ func TestProtectionByHand(t *testing.T) {
 // A balloon is there from a new machine's first start on; a running one gets it, or loses it, by a restart.
 // A minimum that somebody set stays with it.
 func TestBalloon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		with := replace(t, oneDisk, "addresses: [10.0.0.21]", "addresses: [10.0.0.21]\n    balloon: true")
 		w.up(t, parse(t, with))
 		assert.Empty(t, w.plan(t, parse(t, with)))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -72,9 +71,7 @@ func (w *world) joinedEarly(s *spec.Spec) (done func()) {
 // Nodes that joined before homelab gave IDs keep those of K3s: nothing differs, and nothing restarts. The doctor
 // names them, and a node that is replaced gets its machine's.
 func TestNodesThatJoinedEarly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		want := parse(t, example(t, "eight-a100"))
 		done := w.joinedEarly(want)
 		w.up(t, want)
@@ -103,9 +100,7 @@ func TestNodesThatJoinedEarly(t *testing.T) {
 // A node with the ID of another machine is refused before the storage driver is installed, and replacing it cures
 // that.
 func TestVolumesOfAnotherMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		want := w.claimToken(t)
 		without := parse(t, strings.Split(proxmoxStorage, "storage:")[0])
 		done := w.joinedEarly(without)
@@ -126,9 +121,7 @@ func TestVolumesOfAnotherMachine(t *testing.T) {
 
 // A cluster keeps its region: another one is refused before anything changes, by plan, up and replace.
 func TestAnotherRegion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := lab(example(t, "one-gpu"))
 		w.up(t, parse(t, text))
 		other := parse(t, replace(t, text, "endpoint: lab", "endpoint: lab\n  region: elsewhere"))
@@ -151,9 +144,7 @@ func TestAnotherRegion(t *testing.T) {
 // K3s' cloud controller sets the zone to that of the older label, so up sets both for a machine that came from
 // elsewhere, and nothing restarts for it.
 func TestTheZoneFollowsTheMachine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		want := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, want)
 		label := func(key string) {

@@ -67,9 +67,7 @@ func (w *world) storageNode(t testing.TB, name string) proxmoxcsi.Node {
 // A volume follows its pod from one machine to another and keeps its data and its slot; the cluster has nothing to
 // change meanwhile. It outlives a replaced machine and the cluster, and the driver's own token is enough for all of it.
 func TestVolumeFollowsItsPod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		file := w.claimToken(t)
 		w.up(t, file)
 		assert.Empty(t, w.plan(t, file))

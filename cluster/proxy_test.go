@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 
@@ -12,9 +11,7 @@ import (
 // TestACacheOfPackages: what stands before the archive's mirror for http refuses https,
 // which NVIDIA's repository wants.
 func TestACacheOfPackages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, small+"guest: {apt: {proxy: 'http://10.0.0.30:3142'}}\n")
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))

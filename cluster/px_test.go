@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,9 +53,7 @@ func TestEveryFailureOfProxmoxHasItsTest(t *testing.T) {
 
 // What is right in every node from the beginning needs no check of a host.
 func TestWhatEveryNodeIsMadeOf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		for _, n := range spec.Nodes {

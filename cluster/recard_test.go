@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +15,7 @@ import (
 // A node gets fewer GPUs, and more again, by one restart, one node at a time; each is as
 // well afterwards as the file asks.
 func TestFewerGPUsAndMoreAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		two := parse(t, example(t, "eight-a100"))
 		one := parse(t, replace(t, example(t, "eight-a100"), "gpus: {count: 2, model", "gpus: {count: 1, model"))
 		w.up(t, two)
@@ -49,9 +46,7 @@ func TestNoFurtherRestartAfterAFailedStart(t *testing.T) {
 		"gpus":   {"gpus: {count: 2, model", "gpus: {count: 1, model"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				text := example(t, "eight-a100")
 				w.up(t, parse(t, text))
 				time.Sleep(time.Minute)

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -27,9 +26,7 @@ k3s: {vip: 10.0.0.100, registries: {"*": {endpoints: [https://mirror.home.exampl
 // The embedded registry mirror comes and goes with its key. Agents restart too, though none of their own files
 // changes, and after all servers, from any of which they learn of it.
 func TestEmbeddedRegistry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		without := parse(t, mirrored)
 		with := parse(t, replace(t, mirrored, "k3s: {", "k3s: {embeddedRegistry: true, "))
 		w.up(t, without)

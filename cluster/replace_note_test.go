@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,9 +12,7 @@ import (
 
 // A worker has no member of etcd that goes with it.
 func TestReplaceSpeaksOfEtcdForServersOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		c := w.cluster(t, spec)

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +15,7 @@ import (
 func TestADeletedNodeComesBack(t *testing.T) {
 	for _, name := range []string{"gpu1", "server1"} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				spec := parse(t, lab(example(t, "one-gpu")))
 				w.up(t, spec)
 				time.Sleep(time.Minute)

@@ -95,9 +95,7 @@ func (w *world) kubectlApply(t *testing.T, name string) {
 // What was there when the backup was made is there again, and what came later is gone, on
 // three servers and the agent, and nothing is left to do.
 func TestRestoreGoesBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		want := parse(t, safeServers)
 		w.up(t, want)
 		w.kubectlApply(t, "before")
@@ -135,9 +133,7 @@ func TestRestoreGoesBack(t *testing.T) {
 // A restore that is cut short anywhere leaves no server that starts with the state of before,
 // cluster:up says so, and repeating it comes to the same end.
 func TestRestoreCutShort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		want := parse(t, safeServers)
 		w.up(t, want)
 		w.kubectlApply(t, "before")
@@ -175,9 +171,7 @@ func TestRestoreCutShort(t *testing.T) {
 // A backup restores onto new machines too, whose cluster had another authority and other
 // tokens, and whose names belong to machines that are gone.
 func TestRestoreOntoNewMachines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		want := parse(t, safeServers)
 		const first = 301 // of the new VM, and no earlier one's
 		again := parse(t, safeServers+"nodes: {cp1: {vmid: 301}}\n")
@@ -262,9 +256,7 @@ func TestScheduledSnapshots(t *testing.T) {
 
 // A token that is not of the snapshot is told before K3s is asked to start with it.
 func TestRestoreWithAnotherToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		want := parse(t, safeServers)
 		w.up(t, want)
 		v, _ := w.backup(t, want)
@@ -302,9 +294,7 @@ func aged(t *testing.T, days int) []byte {
 
 // Certificates age; one node after the other gets new ones.
 func TestCertificates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		want := parse(t, safeServers)
 		w.up(t, want)
 		old := aged(t, 100)

@@ -40,9 +40,7 @@ func TestVMIDsUsedAgainAreNotTakenForOthers(t *testing.T) {
 		}
 		t.Run(fmt.Sprint(life), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				untouched := w.inventory()
 				spec := parse(t, example(t, "eight-a100"))
 				w.up(t, spec)

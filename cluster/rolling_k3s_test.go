@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -37,9 +36,7 @@ func (w *world) awake(t *testing.T) []string {
 
 // K3s gets other settings on one node after the other, and no pod has to go for that.
 func TestOtherSettingsOfK3sGoRound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		before, after := otherSettings(t)
 		w.up(t, parse(t, before))
 		time.Sleep(time.Minute)
@@ -65,9 +62,7 @@ func TestOtherSettingsOfK3sGoRound(t *testing.T) {
 
 // Settings with which a kubelet does not come up take one node, however often they are tried.
 func TestBadSettingsOfK3sTakeOneNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		before, after := otherSettings(t)
 		w.up(t, parse(t, before))
 		time.Sleep(time.Minute)
@@ -109,9 +104,7 @@ func TestBadSettingsOfK3sTakeOneNode(t *testing.T) {
 
 // A right that is missing ends a wait at once, in the API server's words.
 func TestAMissingRightIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		before, after := otherSettings(t)
 		w.up(t, parse(t, before))
 		time.Sleep(time.Minute)

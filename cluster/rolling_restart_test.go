@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,9 +16,7 @@ import (
 // A lone server whose API is down cannot be drained, and is restarted all the same: that
 // may be what helps.
 func TestRestartOfALoneServerWhoseAPIIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, oneDisk))
 		time.Sleep(time.Minute)
 		_, err := w.guests()["cp1"].AgentExec([]string{"systemctl", "stop", "k3s"}, nil)
@@ -38,9 +35,7 @@ func TestRestartOfALoneServerWhoseAPIIsDown(t *testing.T) {
 // Nodes that restart go one after the other, and none any more after one that did not
 // come back well.
 func TestNoFurtherRestartAfterOneThatWentBadly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := example(t, "eight-a100")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -80,9 +75,7 @@ func TestNoFurtherRestartAfterGPUsThatDoNotComeUp(t *testing.T) {
 		"another driver, none worked": {nil, []string{open, closed}, true, guest.Faults{DriverFailsToLoad: true}, "driver: not loaded → 580-server (needs a restart)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				text := example(t, "eight-a100")
 				w.up(t, parse(t, strings.NewReplacer(x.before...).Replace(text)))
 				time.Sleep(time.Minute)

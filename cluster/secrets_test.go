@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -168,9 +167,7 @@ ssh: {passwordHash: env:CONSOLE_HASH}
 	text = replace(t, text, "  vip: 10.0.0.100", `  registries: {docker.io: {endpoints: [https://mirror.home.arpa], username: pull, password: env:REGISTRY_PASSWORD}}
   secretsEncryption: true
   vip: 10.0.0.100`)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		over := &wire{}
 		w.tap = func(next http.RoundTripper) http.RoundTripper { return wired{over, next} }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -48,9 +47,7 @@ k3s:
   registries:
     docker.io: {endpoints: [https://mirror.home.arpa], username: pull, password: env:REGISTRY_PASSWORD}
 `
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, text)
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -94,9 +91,7 @@ func behindNone(plan []string) []string {
 // Without internet K3s comes from a folder, and only from there.
 func TestAirgap(t *testing.T) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.sim.Close()
 		w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{Kubernetes: w.kube, Internet: func(url string) ([]byte, error) {
 			if strings.Contains(url, "k3s") {
@@ -124,9 +119,7 @@ func TestAirgap(t *testing.T) {
 
 // The card's audio function stays with the host where the file says so.
 func TestGPUWithoutItsOtherFunctions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, strings.Replace(duo, "gpus: 1", "gpus: {count: 1, allFunctions: false}", 1))
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -137,9 +130,7 @@ func TestGPUWithoutItsOtherFunctions(t *testing.T) {
 }
 
 func TestNodesWithDHCP(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, strings.Replace(duo, "wk: {count: 1, addresses: [10.0.0.21], gpus: 1}", "wk: {count: 2, network: {dhcp: true}}", 1))
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -180,9 +171,7 @@ func (w *world) externalOf(t testing.TB, addr, arch string) *guest.Machine {
 }
 
 func TestExternalNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		m := w.external(t, "10.0.0.40")
 		defer m.Kill()
 		spec := parse(t, duo+"nodes:\n  edge: {external: ops@10.0.0.40, labels: {example.com/site: roof}}\n")
@@ -212,9 +201,7 @@ func TestExternalNode(t *testing.T) {
 
 // Pods share the GPUs of one node in the cluster's way, and of another in its own.
 func TestSharing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, strings.Replace(duo, "wk: {count: 1, addresses: [10.0.0.21], gpus: 1}", "wk: {count: 2, addresses: [10.0.0.21-10.0.0.22], gpus: 2}", 1)+`
 nvidia: {sharing: {strategy: time-slicing, replicas: 4}}
 nodes:
@@ -240,9 +227,7 @@ nodes:
 
 // The NUMA nodes of the file are those of the VM; other ones wait for its next start.
 func TestNUMANodesOfTheFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := strings.Replace(duo, "gpus: 1}", `cores: 4, memory: 8GiB, numa: true,
     numaNodes: [{cpus: 0-1, memory: 4GiB, hostNodes: "0", policy: preferred}, {cpus: "2,3", memory: 4GiB, hostNodes: "1"}]}`, 1)
 		w.up(t, parse(t, text))

@@ -66,9 +66,7 @@ func TestSeedsOfAnotherProxmoxOnOneStorage(t *testing.T) {
 
 // A file whose servers all have new names would have the cluster's data removed.
 func TestAllServersRenamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.TwoHosts())
-		defer w.close()
+	inWorld(t, pvesim.TwoHosts(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, duo))
 		before := w.vmTags(t)
 		c := w.cluster(t, parse(t, replace(t, duo, "  cp:", "  boss:")))

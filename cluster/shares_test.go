@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,9 +17,7 @@ import (
 // TestSharesOfNamespaces: shares of two servers are claims that are bound; a mount option changes in place; a share
 // that leaves the file goes without asking, since its data stays; one that moves to another folder is refused.
 func TestSharesOfNamespaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := withPlatform(t, "one-gpu", "\nstorage:\n  nfs: {server: 192.168.1.5, export: /export/k3s, shares: {SHARES}}\n")
 		with := func(shares string) string { return replace(t, text, "SHARES", shares) }
 		file := parse(t, with(`films: {export: "192.168.1.6:/films", readOnly: true, namespaces: [research, course]}, data: {export: /export/data, namespaces: [research]}`))

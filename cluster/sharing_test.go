@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -69,9 +68,7 @@ func TestSharingFromOneLine(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Setenv("HUB_PASSWORD", "lab only")
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				whole := parse(t, strings.NewReplacer("SHARING", x.sharing, "PROFILE", x.profile).Replace(oneLine))
 				fit := platform.Fit(whole)
 				require.Len(t, fit.Rows, 1)

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,9 +13,7 @@ import (
 // A first server that is made again does not make a second cluster while those
 // that have the cluster are away.
 func TestNoSecondClusterWhileServersAreAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		first := spec.Servers()[0].Name

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -110,9 +109,7 @@ func (w *world) copyAll(t testing.TB) {
 // Proxmox copies tags. What somebody has made of our machines is told from them, named,
 // and touched by nothing; and nothing of ours stops for it.
 func TestCopiesAreLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := lab(example(t, "one-gpu"))
 		spec := parse(t, text)
 		w.up(t, spec)
@@ -157,9 +154,7 @@ func TestCopiesAreLeftAlone(t *testing.T) {
 
 // A template on which somebody else's disks hang stays when the cluster goes.
 func TestATemplateThatOthersHangOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		baked := slices.DeleteFunc(w.sim.VMs(), func(vm pvesim.VMState) bool { return !strings.HasPrefix(vm.Name, "one-gpu-template-") })[0]
@@ -179,9 +174,7 @@ func TestATemplateThatOthersHangOn(t *testing.T) {
 // Where a copy has the name of a machine that is gone, that machine alone is not made; it
 // is said how the copy becomes it.
 func TestACopyInTheMachinesPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := lab(example(t, "one-gpu"))
 		spec := parse(t, text)
 		w.up(t, spec)
@@ -230,9 +223,7 @@ func (w *world) wipe(t testing.TB, id int) {
 
 // A copy of an NFS server cannot be had back by naming it in the file, and nothing says so.
 func TestACopyThatKeepsDataIsNotTakenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		file := parse(t, withServer+"charts: {folder: "+charts(t)+", offline: true}\n")
 		w.up(t, file)
 		for id, tags := range map[int]string{902: "homelab-files;keeps-data;homelab-files_104_0a0b0c0d", 903: "homelab-files;keeps-data"} {

@@ -82,9 +82,7 @@ func TestBakingOnASmallHost(t *testing.T) {
 // A machine whose start failed was never on: what fails after that is told, and is no
 // reason to destroy it.
 func TestABakeThatNeverBegan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, little)
 		w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, TaskError: "got timeout", Times: 1})
 		require.ErrorContains(t, w.fails(t, spec), "got timeout")
@@ -100,9 +98,7 @@ func TestABakeThatNeverBegan(t *testing.T) {
 // It holds nothing either: where the nodes have become smaller, and with them the
 // machine, it is made anew.
 func TestABakeThatNeverBeganIsMadeSmaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, TaskError: "got timeout", Times: 1})
 		require.ErrorContains(t, w.fails(t, parse(t, replace(t, little, "cores: 2", "cores: 4"))), "got timeout")
 		spec := parse(t, little)
@@ -118,9 +114,7 @@ func TestABakeThatNeverBeganIsMadeSmaller(t *testing.T) {
 // A machine that was switched off half-way through its first boot, and comes no
 // further, is made anew. The plan says that it may be, and the first reason is kept.
 func TestABakeThatWasSwitchedOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, little)
 		require.False(t, w.cut(t, spec, 22*time.Second))
 		require.Len(t, w.names(), 1)

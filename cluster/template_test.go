@@ -92,9 +92,7 @@ func (w *world) rename(t testing.TB, vm *proxmox.VM, name string) {
 func TestExistingTemplate(t *testing.T) {
 	for _, by := range []string{"name", "VMID"} {
 		t.Run(by, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				id := w.theirs(t, "pve1", "ubuntu-noble", false)
 				ref := "ubuntu-noble"
 				if by == "VMID" {
@@ -114,9 +112,7 @@ func TestExistingTemplate(t *testing.T) {
 
 // A template that Proxmox does not show is none that is not there: the list says why.
 func TestTemplatesThatCannotBeRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		id := w.theirs(t, "pve1", "ubuntu-noble", false)
 		spec := parse(t, small+"image: {template: ubuntu-noble}\n")
 		require.Len(t, w.templates(t, spec), 1)
@@ -157,9 +153,7 @@ func TestUnfitTemplates(t *testing.T) {
 		"two of a name": {map[string]string{"template": "1", "name": "theirs"}, "theirs", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				if c.config != nil {
 					w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: "theirs", Config: c.config})
 				}
@@ -205,9 +199,7 @@ nodes:
 // A template on one host of two: the other cannot have linked clones of it, nor any,
 // unless both see its storage.
 func TestTemplateOfAnotherHost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.TwoHosts())
-		defer w.close()
+	inWorld(t, pvesim.TwoHosts(), func(t *testing.T, w *world) {
 		w.theirs(t, "pve1", "ubuntu", false)
 		w.refused(t, parse(t, twoHosts), "pve2 has no template ubuntu: ubuntu (VM 100 on pve1) is on pve1, and its storage vmdata is not shared with pve2")
 		w.theirs(t, "pve2", "ubuntu", false)
@@ -221,9 +213,7 @@ func TestTemplateOnASharedStorage(t *testing.T) {
 	for i := range m.Hosts {
 		m.Hosts[i].Storages[1] = pvesim.Storage{Name: "vmdata", Type: "nfs", Content: []string{"images"}, Shared: true, Size: pvesim.TiB}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, m)
-		defer w.close()
+	inWorld(t, m, func(t *testing.T, w *world) {
 		w.theirs(t, "pve1", "ubuntu", false)
 		spec := parse(t, twoHosts)
 		w.up(t, spec)
@@ -234,9 +224,7 @@ func TestTemplateOnASharedStorage(t *testing.T) {
 
 // PX18: a template that was booted and not sealed gives its clones one identity.
 func TestTwinsAreTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.theirs(t, "pve1", "ubuntu", true)
 		c := w.cluster(t, parse(t, small+"image: {template: ubuntu}\n"))
 		defer c.Close()
@@ -276,9 +264,7 @@ func TestBakingWithoutDHCP(t *testing.T) {
 
 // Without any address nothing can be installed, and that is said, after a while.
 func TestBakingWithoutANetwork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.sim.Fail(pvesim.Rule{Path: `.*/status/start`, Times: -1, Guest: &guest.Faults{AgentNeverAnswers: true}})
 		c := w.cluster(t, parse(t, small))
 		defer c.Close()
@@ -321,9 +307,7 @@ func TestWorkerNeedsNoMirror(t *testing.T) {
 
 // Every stage of a bake is said, in order, with how far a download is.
 func TestStagesOfABake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		c := w.cluster(t, parse(t, small))
 		defer c.Close()
 		var said []string
@@ -379,9 +363,7 @@ func (w *world) prune(t testing.TB, spec *spec.Spec) []string {
 // A template is listed with what is in it and who hangs on it; it is removed when it is
 // old and nobody does, never before.
 func TestTemplatesAreListedAndPruned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		old := parse(t, small)
 		assert.Empty(t, w.templates(t, old))
 		w.up(t, old)
@@ -408,9 +390,7 @@ func TestTemplatesAreListedAndPruned(t *testing.T) {
 
 // A host that the file no longer names has its template all the same.
 func TestPruneFindsHostsThatTheFileForgot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.TwoHosts())
-		defer w.close()
+	inWorld(t, pvesim.TwoHosts(), func(t *testing.T, w *world) {
 		text := strings.Replace(twoHosts, "image: {template: ubuntu}\n", "", 1)
 		w.up(t, parse(t, text))
 		one := parse(t, text[:strings.Index(text, "  wk1:")])
@@ -427,9 +407,7 @@ func TestPruneFindsHostsThatTheFileForgot(t *testing.T) {
 // A bake that was cut short, and then the file changed: the half-made template goes
 // before another is made, since both would have one address.
 func TestHalfMadeTemplateOfAnEarlierFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		require.False(t, w.cut(t, parse(t, small), 20*time.Second))
 		time.Sleep(time.Minute)
 		require.Len(t, w.names(), 1)
@@ -502,15 +480,11 @@ func TestABakeGoesOn(t *testing.T) {
 // list. It is not one before that is finished.
 func TestHalfConvertedTemplate(t *testing.T) {
 	var name string
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, small))
 		name = w.names()[2]
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve1", Name: name, Config: map[string]string{
 			"template": "1", "tags": "homelab-small;homelab-small_900_0a0b0c0d", "smbios1": "uuid=0a0b0c0d-0000-4000-8000-000000000000", "bios": "ovmf", "scsi0": "vmdata:vm-900-disk-0,size=4G", "efidisk0": "vmdata:base-900-disk-1,efitype=4m,size=1M",
 		}})

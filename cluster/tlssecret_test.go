@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,9 +18,7 @@ import (
 // A certificate that is there already reaches every part that shows a page, and who
 // signed it is trusted by the hub.
 func TestACertificateThatIsThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		ca := filepath.Join(w.dir, "ca.pem")
 		require.NoError(t, os.WriteFile(ca, []byte("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), 0o600))
 		text := withPlatform(t, "one-gpu", strings.Replace(smallPlatform, "tls: self-signed", "tls: {source: secret, secret: certs/wild, ca: "+ca+"}", 1)+

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,9 +16,7 @@ import (
 // TestWhatAnotherRunHasMadeMeanwhile: a run that saw no machines, and waited while another
 // made them, asks the servers that are there by then.
 func TestWhatAnotherRunHasMadeMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, small)
 		cut := w.sim.Fail(pvesim.Rule{Path: ".*/clone", Times: -1, Status: 403, Message: "Permission check failed"})
 		first := w.cluster(t, spec)
@@ -48,9 +45,7 @@ func TestWhatAnotherRunHasMadeMeanwhile(t *testing.T) {
 // TestOneMachineWithoutAWayInWhileOthersBoot: that nobody can tell yet what the others are is
 // no reason to do nothing at all.
 func TestOneMachineWithoutAWayInWhileOthersBoot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, replace(t, duo, ", gpus: 1", ""))
 		w.up(t, spec)
 		w.keys = named(t)

@@ -15,10 +15,14 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
+// inWorld runs a test in virtual time, in a world of its own.
+func inWorld(t *testing.T, model pvesim.Model, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, model)) })
+}
+
 func TestUpFromNothingToGPUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -34,9 +38,7 @@ func TestUpFromNothingToGPUs(t *testing.T) {
 // A node that got its taints only after it is Ready would take pods in between that
 // it should keep away. Here nobody but K3s is there to give it any.
 func TestANodeBringsItsTaintsAlong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.kubeTap = func(next http.RoundTripper) http.RoundTripper {
 			return roundTrip(func(r *http.Request) (*http.Response, error) {

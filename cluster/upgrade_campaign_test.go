@@ -139,9 +139,7 @@ func TestUpgradeWithAServerCutOff(t *testing.T) {
 	text := threeAndTwo(t)
 	before, after := parse(t, text), upgraded(t, text)
 	var moments []string
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		w.up(t, before)
 		time.Sleep(time.Minute)
 		count := w.counts(t)

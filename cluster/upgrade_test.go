@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -60,9 +59,7 @@ func (w *world) versions(t *testing.T) map[string]string {
 // Etcd is saved once, before the first server gets another version, also if the run that
 // begins is cut off and repeated.
 func TestSnapshotBeforeAnUpgrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := threeAndTwo(t)
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -95,9 +92,7 @@ func TestSnapshotBeforeAnUpgrade(t *testing.T) {
 
 // A lone server keeps etcd too, and is saved as well.
 func TestSnapshotOfALoneServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := duo + "k3s: {version: v1.36.5+k3s1}\n"
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -109,9 +104,7 @@ func TestSnapshotOfALoneServer(t *testing.T) {
 // A server whose etcd member does not answer stops an upgrade before another one goes down,
 // although its kubelet says that it is Ready.
 func TestNoServerGoesDownWhileEtcdIsSick(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := threeAndTwo(t)
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -146,9 +139,7 @@ func TestNoServerGoesDownWhileEtcdIsSick(t *testing.T) {
 // The step to a version that Kubernetes does not support is refused before anything changes,
 // in the plan too.
 func TestVersionsThatCannotBe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := duo + "k3s: {version: v1.36.5+k3s1}\n"
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -187,9 +178,7 @@ func TestVersionsThatCannotBe(t *testing.T) {
 // Pods that hold GPUs have time to end. Then their node keeps its version, and the others
 // are upgraded.
 func TestPodsWithGPUsStopAnUpgrade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := threeAndTwo(t)
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -224,9 +213,7 @@ func TestPodsWithGPUsStopAnUpgrade(t *testing.T) {
 
 // The file may say otherwise.
 func TestPodsWithGPUsAreEvicted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := replace(t, threeAndTwo(t), "k3s:\n", "k3s:\n  upgrade: {gpuPods: evict, wait: 10m}\n")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -254,9 +241,7 @@ func TestAirgapFilesThatAreWrong(t *testing.T) {
 		}
 	}
 	fill("v1.36.5+k3s1")
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := duo + "k3s: {version: v1.36.5+k3s1, airgap: " + dir + "}\n"
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -284,9 +269,7 @@ func TestAirgapFilesThatAreWrong(t *testing.T) {
 // A node that is new in the file that upgrades joins when every server has the version: until
 // then its kubelet would be newer than an API server.
 func TestNewAgentOfAnUpgradeWaitsForTheServers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		text := threeAndTwo(t)
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -322,9 +305,7 @@ func TestNewAgentOfAnUpgradeWaitsForTheServers(t *testing.T) {
 // A worker is made again from another template than the one it came from, which is baked before
 // the old machine goes.
 func TestReplaceFromANewTemplate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := duo + "k3s: {version: v1.36.5+k3s1}\n"
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)

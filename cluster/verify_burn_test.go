@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -69,9 +68,7 @@ func measured(v *cluster.Verification, name bench.Kind) map[string]check.Check {
 
 // Everything is measured where images are named, and each check has its measures.
 func TestVerifyMeasures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := withImages(t)
 		w.up(t, spec)
 		v, err := w.prove(t, spec, cluster.VerifyFull)
@@ -93,9 +90,7 @@ func TestVerifyMeasures(t *testing.T) {
 
 // Without an image, what needs one is skipped, and the row says which key names it.
 func TestVerifyFullWithoutImages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		v, err := w.prove(t, spec, cluster.VerifyFull)
@@ -114,9 +109,7 @@ func TestVerifyFullWithoutImages(t *testing.T) {
 
 // What goes wrong under load is found on its GPU alone.
 func TestVerifyBurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		w.sim.SetGuestFaults(w.vm(t, "wk-gpu1").ID, guest.Faults{ThrottlesOnLoad: true})
@@ -153,9 +146,7 @@ func TestVerifyBurn(t *testing.T) {
 
 // GPUs of others are never taken: they are rows, and what is free is tested.
 func TestVerifyBurnBesideOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		one := w.moveIn(t, lodger("notebook", "wk-gpu2", 1))
@@ -179,9 +170,7 @@ func TestVerifyBurnBesideOthers(t *testing.T) {
 // After Ctrl-C nothing is left. The next run lets what a killed one has started compute to its end,
 // since it may be somebody else's, and then removes it.
 func TestVerifyBurnInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		c := w.cluster(t, spec)
@@ -210,9 +199,7 @@ func TestVerifyBurnInterrupted(t *testing.T) {
 
 // A silent node and a node without room are rows, not holes.
 func TestVerifyBurnOfSilentNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		w.byHand(t, spec, "wk-gpu4", "stop")
@@ -226,9 +213,7 @@ func TestVerifyBurnOfSilentNodes(t *testing.T) {
 
 // A pod that never starts ends with its Job's time limit, and the row says what it waited for.
 func TestVerifyBurnThatNeverStarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		require.NoError(t, w.verb(t, spec, drainState("wk-gpu1")))
@@ -260,9 +245,7 @@ func TestVerifyBurnRefused(t *testing.T) {
 		"leftovers are not listed": func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/services") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, example(t, "eight-a100"))
 				w.up(t, spec)
 				w.kubeTap = func(next http.RoundTripper) http.RoundTripper { return refusing{next, at} }

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,9 +36,7 @@ func verdicts(all []check.Check, name string) map[string]check.Verdict {
 
 // A healthy node passes every check, and the verification leaves nothing behind.
 func TestVerifyFull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		all, err := w.verifyAll(t, spec)
@@ -65,9 +62,7 @@ func TestVerifyFull(t *testing.T) {
 // Containers of a node lose their GPUs when systemd reloads its units (failure N4): found, and
 // named with its cure, on that node alone.
 func TestVerifyFindsLostGPUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		w.sim.SetGuestFaults(w.vm(t, "wk-gpu3").ID, guest.Faults{LosesGPUsOnReload: true})
@@ -80,9 +75,7 @@ func TestVerifyFindsLostGPUs(t *testing.T) {
 
 // On a node where another pod computes, the verification does nothing that could end it.
 func TestVerifySparesOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, replace(t, example(t, "eight-a100"), "nvidia:\n", "nvidia:\n  sharing: {strategy: time-slicing, replicas: 4}\n"))
 		w.up(t, spec)
 		w.moveIn(t, lodger("notebook", "wk-gpu2", 1))
@@ -96,9 +89,7 @@ func TestVerifySparesOthers(t *testing.T) {
 
 // A node that does not answer is a row, not a hole.
 func TestVerifyNamesSilentNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		w.byHand(t, spec, "wk-gpu4", "stop")

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -15,9 +14,7 @@ import (
 
 // TestVerifyImages: each Job computes in the image that the file names for it.
 func TestVerifyImages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		images := map[string]string{"cuda": "registry.lan/cuda:12.9.1", "pytorch": "registry.lan/pytorch:2.8.0", "tensorflow": "registry.lan/tensorflow:2.19.0-gpu"}
 		line := "nvidia:\n  verify: {images: {cuda: " + images["cuda"] + ", pytorch: " + images["pytorch"] + ", tensorflow: " + images["tensorflow"] + "}}\n"
 		spec := parse(t, replace(t, example(t, "eight-a100"), "nvidia:\n", line))

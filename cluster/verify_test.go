@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -48,9 +47,7 @@ func ask(t testing.TB, m *guest.Machine, args ...string) string {
 }
 
 func TestVerifyEightGPUs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		results, report, err := w.verify(t, spec)
@@ -90,9 +87,7 @@ func TestVerifyOfGPUsInUse(t *testing.T) {
 		computed  int
 	}{"one of two": {1, false, 7}, "both": {2, false, 6}, "one, taken meanwhile": {1, true, 7}, "both, taken meanwhile": {2, true, 6}} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, example(t, "eight-a100"))
 				w.up(t, spec)
 				user := lodger("notebook", "wk-gpu2", tc.gpus)
@@ -132,9 +127,7 @@ func TestVerifyOfGPUsInUse(t *testing.T) {
 
 // A drained node takes no Job: that is said at once, and the others compute.
 func TestVerifyOfADrainedNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, example(t, "eight-a100"))
 		w.up(t, spec)
 		require.NoError(t, w.verb(t, spec, drainState("wk-gpu2")))
@@ -164,9 +157,7 @@ wk-gpu3: xid: GPU 0000:02:00.0 .*
 allocatable/wk-gpu3: not there after 5m: GPUs: 0 → 2 allocatable \[driver, container toolkit and device plugin must all be in place\]\n  patience: 2 in .*$`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, example(t, "eight-a100"))
 				w.up(t, spec)
 				w.sim.SetGuestFaults(w.vm(t, "wk-gpu3").ID, tc.faults)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -38,9 +37,7 @@ hub:
 // Volumes like those of users are written on every node with GPUs: one that is full, read-only,
 // slow or missing is a row, and nothing is left.
 func TestVerifyVolumes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 		spec := parse(t, withPlatform(t, "eight-a100", volumePlatform))
 		w.up(t, spec)
 		claims := w.kube.Clusters()[0].Names("persistentvolumeclaims")

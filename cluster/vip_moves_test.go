@@ -4,7 +4,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -21,9 +20,7 @@ import (
 func TestAgentsJoinWhileTheVIPMoves(t *testing.T) {
 	for _, when := range []string{"k3s/wk-gpu1", "node/wk-gpu1"} {
 		t.Run(when, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.EightA100())
-				defer w.close()
+			inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
 				spec := parse(t, example(t, "eight-a100"))
 				holder := func() string {
 					m, ok := w.sim.Network().Host(spec.K3s.VIP).(*guest.Machine)

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,9 +16,7 @@ import (
 // What a look has seen is forgotten with it: a Cluster that planned before its machines
 // were there works with those that somebody else has made since.
 func TestALookIsForgottenWithIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		full := w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/clone", Times: -1, TaskError: "no space left on device"})
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
@@ -46,9 +43,7 @@ func TestALookIsForgottenWithIt(t *testing.T) {
 
 // While a first boot goes on, the line of its machine says what it does.
 func TestAFirstBootSaysWhatItDoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -72,9 +67,7 @@ func TestAFirstBootSaysWhatItDoes(t *testing.T) {
 
 // A host that does not answer for ten seconds ends nothing, before a graph as in it.
 func TestWhatComesBeforeAGraphIsPatientToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)
 		time.Sleep(time.Minute)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,9 +34,7 @@ func (w *world) configure(t testing.TB, name, key, value string) {
 // A VM that somebody else has made is taken over when the file says so: it gets the
 // tag and what the file asks, and is neither formatted nor made anew.
 func TestAdopt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.up(t, parse(t, oneDisk))
 		inventory, machines := w.inventory(), w.guests()
 		w.forget(t, "wk1", "theirs")
@@ -90,9 +87,7 @@ func TestAdoptNoFit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, pvesim.OneGPU())
-				defer w.close()
+			inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 				file := oneDisk
 				if strings.HasSuffix(name, "gpus") {
 					file = strings.Replace(oneDisk, "    disks:", "    gpus: {count: 1}\n    disks:", 1)

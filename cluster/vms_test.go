@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -38,9 +37,7 @@ vms:
 
 // A VM of the file that is not a node goes the way of a node's machine, without Kubernetes.
 func TestLifeOfAVM(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		untouched := w.inventory()
 		text := withVM()
 		spec := parse(t, text)
@@ -98,9 +95,7 @@ func TestLifeOfAVM(t *testing.T) {
 
 // A VM that is removed from the file goes with its disks, which is asked for, also while no server answers.
 func TestVMRemovedFromTheFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		without := parse(t, strings.Split(withVM(), "vms:\n")[0])
 		w.up(t, without)
 		alone := w.inventory()
@@ -118,9 +113,7 @@ func TestVMRemovedFromTheFile(t *testing.T) {
 
 // An image without a guest agent: the VM is up when it runs, and Proxmox shuts it down by ACPI.
 func TestVMWithoutAnAgent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		spec := parse(t, replace(t, withVM(), "    address: 10.0.0.40", "    agent: false\n    address: 10.0.0.40"))
 		assert.NotContains(t, changedSteps(w.up(t, spec)), "guest/box")
 		assert.Equal(t, "0", w.vm(t, "box").Config["agent"])
@@ -130,9 +123,7 @@ func TestVMWithoutAnAgent(t *testing.T) {
 
 // The ledger has the cards of VMs too: one card is not given to a node and to a VM, and moves from one to the other.
 func TestCardsBetweenNodesAndVMs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := replace(t, withVM(), "vms:\n", "  wk: {count: 1, addresses: [10.0.0.21], GPUS}\nvms:\n")
 		file := func(node, vm int) string {
 			return replace(t, replace(t, text, "GPUS", fmt.Sprintf("gpus: %d, memory: 4GiB", node)), "    memory: 2GiB\n", fmt.Sprintf("    memory: 2GiB\n    gpus: %d\n", vm))

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -73,9 +72,7 @@ func (w *world) holdsFile(t testing.TB) {
 // An existing volume is mounted as it is, stays with its contents whatever becomes of its VM, and is
 // in no list of what would be lost.
 func TestExistingVolume(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.filled(t)
 		spec := parse(t, ofVolume)
 		assert.Empty(t, w.plan(t, spec))
@@ -119,9 +116,7 @@ func TestExistingVolume(t *testing.T) {
 
 // A volume that another VM has, or that is not there, is refused before anything is made.
 func TestVolumeThatIsNotFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		refused := func(words string) {
 			t.Helper()
 			c := w.cluster(t, parse(t, ofVolume))
@@ -150,9 +145,7 @@ func TestVolumeThatIsNotFree(t *testing.T) {
 
 // Proxmox deletes a volume together with the VM whose number it has: no VM that gets it has that number.
 func TestVolumeWithTheNumberOfItsVM(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.hasVolume(t)
 		c := w.cluster(t, parse(t, replace(t, ofVolume, "wk1: {", "wk1: {vmid: 900, ")))
 		defer c.Close()
@@ -194,9 +187,7 @@ func TestCrashWithAnExistingVolume(t *testing.T) {
 			requests = f.seen
 			return err
 		}
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, pvesim.OneGPU())
-			defer w.close()
+		inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 			w.filled(t)
 			require.NoError(t, run(t, w, 1<<30, true))
 			w.keepsVolume(t)
@@ -208,9 +199,7 @@ func TestCrashWithAnExistingVolume(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s %d before=%t", name, n+1, before), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						w := newWorld(t, pvesim.OneGPU())
-						defer w.close()
+					inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 						defer time.Sleep(3 * time.Minute) // what still dials the old machine gives up
 						w.filled(t)
 						require.ErrorIs(t, run(t, w, n+1, before), context.Canceled)
