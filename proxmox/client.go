@@ -3,6 +3,7 @@ package proxmox
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"net/http"
 	"net/url"
 	"strings"
@@ -167,6 +168,9 @@ func (c *Client) WaitForEarlierTasks(ctx context.Context, host string) (waited b
 func Certificate(ctx context.Context, endpoint string) (fingerprint string, trusted bool, err error) {
 	return api.Certificate(ctx, endpoint)
 }
+
+// Fingerprint returns the SHA-256 of a certificate in Proxmox's format: AB:CD:….
+func Fingerprint(cert *x509.Certificate) string { return api.Fingerprint(cert) }
 
 // Limits on concurrent work, from measurements: more than six clones at once gain nothing, and
 // destroys queue at the cluster's lock on user.cfg.
