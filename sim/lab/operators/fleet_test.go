@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,12 +59,13 @@ func (r *repository) commit(t *testing.T, tree fleet.Tree) string {
 func (s *site) releases(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	all, err := s.charts.List(t.Context())
+	all, err := s.kube.List(t.Context(), "v1", "Secret", "", "owner=helm,status!=superseded")
 	require.NoError(t, err)
 	for _, r := range all {
-		out = append(out, r.Namespace+"/"+r.Name)
+		out = append(out, r.GetNamespace()+"/"+r.GetLabels()["name"])
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func TestFleetDeploysWhatIsInGit(t *testing.T) {
