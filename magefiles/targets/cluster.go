@@ -150,6 +150,17 @@ func ClusterInit(ctx context.Context, o ClusterInitOptions) error {
 		func(ctx context.Context, s session.Options) error { return session.Init(ctx, s.Console, o.InitFlags) })
 }
 
+// ClusterImportOptions are the options of [ClusterImport].
+type ClusterImportOptions struct{ session.ImportFlags }
+
+// ClusterImport is cluster:import.
+func ClusterImport(ctx context.Context, o ClusterImportOptions) error {
+	return withOptions(ctx, settings(o),
+		func(ctx context.Context, s session.Options) error {
+			return session.Import(ctx, s.Console, o.ImportFlags)
+		})
+}
+
 // ClusterBackupOptions are the options of [ClusterBackup].
 type ClusterBackupOptions struct {
 	FileOptions

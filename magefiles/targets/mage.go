@@ -17,6 +17,11 @@ func (Cluster) Init(ctx context.Context, endpoint, token, secret, fingerprint *s
 	return call(ctx, ClusterInit, endpoint, token, secret, fingerprint, insecure, name, servers, gpus, bridge, prefix, gateway, first, out, yes, force)
 }
 
+// Import writes a cluster.yaml from the inputs of OpenTofu, Terraform, Ansible or a template.
+func (Cluster) Import(ctx context.Context, from, out, name *string, adopt, lab *bool) error {
+	return call(ctx, ClusterImport, from, out, name, adopt, lab)
+}
+
 // Validate checks cluster.yaml and lists everything that is wrong.
 func (Cluster) Validate(ctx context.Context, spec *string) error {
 	return call(ctx, ClusterValidate, spec)
