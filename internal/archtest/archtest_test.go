@@ -36,6 +36,8 @@ var owners = map[string][]string{
 	"github.com/getsops/sops":            {"internal/sops"},
 	"sigs.k8s.io/kustomize":              {"fleet"},
 	"k8s.io/component-helpers":           {"jupyterhub", "kube", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
+	"github.com/hashicorp/hcl":           {"internal/importer"},
+	"github.com/zclconf/go-cty":          {"internal/importer"},
 	"k8s.io/klog":                        {"cluster/internal/workload", "jupyterhub", "sim/kubesim", "sim/kubesim/internal/control", "sim/kubesim/internal/schedule"},
 }
 
