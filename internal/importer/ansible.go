@@ -7,7 +7,7 @@ import (
 )
 
 // shareCards gives cards that are listed for all agents to each of them in turn.
-func (d *draft) shareCards() {
+func (d completion) shareCards() {
 	for _, s := range d.settings {
 		name := normal(s.Name)
 		if name != "gpu_pci_addresses" && name != "gpu_mappings" && name != "gpu_pci_address" && name != "gpu_pci_id" || len(s.Keys) > 0 || s.value.empty() {
@@ -40,7 +40,7 @@ func (d *draft) shareCards() {
 }
 
 // cardless are the machines that get cards: agents labelled for CUDA, else all, unless they have some.
-func (d *draft) cardless() []*machine {
+func (d completion) cardless() []*machine {
 	var all, cuda []*machine
 	for _, m := range d.machines {
 		if m.role != "agent" && len(d.machines) > 1 {
@@ -104,7 +104,7 @@ func (d *draft) ansible(src *sources) {
 
 func (d *draft) ansibleHost(inv *inventory, h *host, resolve func(field) (value, string)) {
 	role := ""
-	groups := inv.of(h.name)
+	groups := inv.groupsOf(h.name)
 	for _, g := range groups {
 		role = orElse(role, orElse(roleOf(g), ""))
 		if roleOf(g) == "none" || g == "localhost" {

@@ -284,14 +284,14 @@ func asLabels(v value) (string, string) {
 		if !f.scalar() {
 			return "", "a label's value is not text"
 		}
-		out = append(out, scalar(f.name)+": "+quoted(f.text))
+		out = append(out, scalar(f.name)+": "+quote(f.text))
 	}
 	if v.kind != object {
 		all, ok := v.texts()
 		for _, t := range all {
 			k, l, has := strings.Cut(t, "=")
 			ok = ok && has
-			out = append(out, scalar(k)+": "+quoted(l))
+			out = append(out, scalar(k)+": "+quote(l))
 		}
 		if !ok {
 			return "", "it is not a list of labels"
@@ -317,7 +317,7 @@ var plain = regexp.MustCompile(`^[A-Za-z/~][A-Za-z0-9_./@!+-]*(:[A-Za-z0-9_./@!+
 func scalar(s string) string {
 	switch strings.ToLower(s) {
 	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "~":
-		return quoted(s)
+		return quote(s)
 	}
 	if plain.MatchString(s) {
 		return s
@@ -325,11 +325,11 @@ func scalar(s string) string {
 	if _, err := strconv.Atoi(s); err == nil && len(s) < 10 && (len(s) == 1 || s[0] != '0') && s[0] != '-' && s[0] != '+' {
 		return s
 	}
-	return quoted(s)
+	return quote(s)
 }
 
 // quoted writes text in the quotes of YAML. What a line of YAML cannot have is dropped.
-func quoted(s string) string {
+func quote(s string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || strings.ContainsRune("\u2028\u2029\ufeff\ufffd", r) {
 			return -1

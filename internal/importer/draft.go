@@ -52,8 +52,8 @@ func (n *node) kid(name string) *node {
 	return nil
 }
 
-// at returns a node by its path, or makes it.
-func (n *node) at(path []string) *node {
+// ensure returns a node by its path, or makes it.
+func (n *node) ensure(path []string) *node {
 	for _, name := range path {
 		k := n.kid(name)
 		if k == nil {
@@ -100,7 +100,7 @@ func (d *draft) add(name string, v value) *setting {
 
 // put writes a key, unless the file has it with another value: the first one counts.
 func (d *draft) put(s *setting, key, yaml string) {
-	n := d.root.at(strings.Split(key, "."))
+	n := d.root.ensure(strings.Split(key, "."))
 	switch {
 	case n.yaml == "" && len(n.kids) == 0:
 		n.yaml = yaml
@@ -120,7 +120,7 @@ func (d *draft) put(s *setting, key, yaml string) {
 // guess writes a key that no input has, with a remark.
 func (d *draft) guess(key, yaml, remark string) {
 	if d.root.find(key) == nil {
-		n := d.root.at(strings.Split(key, "."))
+		n := d.root.ensure(strings.Split(key, "."))
 		n.yaml, n.remark = yaml, remark
 	}
 }
@@ -137,7 +137,7 @@ func (d *draft) clusterAs(name string, s *setting) {
 	case d.special(name, s):
 	case d.reference(name, s):
 	case isSecret(name) && !d.known(name):
-		d.unplaced(name, s, "it may be a secret, and no key of cluster.yaml refers to such a one")
+		d.refuseUnplaced(name, s, "it may be a secret, and no key of cluster.yaml refers to such a one")
 	case switchWord.MatchString(name) && (strings.EqualFold(v.text, "false") || v.text == "0"):
 		s.needless("it is off")
 	case v.kind == computed && strings.HasPrefix(reasonOf(name, ""), "+"):
@@ -165,7 +165,7 @@ func (d *draft) known(name string) bool { _, ok := d.words[name]; return ok }
 
 // append adds to a list.
 func (d *draft) append(s *setting, key, yaml string) {
-	n := d.root.at(strings.Split(key, "."))
+	n := d.root.ensure(strings.Split(key, "."))
 	if n.yaml != "" && n.yaml != yaml {
 		items := strings.Split(strings.Trim(n.yaml, "[]"), ", ")
 		for item := range strings.SplitSeq(strings.Trim(yaml, "[]"), ", ") {
@@ -180,13 +180,13 @@ func (d *draft) append(s *setting, key, yaml string) {
 }
 
 func (d *draft) noPlace(name string, s *setting) {
-	d.unplaced(name, s, "homelab has no such setting, or does not know this name for it: see the keys of docs/cluster-yaml.md")
+	d.refuseUnplaced(name, s, "homelab has no such setting, or does not know this name for it: see the keys of docs/cluster-yaml.md")
 }
 
 var switchWord = regexp.MustCompile(`^(?:enable|install|use)_|_(?:enabled|enable_gateway_api)$`)
 
-// unplaced tells why a setting has no place.
-func (d *draft) unplaced(name string, s *setting, otherwise string) {
+// refuseUnplaced tells why a setting has no place.
+func (d *draft) refuseUnplaced(name string, s *setting, otherwise string) {
 	reason := reasonOf(name, otherwise)
 	if d.talos == nil && strings.Contains(name, "talos") || d.talos == nil && strings.Contains(name, "schematic") {
 		d.talos = s

@@ -5,8 +5,11 @@ import (
 	"strings"
 )
 
+// completion is the last stage of a draft: what follows from all inputs together, and what package clusterfile says of it.
+type completion struct{ *draft }
+
 // finish adds what follows from all inputs together.
-func (d *draft) finish() {
+func (d completion) finish() {
 	if d.options.Name != "" {
 		d.root.drop("name")
 		d.guess("name", scalar(d.options.Name), "")
@@ -33,28 +36,28 @@ func (d *draft) finish() {
 }
 
 // existing drops what is about VMs. The nodes' network stays if services get addresses of it.
-func (d *draft) existing() {
+func (d completion) existing() {
 	const reason = "the machines exist, and keep their system and network"
 	if d.root.find("loadBalancer") != nil {
 		d.network()
-		for _, k := range slices.Clone(d.root.at([]string{"network"}).kids) {
+		for _, k := range slices.Clone(d.root.ensure([]string{"network"}).kids) {
 			if k.name != "prefix" {
 				d.root.drop("network." + k.name)
-				d.lost("network."+k.name, reason)
+				d.loseKey("network."+k.name, reason)
 			}
 		}
 	} else {
 		d.root.drop("network")
-		d.lost("network", reason)
+		d.loseKey("network", reason)
 	}
 	for _, k := range []string{"proxmox", "defaults", "image"} {
 		d.root.drop(k)
-		d.lost(k, reason)
+		d.loseKey(k, reason)
 	}
 }
 
 // lone makes a single machine a server.
-func (d *draft) lone() {
+func (d completion) lone() {
 	if len(d.machines) != 1 {
 		return
 	}
@@ -67,9 +70,9 @@ func (d *draft) lone() {
 }
 
 // node completes a machine's entry.
-func (d *draft) node(m *machine, external bool) {
+func (d completion) node(m *machine, external bool) {
 	key := "nodes." + m.name
-	at := d.root.at(strings.Split(key, "."))
+	at := d.root.ensure(strings.Split(key, "."))
 	if m.group != "" && d.root.find("pools."+m.group) != nil {
 		at.kids = slices.Insert(at.kids, 0, &node{name: "pool", yaml: scalar(m.group)})
 	}
@@ -91,7 +94,7 @@ func (d *draft) node(m *machine, external bool) {
 		}
 		for _, k := range []string{"address", "mac", "network"} {
 			at.drop(k)
-			d.lost(key+"."+k, "the machine exists, and keeps its network")
+			d.loseKey(key+"."+k, "the machine exists, and keeps its network")
 		}
 		d.guess(key+".external", scalar(user+"@"+m.address.String()), m.at.String())
 	case !m.address.IsValid():
@@ -102,7 +105,7 @@ func (d *draft) node(m *machine, external bool) {
 }
 
 // scratch mounts the only further disk of a pool where volumes for scratch are to be.
-func (d *draft) scratch() {
+func (d completion) scratch() {
 	path, pools := d.root.find("storage.scratch.path"), d.root.kid("pools")
 	if path == nil || pools == nil {
 		return
@@ -120,7 +123,7 @@ func (d *draft) scratch() {
 }
 
 // removeEmptyPools drops pools that no node is in.
-func (d *draft) removeEmptyPools() {
+func (d completion) removeEmptyPools() {
 	pools := d.root.kid("pools")
 	if pools == nil {
 		return
@@ -128,7 +131,7 @@ func (d *draft) removeEmptyPools() {
 	pools.kids = slices.DeleteFunc(pools.kids, func(p *node) bool {
 		used := slices.ContainsFunc(d.machines, func(m *machine) bool { return m.group == p.name })
 		if !used {
-			d.lost("pools."+p.name, "no input names a machine of this group")
+			d.loseKey("pools."+p.name, "no input names a machine of this group")
 		}
 		return !used
 	})
@@ -137,8 +140,8 @@ func (d *draft) removeEmptyPools() {
 	}
 }
 
-// lost is the fate of settings whose key is not in the file after all.
-func (d *draft) lost(key, reason string) {
+// loseKey is the fate of settings whose key is not in the file after all.
+func (d *draft) loseKey(key, reason string) {
 	for _, s := range d.settings {
 		before := len(s.Keys)
 		s.Keys = slices.DeleteFunc(s.Keys, func(k string) bool { return k == key || strings.HasPrefix(k, key+".") })
@@ -148,11 +151,11 @@ func (d *draft) lost(key, reason string) {
 	}
 }
 
-func (d *draft) proxmox() {
+func (d completion) proxmox() {
 	if d.options.Lab {
 		for _, key := range []string{"proxmox.endpoint", "proxmox.token", "proxmox.secret", "proxmox.insecure", "image"} {
 			d.root.drop(key)
-			d.lost(key, "the lab needs none")
+			d.loseKey(key, "the lab needs none")
 		}
 		d.guess("proxmox.endpoint", "lab", "simulated hosts on this machine")
 		return
@@ -165,7 +168,7 @@ func (d *draft) proxmox() {
 }
 
 // network completes the nodes' network.
-func (d *draft) network() {
+func (d completion) network() {
 	if d.root.find("network.prefix") != nil {
 		return
 	}
@@ -182,7 +185,7 @@ func (d *draft) network() {
 }
 
 // access moves the user to where homelab has it, unless it is the default one.
-func (d *draft) access(external bool) {
+func (d completion) access(external bool) {
 	for _, s := range d.settings {
 		if slices.Contains(s.Keys, "ssh.user") {
 			s.Keys = slices.DeleteFunc(s.Keys, func(k string) bool { return k == "ssh.user" })
@@ -203,12 +206,12 @@ func (d *draft) access(external bool) {
 	}
 	if k := d.root.find("ssh.privateKey"); k != nil && !external && d.root.find("ssh.publicKeys") == nil {
 		d.root.drop("ssh.privateKey")
-		d.lost("ssh.privateKey", "with it belongs its public key, which no input has; homelab makes a key of its own")
+		d.loseKey("ssh.privateKey", "with it belongs its public key, which no input has; homelab makes a key of its own")
 	}
 }
 
 // wholeSections drops sections that lack what homelab cannot guess.
-func (d *draft) wholeSections() {
+func (d completion) wholeSections() {
 	for _, sec := range []struct{ section, needs, reason string }{
 		{"storage.nfs", "server", "storage.nfs needs the server: write storage: {nfs: ADDRESS:/EXPORT}"},
 		{"rancher", "hostname", "rancher needs a host name"},
@@ -217,7 +220,7 @@ func (d *draft) wholeSections() {
 		n := d.root.find(sec.section)
 		if n != nil && n.kid(sec.needs) == nil && n.yaml == "" {
 			d.root.drop(sec.section)
-			d.lost(sec.section, sec.reason)
+			d.loseKey(sec.section, sec.reason)
 		}
 	}
 	if s := d.root.kid("storage"); s != nil && len(s.kids) == 0 {
@@ -228,8 +231,8 @@ func (d *draft) wholeSections() {
 	}
 }
 
-// tellAdoption says what becomes of machines that run.
-func (d *draft) tellAdoption(external bool) {
+// tellAdoption says what to do about machines that run.
+func (d completion) tellAdoption(external bool) {
 	switch {
 	case len(d.machines) == 0:
 	case d.talos != nil:

@@ -34,19 +34,19 @@ func (d *draft) flatSetting(name string, v value) bool {
 	group := d.groupOf(role)
 	switch {
 	case n != "":
-		d.ofMachine(d.numbered(role, n, v.at), rest, d.add(name, v))
+		d.ofMachine(d.machineNumber(role, n, v.at), rest, d.add(name, v))
 	case v.kind == list && (w.key == "address" || w.key == "mac" || w.key == "vmid" || w.key == "host"):
 		s := d.add(name, v)
 		for i, item := range v.items {
 			part := &setting{Setting: Setting{Name: s.Name, Place: item.at.String()}, value: item}
-			d.ofMachine(d.numbered(role, strconv.Itoa(i+1), item.at), rest, part)
+			d.ofMachine(d.machineNumber(role, strconv.Itoa(i+1), item.at), rest, part)
 			s.take(part)
 		}
 		if len(v.items) == 0 {
 			s.needless("it says nothing")
 		}
 	case w.key == "address" && v.kind == text && v.text != "":
-		d.ofMachine(d.numbered(role, "1", v.at), rest, d.add(name, v))
+		d.ofMachine(d.machineNumber(role, "1", v.at), rest, d.add(name, v))
 	default:
 		d.ofGroup(group, rest, d.add(name, v))
 	}
@@ -66,8 +66,8 @@ func (s *setting) take(part *setting) {
 	}
 }
 
-// numbered is the nth machine of a role.
-func (d *draft) numbered(role, n string, at place) *machine {
+// machineNumber is the nth machine of a role.
+func (d *draft) machineNumber(role, n string, at place) *machine {
 	var known []*machine
 	for _, m := range d.machines {
 		if m.role == role || len(d.machines) == 1 && m.group == d.groupOf(role) {

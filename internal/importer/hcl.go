@@ -106,27 +106,27 @@ func (m *module) evaluate() {
 }
 
 // literal is the value of an expression. Objects and lists keep the lines of their parts.
-func literal(file string, e hclsyntax.Expression, ctx *hcl.EvalContext) value {
+func literal(file string, e hclsyntax.Expression, scope *hcl.EvalContext) value {
 	at := place{file, e.Range().Start.Line}
 	switch e := e.(type) {
 	case *hclsyntax.TupleConsExpr:
 		v := value{kind: list, at: at}
 		for _, item := range e.Exprs {
-			v.items = append(v.items, literal(file, item, ctx))
+			v.items = append(v.items, literal(file, item, scope))
 		}
 		return v
 	case *hclsyntax.ObjectConsExpr:
 		v := value{kind: object, at: at}
 		for _, item := range e.Items {
-			key, diags := item.KeyExpr.Value(ctx)
+			key, diags := item.KeyExpr.Value(scope)
 			if diags.HasErrors() || key.IsNull() || !key.IsWhollyKnown() || key.Type() != cty.String {
 				return value{kind: computed, at: at, why: "the name of a key"}
 			}
-			v.fields = append(v.fields, field{key.AsString(), literal(file, item.ValueExpr, ctx)})
+			v.fields = append(v.fields, field{key.AsString(), literal(file, item.ValueExpr, scope)})
 		}
 		return v
 	}
-	got, diags := e.Value(ctx)
+	got, diags := hcl.Expression(e).Value(scope)
 	if diags.HasErrors() {
 		return value{kind: computed, at: at, why: needs(e)}
 	}

@@ -13,7 +13,7 @@ type Options struct {
 	Lab   bool   // for the embedded lab instead of the host
 }
 
-// Result is a new file, and what became of each setting.
+// Result is a new file, and the fate of each setting.
 type Result struct {
 	Text     string
 	Files    []string // that were read, relative to what was imported
@@ -55,8 +55,9 @@ func (o Options) draft(src *sources, out string) *Result {
 	for _, v := range src.plain {
 		d.variable(v.name, v.value)
 	}
-	d.finish()
-	missing := d.settle(out)
+	last := completion{d}
+	last.finish()
+	missing := last.settle(out)
 	r := &Result{Text: d.text(), Files: src.files, Notes: d.notes, Missing: missing}
 	for _, s := range d.settings {
 		r.Settings = append(r.Settings, s.Setting)

@@ -49,8 +49,8 @@ func (inv *inventory) host(name string, at place) *host {
 	return h
 }
 
-// of lists a host's groups, its own before those that contain them.
-func (inv *inventory) of(host string) []string {
+// groupsOf lists a host's groups, its own before those that contain them.
+func (inv *inventory) groupsOf(host string) []string {
 	var out []string
 	for _, g := range inv.groups {
 		if slices.Contains(g.hosts, host) {

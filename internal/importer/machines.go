@@ -154,7 +154,7 @@ func (d *draft) each(name string, v value, do func(*setting)) {
 
 // ofMachine handles a setting of one machine; name is without the machine's.
 func (d *draft) ofMachine(m *machine, name string, s *setting) {
-	d.shaped("nodes."+m.name, m, name, s)
+	d.shapeKey("nodes."+m.name, m, name, s)
 }
 
 // ofGroup handles a setting of all machines of a group.
@@ -163,11 +163,11 @@ func (d *draft) ofGroup(group, name string, s *setting) {
 		s.needless("the file names each machine")
 		return
 	}
-	d.shaped("pools."+group, nil, name, s)
+	d.shapeKey("pools."+group, nil, name, s)
 }
 
-// shaped writes a key of a node or pool.
-func (d *draft) shaped(prefix string, m *machine, name string, s *setting) {
+// shapeKey writes a key of a node or pool.
+func (d *draft) shapeKey(prefix string, m *machine, name string, s *setting) {
 	w, ok := machineWordOf(name)
 	v := s.value
 	switch {

@@ -212,8 +212,8 @@ func (d *draft) attribute(m *module, block *hclsyntax.Block, a attribute, all []
 	}
 }
 
-// renamed are attributes of resources by the names that settings have elsewhere.
-func renamed() map[string]string {
+// attributeNames are attributes of resources by the names that settings have elsewhere.
+func attributeNames() map[string]string {
 	return map[string]string{
 		"target_node": "host_node", "node_name": "host_node", "cpu_cores": "cores", "cpu_type": "cpu_type", "memory_dedicated": "memory", "desc": "description",
 		"network_macaddr": "mac", "network_device_mac_address": "mac", "network_bridge": "bridge", "network_device_bridge": "bridge",
@@ -226,7 +226,7 @@ func renamed() map[string]string {
 }
 
 func resourceName(name string) string {
-	if n, ok := renamed()[name]; ok {
+	if n, ok := attributeNames()[name]; ok {
 		return n
 	}
 	return name
@@ -276,7 +276,7 @@ func (d *draft) resourceSetting(prefix string, m *machine, name string, s *setti
 	case d.known(normal(name)) && !knownMachineWord(name), isSecret(normal(name)):
 		d.clusterAs(name, s)
 	case knownMachineWord(name):
-		d.shaped(prefix, m, name, s)
+		d.shapeKey(prefix, m, name, s)
 	case vmDefault.MatchString(name):
 		s.needless("homelab's VMs have it so, or choose it: UEFI, q35, virtio, guest agent")
 	default:
@@ -292,7 +292,7 @@ func (d *draft) appendCard(key string, s *setting) {
 	if !ok {
 		all = []string{strings.TrimSpace(s.value.text)}
 	}
-	n := d.root.at(strings.Split(key, "."))
+	n := d.root.ensure(strings.Split(key, "."))
 	items := all
 	if n.yaml != "" {
 		items = append(strings.Split(strings.Trim(n.yaml, "[]"), ", "), flow(all)[1:len(flow(all))-1])
@@ -317,7 +317,7 @@ func (d *draft) ipConfig(prefix string, m *machine, s *setting) {
 		if t == "" {
 			continue
 		}
-		d.shaped(prefix, m, key, part)
+		d.shapeKey(prefix, m, key, part)
 		s.take(part)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // settle drops what package clusterfile refuses, and tells it, until only what is missing is left.
-func (d *draft) settle(out string) spec.Problems {
+func (d completion) settle(out string) spec.Problems {
 	const rounds = 40
 	for range rounds {
 		_, err := clusterfile.Parse(out, []byte(d.text()), platform.Check)
@@ -34,7 +34,7 @@ func (d *draft) settle(out string) spec.Problems {
 			}
 			d.root.drop(key)
 			d.prune(key)
-			d.lost(key, "cluster.yaml refuses it: "+p.What+suffix(p.Cure))
+			d.loseKey(key, "cluster.yaml refuses it: "+p.What+suffix(p.Cure))
 			dropped = true
 		}
 		if !dropped {
@@ -64,7 +64,7 @@ func optional(key string) bool {
 }
 
 // prune drops sections that have become empty.
-func (d *draft) prune(key string) {
+func (d completion) prune(key string) {
 	for at := strings.LastIndexByte(key, '.'); at >= 0; at = strings.LastIndexByte(key, '.') {
 		key = key[:at]
 		if n := d.root.find(key); n == nil || len(n.kids) > 0 || strings.HasPrefix(key, "nodes.") {

@@ -47,7 +47,7 @@ func read(from string) (*sources, error) {
 		names, err = candidates(from)
 	} else {
 		dir = filepath.Dir(from)
-		names, dir, err = beside(dir, filepath.Base(from))
+		names, dir, err = filesBeside(dir, filepath.Base(from))
 	}
 	if err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func isCandidate(name string) bool {
 	return base == "hosts" || base == "inventory"
 }
 
-// beside are the files that belong to one: variables of its module, which may be in the folder above, and group_vars.
-func beside(dir, name string) (names []string, root string, err error) {
+// filesBeside are the files that belong to one: variables of its module, which may be in the folder above, and group_vars.
+func filesBeside(dir, name string) (names []string, root string, err error) {
 	names, root = []string{name}, dir
 	if filepath.Ext(name) == ".tfvars" {
 		at, prefix := dir, ""

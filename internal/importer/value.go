@@ -77,7 +77,7 @@ func (v value) empty() bool {
 	return v.kind == null || v.kind == text && strings.TrimSpace(v.text) == "" || v.kind == list && len(v.items) == 0 || v.kind == object && len(v.fields) == 0
 }
 
-// Fate is what became of a setting.
+// Fate is the outcome for a setting.
 type Fate int
 
 // The fates.

@@ -69,19 +69,21 @@ func variableOf(key string) string {
 	return map[string]string{"proxmox.secret": "PROXMOX_TOKEN_SECRET", "rancher.bootstrapPassword": "RANCHER_BOOTSTRAP_PASSWORD", "storage.cephfs.key": "CEPH_KEY"}[key]
 }
 
-// why says of names why they have no place.
-type why struct {
+// explanation says of names why they have no place.
+type explanation struct {
 	names  *regexp.Regexp
 	reason string
 }
 
 // reasons say of settings why they have no place. The first that matches counts; needless ones begin with "+".
-func reasons() []why {
-	r := func(names, reason string) why { return why{regexp.MustCompile(`^(?:` + names + `)$`), reason} }
+func reasons() []explanation {
+	r := func(names, reason string) explanation {
+		return explanation{regexp.MustCompile(`^(?:` + names + `)$`), reason}
+	}
 	const pinned = "homelab pins the versions of what it installs; to take another, write charts.versions"
-	return []why{
+	return []explanation{
 		r(`versions_talos|talos_.*|.*schematic.*|schematic_id|image_(version|schematic|platform|arch|factory).*|machine_config.*`, "Talos: homelab makes nodes of Ubuntu or Debian with K3s"),
-		r(`versions_kubernetes|kubernetes_version|k8s_version|kube_version`, "a version of Kubernetes is no release of K3s: homelab's default is taken, or write k3s.version"),
+		r(`versions_kubernetes|kubernetes_version|k8s_version|kube_version`, "a version of Kubernetes does not name a release of K3s: homelab's default is taken, or write k3s.version"),
 		r(`crio_version|containerd_version|k3s_containerd_socket|container_runtime`, "+K3s brings its own containerd"),
 		r(`cilium_version`, "the file takes Cilium; "+pinned),
 		r(`gpu_operator_version`, "the file takes NVIDIA's GPU operator; "+pinned),

@@ -25,7 +25,7 @@ type ImportFlags struct {
 	Lab   bool   `help:"write the file for simulated hosts, to try it"`
 }
 
-// Import writes a cluster.yaml from another tool's inputs, and tells what became of each setting.
+// Import writes a cluster.yaml from another tool's inputs, and lists the outcome for each setting.
 func Import(_ context.Context, c *console.Console, o ImportFlags) error {
 	o.Out = cmp.Or(o.Out, DefaultSpec)
 	if o.From == "" {

@@ -17,7 +17,7 @@ func (Cluster) Init(ctx context.Context, endpoint, token, secret, fingerprint *s
 	return call(ctx, ClusterInit, endpoint, token, secret, fingerprint, insecure, name, servers, gpus, bridge, prefix, gateway, first, out, yes, force)
 }
 
-// Import writes a cluster.yaml from the inputs of OpenTofu, Terraform, Ansible or a template.
+// Import writes a cluster.yaml from files of other tools.
 func (Cluster) Import(ctx context.Context, from, out, name *string, adopt, lab *bool) error {
 	return call(ctx, ClusterImport, from, out, name, adopt, lab)
 }

@@ -111,7 +111,7 @@ func Verbs() []Verb {
 	return concatGroups(
 		group("A cluster",
 			verb("cluster:init", "ClusterInit", ClusterInit, "writes a first cluster.yaml. It looks at Proxmox VE hosts and asks; with -yes or from a script it asks nothing."),
-			verb("cluster:import", "ClusterImport", ClusterImport, "writes a cluster.yaml from the inputs of OpenTofu, Terraform, Ansible or a template; it tells what becomes of each setting, and copies no secret."),
+			verb("cluster:import", "ClusterImport", ClusterImport, "writes a cluster.yaml from files of other tools; of OpenTofu, Terraform, Ansible or a template. It lists what it leaves out, and copies no secret."),
 			verb("cluster:validate", "ClusterValidate", ClusterValidate, "checks cluster.yaml and lists everything that is wrong."),
 			verb("cluster:plan", "ClusterPlan", ClusterPlan, "shows what cluster:up would do; exit code 0 for nothing, 2 for changes."),
 			verb("cluster:up", "ClusterUp", ClusterUp, "creates or changes the cluster as cluster.yaml says; run it again at any time. It asks before it restarts or destroys a machine, or adds your login to machines that others may have made."),

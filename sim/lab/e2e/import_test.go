@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+)
+
+// TestImported: what cluster:import writes from other tools' files comes up in the lab, as it stands, and goes again.
+func TestImported(t *testing.T) {
+	t.Parallel()
+	for _, in := range []struct {
+		from  string
+		nodes int
+		gpus  string
+	}{{"tofu-k3s/env/lab.tfvars", 3, "2 of 2"}, {"gpu-cluster", 7, "8 of 8"}, {"talos-map", 7, "1 of 1"}, {"talos-one", 1, "1 of 1"}, {"kubeadm", 2, "1 of 1"}, {"template", 2, ""}} {
+		name, _, _ := strings.Cut(in.from, "/")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := newUserOf(t, labctl.Guests{})
+			require.NoError(t, os.Remove(filepath.Join(u.dir, "cluster.yaml")))
+			from, err := filepath.Abs("../../../internal/importer/testdata/" + in.from)
+			require.NoError(t, err)
+			_, said := u.must(t, "cluster:import", "-from="+from, "-lab")
+			assert.NotContains(t, said, "deadbeef")
+			u.must(t, "cluster:up")
+			out, _ := u.must(t, "cluster:plan")
+			assert.Contains(t, out, "Nothing to change")
+			if in.gpus != "" {
+				out, _ = u.must(t, "gpu:verify")
+				assert.Contains(t, out, in.gpus+" GPUs computed")
+			}
+			vms, _, _ := u.inventory(t)
+			assert.GreaterOrEqual(t, len(vms), in.nodes)
+			u.must(t, "cluster:down", "-yes")
+		})
+	}
+}
