@@ -16,10 +16,9 @@ import (
 func TestImported(t *testing.T) {
 	t.Parallel()
 	for _, in := range []struct {
-		from  string
-		nodes int
-		gpus  string
-	}{{"tofu-k3s/env/lab.tfvars", 3, "2 of 2"}, {"gpu-cluster", 7, "8 of 8"}, {"talos-map", 7, "1 of 1"}, {"talos-one", 1, "1 of 1"}, {"kubeadm", 2, "1 of 1"}, {"template", 2, ""}} {
+		from string
+		gpus string
+	}{{"tofu-k3s/env/lab.tfvars", "2 of 2"}, {"gpu-cluster", "8 of 8"}, {"talos-map", "1 of 1"}, {"talos-one", "1 of 1"}, {"kubeadm", "1 of 1"}, {"template", ""}} {
 		name, _, _ := strings.Cut(in.from, "/")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,11 +32,9 @@ func TestImported(t *testing.T) {
 			out, _ := u.must(t, "cluster:plan")
 			assert.Contains(t, out, "Nothing to change")
 			if in.gpus != "" {
-				out, _ = u.must(t, "gpu:verify")
-				assert.Contains(t, out, in.gpus+" GPUs computed")
+				_, said = u.must(t, "gpu:verify")
+				assert.Contains(t, said, in.gpus+" GPUs computed")
 			}
-			vms, _, _ := u.inventory(t)
-			assert.GreaterOrEqual(t, len(vms), in.nodes)
 			u.must(t, "cluster:down", "-yes")
 		})
 	}

@@ -33,7 +33,7 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^go tool mage host:role( \| ssh|.*-spec=trial)`), "a shell on a host; internal/session.TestHostRoleAsksTheHost"},
 	{regexp.MustCompile(`^go tool mage host:trial|trial\.yaml$`), "a host of one's own; internal/session.TestHostTrial"},
 	{regexp.MustCompile(`^go tool mage cluster:init($| -endpoint=192)`), "somebody who answers; internal/session.TestInitInterview, TestInitFromFlagsAlone"},
-	{regexp.MustCompile(`^go tool mage cluster:(import -from=path/to|up -spec=try)`), "path/to is the reader's; sim/lab/e2e.TestImported"},
+	{regexp.MustCompile(`^go tool mage cluster:(import -from=path/to|up -spec=try)`), "path/to is the reader's; TestImported"},
 	{regexp.MustCompile(`^go tool mage fleet:(push|status)`), "a Git server; internal/session.TestFleetRenderAndPush"},
 	{regexp.MustCompile(`^go tool mage fleet:lint -dir=path/to/repository`), "path/to is the reader's; typed with . and DIR"},
 	{regexp.MustCompile(`^go tool mage node:replace -node=(NAME|cp1)`), "NAME is the reader's; typed with gpu1; internal/session.TestReplacePage"},
