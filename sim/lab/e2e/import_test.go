@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,6 +12,18 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 )
+
+var fromEnv = regexp.MustCompile(`env:[A-Z_]+`)
+
+// secretsInFiles answers what the new file refers to.
+func (u *user) secretsInFiles(t *testing.T) {
+	t.Helper()
+	u.write(t, "secret", "not-a-secret-of-anybody")
+	require.NoError(t, os.Chmod(filepath.Join(u.dir, "secret"), 0o600))
+	file, err := os.ReadFile(filepath.Join(u.dir, "cluster.yaml"))
+	require.NoError(t, err)
+	u.write(t, "cluster.yaml", fromEnv.ReplaceAllString(string(file), "file:secret"))
+}
 
 // TestImported: what cluster:import writes from other tools' files comes up in the lab, as it stands, and goes again.
 func TestImported(t *testing.T) {
@@ -28,6 +41,7 @@ func TestImported(t *testing.T) {
 			require.NoError(t, err)
 			_, said := u.must(t, "cluster:import", "-from="+from, "-lab")
 			assert.NotContains(t, said, "deadbeef")
+			u.secretsInFiles(t)
 			u.must(t, "cluster:up")
 			out, _ := u.must(t, "cluster:plan")
 			assert.Contains(t, out, "Nothing to change")
