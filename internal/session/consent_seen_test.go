@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -48,9 +47,7 @@ func (w *site) give(name string) {
 // starts on one that is to be restarted. The yes is not to these: without somebody to ask again the
 // command ends with 4 and has done the rest, and on a terminal it asks about them alone.
 func TestWhatComesWhileAQuestionStands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		vms := len(w.sim.VMs())
@@ -114,9 +111,7 @@ func TestANodeThatIsCalledLikeAPart(t *testing.T) {
 		"part:monitoring":                 "-destroy=node:monitoring",
 		"node:monitoring,part:monitoring": "",
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newSite(t)
-			defer w.close()
+		inSite(t, func(t *testing.T, w *site) {
 			first, second := false, false
 			err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
 				var g converge.Graph

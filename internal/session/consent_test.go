@@ -60,9 +60,7 @@ func (w *site) changed(from int) (out []string) {
 
 // Nothing stops and nothing is destroyed before somebody has agreed to it by name.
 func TestUpAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)), "what makes something out of nothing needs no consent")
 		time.Sleep(time.Minute)
 		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
@@ -122,9 +120,7 @@ func TestUpAsks(t *testing.T) {
 
 // A run that finds nothing to do looks once, as a plan does, and keeps what is lost here.
 func TestUpLooksOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(one, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		asked := func(command func(*Session, context.Context) error) int {
@@ -161,9 +157,7 @@ func TestACostThatShowsLate(t *testing.T) {
 			return s.runConfirmed(ctx, func(context.Context) (*converge.Graph, error) { return g, nil }, Change{Question: "Go on?"})
 		},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newSite(t)
-			defer w.close()
+		inSite(t, func(t *testing.T, w *site) {
 			there, applied, kept := false, false, false
 			err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
 				var g converge.Graph
@@ -228,9 +222,7 @@ func TestAnswers(t *testing.T) {
 
 // The verbs ask by the same rule.
 func TestVerbsAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.kube.Clusters()[0].Apply(t.Context(), []byte(adasNotebook)))
@@ -274,9 +266,7 @@ func (w *site) another() *site {
 // Anyone who has a copy of the file is asked before their key gets into machines that others
 // have made, and no look and no other verb lets it in.
 func TestUpAsksBeforeItLetsSomebodyIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(asking, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		before := len(w.sim.Requests())

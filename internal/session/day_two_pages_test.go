@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -119,9 +118,7 @@ func yes(f UpFlags) UpFlags {
 func TestUpgradePage(t *testing.T) {
 	newer := strings.Replace(threeTwo, "v1.36.5", "v1.36.6", 1)
 	up := with(yes(UpFlags{}), Up)
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 
@@ -141,9 +138,7 @@ func TestUpgradePage(t *testing.T) {
 		require.Error(t, err)
 		shown(t, "upgrade.md", "gpus", w.steps("k3s/wk1 "))
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.do(newer, Options{}, up))
@@ -170,9 +165,7 @@ func (w *site) steps(step string) string {
 
 // TestReplacePage: docs/replace.md shows what the commands say.
 func TestReplacePage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.do(threeTwo, Options{}, func(s *Session, ctx context.Context) error {

@@ -18,9 +18,7 @@ import (
 
 // TestWhoDoesNotWaitWhileARetryGoesOn: the refusal is the error, whatever was under way.
 func TestWhoDoesNotWaitWhileARetryGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		other := w.theirs("one")
 		there := false
 		err := w.do(one, Options{}, func(s *Session, ctx context.Context) error {
@@ -63,9 +61,7 @@ func TestWhoIsInterruptedInAVerb(t *testing.T) {
 		},
 	} {
 		says := map[int]string{1: "timed out (-timeout)", 130: "interrupted; "}[want]
-		synctest.Test(t, func(t *testing.T) {
-			w := newSite(t)
-			defer w.close()
+		inSite(t, func(t *testing.T, w *site) {
 			there := false
 			verb := func(hangs int) error {
 				return w.do(one, Options{}, func(s *Session, ctx context.Context) error {

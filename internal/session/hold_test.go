@@ -199,9 +199,7 @@ func (w *site) theirs(name string) *converge.Lease {
 
 // TestVerbsDecideWhenTheyMay: what a verb saw before it waited may not hold afterwards.
 func TestVerbsDecideWhenTheyMay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(threeServers, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		cycle := func() error {
@@ -240,9 +238,7 @@ func TestVerbsDecideWhenTheyMay(t *testing.T) {
 // TestWhoDoesNotWait: with -nowait a command ends where another run is at work, says who,
 // and has changed nothing.
 func TestWhoDoesNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		other := w.theirs("one")
 		w.sim.ForgetRequests()
 		now := ChangeFlags{NoWait: true, Yes: true}

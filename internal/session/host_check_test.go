@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -38,9 +37,7 @@ func TestHostCheckExits(t *testing.T) {
 		{name: "no such host in the file", code: invalid, yaml: func(s string) string { return s }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newSite(t)
-				defer w.close()
+			inSite(t, func(t *testing.T, w *site) {
 				if c.arrange != nil {
 					c.arrange(w)
 				}
@@ -69,9 +66,7 @@ func TestHostCheckExits(t *testing.T) {
 }
 
 func TestHostCheckForPrograms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		w.sim.Revoke("VM.Clone")
 		err := w.do(machines(), Options{JSON: true}, with(HostFlags{}, hostCheck))
 		assert.Equal(t, 2, code(err))
@@ -107,9 +102,7 @@ func TestHostCheckAsksTheHostToo(t *testing.T) {
 		require.NoError(t, err)
 		return printCheck(s, report)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(machines(), Options{}, look))
 		assert.Equal(t, []string{"pve1"}, asked)
 		assert.Contains(t, w.data.String(), "✗ PX9  0000:25:00.0\n    0000:25:00.0 on pve1 is held by the host's driver nvidia\n")
@@ -119,9 +112,7 @@ func TestHostCheckAsksTheHostToo(t *testing.T) {
 
 // TestUpRefusesBeforeAnythingChanges has everything wrong at once.
 func TestUpRefusesBeforeAnythingChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		w.sim.Revoke("VM.Clone")
 		w.sim.AddVM(pvesim.VM{ID: 300, Node: "pve1", Name: "cp1", Config: map[string]string{"cores": "1", "memory": "512"}})
 		w.sim.AddVM(pvesim.VM{ID: 301, Node: "pve1", Name: "hoard", Config: map[string]string{"cores": "1", "memory": "512", "hostpci0": "0000:01:00", "onboot": "1"}})

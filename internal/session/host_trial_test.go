@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,9 +61,7 @@ func (w *site) try(yaml string, o Options, f HostTrialFlags) error {
 // A trial asks before it does anything, tells where it stopped and how to go on, and
 // ends with a table and a file.
 func TestHostTrial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		stdin := os.Stdin
 		defer func() { os.Stdin = stdin }()
 		var err error
@@ -102,9 +99,7 @@ func TestHostTrial(t *testing.T) {
 		assert.NotContains(t, string(page), token)
 		assert.Regexp(t, `(?m)^up .*FAILED: `, w.data.String())
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		out := filepath.Join(t.TempDir(), "record.json")
 		require.NoError(t, w.try(trialFile, Options{}, HostTrialFlags{ChangeFlags: ChangeFlags{Yes: true}, Out: out}))
 		assert.True(t, slices.ContainsFunc(w.sim.Requests(), func(r pvesim.Request) bool { return r.Params.Get("name") == "homelab-my-trial-lease" }),

@@ -44,6 +44,16 @@ func newSite(t *testing.T) *site {
 	return w
 }
 
+// inSite runs a test in virtual time, in a site of its own.
+func inSite(t *testing.T, test func(t *testing.T, w *site)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newSite(t)
+		defer w.close()
+		test(t, w)
+	})
+}
+
 func (w *site) close() {
 	w.sim.Close()
 	require.NoError(w.t, w.kube.Close())
@@ -95,9 +105,7 @@ func code(err error) int {
 }
 
 func TestLifeOfACluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		yaml := strings.ReplaceAll(string(examples.WithoutPlatform(examples.EightA100)), "size: 200GiB", "size: 1TiB") // of which a warning says that they do not fit
 
 		// Before: everything is to be made.
@@ -221,9 +229,7 @@ func (w *site) down(yaml string) {
 }
 
 func TestTimeIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, func(s *Session, ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Minute)
 			defer cancel()
@@ -243,9 +249,7 @@ func TestTimeIsOver(t *testing.T) {
 }
 
 func TestFailureIsToldAndNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		w.sim.Fail(pvesim.Rule{Path: `.*/upload`, Times: -1, Status: 500, Message: "no space left on device"})
 		err := w.do(string(examples.WithoutPlatform(examples.EightA100)), Options{}, with(UpFlags{}, Up))
 		assert.Equal(t, 1, code(err))
@@ -271,9 +275,7 @@ func objects(t *testing.T, data []byte) (out []map[string]any) {
 
 // The NFS server stays when the cluster goes, and is said to; its name destroys it too.
 func TestDownKeepsTheFileServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		folder, err := filepath.Abs("../../sim/lab/charts")
 		require.NoError(t, err)
 		yaml := `

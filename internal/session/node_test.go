@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -22,9 +21,7 @@ nodes:
 
 // The verbs of a node, as commands: what they say and how they end.
 func TestNodeVerbs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		yaml := one
 		require.NoError(t, w.do(yaml, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +15,7 @@ import (
 // A VM that carries the cluster's tag and is not the cluster's is named by whatever looks
 // at the cluster, with what to do, and stays when it goes.
 func TestStraysAreNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		const yaml = `
 name: tiny
 proxmox: {endpoint: lab, host: pve1}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -25,9 +24,7 @@ nodes:
 `
 
 func TestTemplateCommands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newSite(t)
-		defer w.close()
+	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(pair, Options{}, TemplateList))
 		assert.Contains(t, w.talk.String(), "There is no template yet")
 		require.NoError(t, w.do(pair, Options{}, with(UpFlags{}, Up)))
