@@ -260,16 +260,20 @@ func (s *Steps) RetiredParts(ctx context.Context) (gone, given []Record, err err
 			given = append(given, *r)
 		}
 	}
-	slices.SortStableFunc(gone, func(a, b Record) int {
-		switch {
-		case slices.Contains(a.Needs, b.Part):
-			return -1
-		case slices.Contains(b.Needs, a.Part):
-			return 1
-		}
-		return 0
-	})
-	return gone, given, nil
+	return inOrderOfRemoval(gone), given, nil
+}
+
+// inOrderOfRemoval sorts parts so that each comes after those that need it. Otherwise it keeps their order.
+func inOrderOfRemoval(all []Record) []Record {
+	rest, out := slices.Clone(all), make([]Record, 0, len(all))
+	for len(rest) > 0 {
+		i := slices.IndexFunc(rest, func(r Record) bool {
+			return !slices.ContainsFunc(rest, func(o Record) bool { return slices.Contains(o.Needs, r.Part) })
+		})
+		i = max(i, 0) // of a circle, which no file makes, any
+		out, rest = append(out, rest[i]), slices.Delete(rest, i, i+1)
+	}
+	return out
 }
 
 // ReleaseToFleet removes from the record of a part what Fleet owns now.
@@ -308,6 +312,9 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := s.CheckUnused(ctx, client, r); err != nil {
 		return converge.Permanent(err)
 	}
+	if err := s.waitVolumesReleased(ctx, client, r); err != nil {
+		return err
+	}
 	converge.Progressf(ctx, "removing %s", r.Part)
 	remove := func(refs []kube.Ref) error {
 		for _, ref := range slices.Backward(refs) {
@@ -343,50 +350,6 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 		}
 	}
 	return client.Delete(ctx, r.Object())
-}
-
-// CheckUnused refuses to remove a part that something needs: the operator of databases, queues with pods, a
-// provisioner whose volumes could no longer be mounted or deleted. What belongs to parts that leave before it
-// does not count.
-func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record, leaving ...Record) error {
-	switch {
-	case r.Part == addon.PostgresName, r.Part == addon.PostgresBackupName:
-		return s.checkDatabasesUnused(ctx, client, r, leaving)
-	case r.Part == addon.KueueName:
-		return checkQueuesUnused(ctx, client)
-	case len(r.Classes) == 0:
-		return nil
-	}
-	volumes, err := client.List(ctx, "v1", "PersistentVolume", "", "")
-	if err != nil {
-		return err
-	}
-	return r.boundClaimsError(volumes)
-}
-
-// boundClaimsError returns an error if claims are bound to volumes of a part's classes.
-func (r Record) boundClaimsError(volumes []unstructured.Unstructured) error {
-	var claims []string
-	for _, v := range volumes {
-		class, _, _ := unstructured.NestedString(v.Object, "spec", "storageClassName")
-		phase, _, _ := unstructured.NestedString(v.Object, "status", "phase")
-		if !slices.Contains(r.Classes, class) || phase != string(corev1.VolumeBound) {
-			continue
-		}
-		namespace, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
-		name, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "name")
-		claims = append(claims, namespace+"/"+name)
-	}
-	if len(claims) == 0 {
-		return nil
-	}
-	const most = 5
-	more := ""
-	if len(claims) > most {
-		claims, more = claims[:most], fmt.Sprintf(" and %d more", len(claims)-most)
-	}
-	return InUse(fmt.Sprintf("part %s is no longer in the file but stays: volumes of %s are in use and could not be mounted without it: %s%s: "+
-		"move their data and delete these claims, or add the part to the file again", r.Part, strings.Join(r.Classes, ", "), strings.Join(claims, ", "), more))
 }
 
 // InUse is the reason why a part stays.

@@ -1,14 +1,15 @@
 package parts
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -22,7 +23,7 @@ func TestPartsThatAreRetired(t *testing.T) {
 		ctx := t.Context()
 		ref := kube.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: "x"}
 		for _, r := range []Record{
-			{Part: "a"}, {Part: "b", Needs: []string{"c"}}, {Part: "c", Needs: []string{"d"}}, {Part: "d"}, {Part: "nfs", Release: "nfs"}, {Part: "jupyterhub", Secrets: []kube.Ref{ref}},
+			{Part: "a"}, {Part: "b", Needs: []string{"c"}}, {Part: "c", Needs: []string{"d"}}, {Part: "d"}, {Part: "e"}, {Part: "f", Needs: []string{"d", "a"}}, {Part: "nfs", Release: "nfs"}, {Part: "jupyterhub", Secrets: []kube.Ref{ref}},
 		} {
 			_, err := client.Apply(ctx, r.Object())
 			require.NoError(t, err)
@@ -35,7 +36,7 @@ func TestPartsThatAreRetired(t *testing.T) {
 		}
 		gone, given, err := s.RetiredParts(ctx)
 		require.NoError(t, err)
-		assert.Equal(t, []string{"a", "b", "c", "d"}, names(gone))
+		assert.Equal(t, []string{"b", "c", "e", "f", "a", "d"}, names(gone))
 		assert.Empty(t, given, "Fleet's part has nothing but its Secrets of us")
 		for _, r := range []Record{{Part: "jupyterhub", Release: "hub"}, {Part: "jupyterhub", Before: []kube.Ref{ref}}, {Part: "jupyterhub", After: []kube.Ref{ref}}} {
 			_, err := client.Apply(ctx, r.Object())
@@ -75,23 +76,57 @@ func TestPartsThatAreRetired(t *testing.T) {
 	})
 }
 
-// A part whose volumes are in use stays, and whose they are is said.
+// A part whose volumes are in use stays, and whose they are is said. Claims that go with another part, or with what
+// owned them, do not count, and are waited for.
 func TestVolumesThatHoldAPart(t *testing.T) {
-	volume := func(class, phase, claim string) unstructured.Unstructured {
-		return unstructured.Unstructured{Object: map[string]any{
-			"spec": map[string]any{"storageClassName": class, "claimRef": map[string]any{"namespace": "hub", "name": claim}}, "status": map[string]any{"phase": phase},
-		}}
-	}
-	r := Record{Part: "nfs", Classes: []string{"nfs", "fast"}}
-	require.NoError(t, r.boundClaimsError(nil))
-	require.NoError(t, r.boundClaimsError([]unstructured.Unstructured{volume("other", "Bound", "a"), volume("nfs", "Released", "b"), volume("fast", "Available", "c")}))
-	var all []unstructured.Unstructured
-	for i := range 6 {
-		all = append(all, volume("other", "Bound", "x"), volume([]string{"nfs", "fast"}[i%2], "Bound", fmt.Sprint("c", i)))
-	}
-	for n, want := range map[int]string{2: "hub/c0: move", 10: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4: move", 12: "hub/c0, hub/c1, hub/c2, hub/c3, hub/c4 and 1 more: move"} {
-		err := r.boundClaimsError(all[:n])
+	synctest.Test(t, func(t *testing.T) {
+		s, client, _, _ := failing(t)
+		s.Spec = &spec.Spec{}
+		volume := func(class, name string, owner map[string]any) kube.Ref {
+			claim := map[string]any{"namespace": "default", "name": name}
+			modes, size := []any{"ReadWriteMany"}, map[string]any{"storage": "1Gi"}
+			meta := map[string]any{"namespace": "default", "name": name}
+			if owner != nil {
+				meta["ownerReferences"] = []any{owner}
+			}
+			for _, o := range []map[string]any{
+				{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any{"name": name}, "spec": map[string]any{
+					"storageClassName": class, "claimRef": claim, "accessModes": modes, "capacity": size, "nfs": map[string]any{"server": "10.0.0.5", "path": "/"}}},
+				{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": map[string]any{
+					"storageClassName": class, "volumeName": name, "accessModes": modes, "resources": map[string]any{"requests": size}}},
+			} {
+				_, err := client.Apply(t.Context(), &unstructured.Unstructured{Object: o})
+				require.NoError(t, err)
+			}
+			time.Sleep(time.Minute) // until it is bound
+			return kube.Ref{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "default", Name: name}
+		}
+		r := Record{Part: "nfs", Classes: []string{"nfs", "fast"}}
+		volume("other", "other", nil)
+		require.NoError(t, s.CheckUnused(t.Context(), client, r))
+		its := volume("fast", "weights", nil)
+		err := s.CheckUnused(t.Context(), client, r)
 		require.ErrorAs(t, err, new(InUse))
-		assert.ErrorContains(t, err, "part nfs is no longer in the file but stays: volumes of nfs, fast are in use and could not be mounted without it: "+want)
-	}
+		require.ErrorContains(t, err, "part nfs is no longer in the file but stays: volumes of nfs, fast are in use and could not be mounted without it: default/weights: move")
+		require.NoError(t, s.CheckUnused(t.Context(), client, r, Record{Part: "models", Before: []kube.Ref{its}}), "it leaves before")
+		require.Error(t, s.CheckUnused(t.Context(), client, r, Record{Part: "models", Keep: true, Before: []kube.Ref{its}}), "it is kept")
+
+		database := kube.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "database"}
+		_, err = client.Apply(t.Context(), objectOf(database))
+		require.NoError(t, err)
+		owner := objectOf(database)
+		require.NoError(t, client.Get(t.Context(), owner))
+		require.NoError(t, client.Delete(t.Context(), objectOf(its)))
+		time.Sleep(time.Minute)
+		require.NoError(t, s.CheckUnused(t.Context(), client, r))
+		volume("nfs", "data", map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "database", "uid": string(owner.GetUID()), "controller": true})
+		require.ErrorContains(t, s.CheckUnused(t.Context(), client, r), "default/data")
+		require.NoError(t, s.CheckUnused(t.Context(), client, r, Record{Part: "gateway", After: []kube.Ref{database}}))
+		require.NoError(t, client.Delete(t.Context(), objectOf(database)))
+		require.NoError(t, s.CheckUnused(t.Context(), client, r))
+		require.NoError(t, s.RetirePart(t.Context(), r))
+		left, err := boundClaims(t.Context(), client, r)
+		require.NoError(t, err)
+		assert.Empty(t, left, "it waits for the last claim")
+	})
 }

@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
+)
+
+// partsFile is the cluster on which parts come and go.
+const partsFile = `name: parts
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11], memory: 16GiB}
+  gpu: {count: 1, addresses: [10.0.0.21], gpus: 2, cores: 16, memory: 128GiB, disks: {scratch: {size: 100GiB, mount: /scratch}}}
+`
+
+// partRow is a section of the file that comes, repeats, changes by a value and goes.
+type partRow struct {
+	text     string   // of the file
+	old, new string   // the value that changes
+	step     string   // that the plan then names
+	last     string   // what is in the file for a run before it goes; empty: nothing
+	stays    []string // what is left in the cluster by design, beside namespaces and definitions of kinds
+}
+
+// partRows are parts that can be in one file. What needs a Git server, root on a host or a zone has a test of its own.
+func partRows() []partRow {
+	return []partRow{
+		{text: "storage:\n  default: local-path\n  nfs: {server: 10.0.0.30, export: /export/k3s, shares: {films: {export: \"10.0.0.31:/films\", namespaces: [research]}}}\n  scratch: {}\n",
+			old: "namespaces: [research]", new: "namespaces: [research, course]", step: "nfs  *objects"},
+		{text: "loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}\n", old: "200-10.0.0.219", new: "200-10.0.0.229", step: "metallb  *objects"},
+		{text: "tls: self-signed\ningress: gateway\n", old: "ingress: gateway", new: "ingress: traefik", step: "ingress  *objects"},
+		{text: "logs: {size: 10GiB}\n", old: "10GiB", new: "20GiB", step: "logs  *chart"},
+		{text: "monitoring: {size: 10GiB, hostname: grafana.lab.example, alerts: {ntfy: file:topic}}\n", old: "alerts: {ntfy: file:topic}", new: "alerts: {webhook: file:topic}", step: "monitoring  *secrets"},
+		{text: "postgres: {databases: {tracking: {namespace: login, size: 10GiB}}, backup: true}\n", old: "size: 10GiB", new: "size: 11GiB", step: "postgres  *objects", last: "postgres: true\n"},
+		{text: "backup: {endpoint: \"https://s3.lab.example\", bucket: backups, accessKey: file:topic, secretKey: file:topic, retention: 2w}\n", old: "2w", new: "3w", step: "velero  *chart"},
+		{text: "queues: {class: {gpus: 1, namespaces: [course]}}\n", old: "gpus: 1", new: "gpus: 2", step: "kueue  *objects"},
+		{text: "login: {hostname: login.lab.example, allowedGroups: [students], adminGroups: [staff], people: {ada: {email: ada@lab.example, hash: file:hash, groups: [staff]}}}\n",
+			old: "groups: [staff]}", new: "groups: [staff, students]}", step: "dex  *secrets"},
+		{text: "hub: {hostname: hub.lab.example, ssh: true, prePull: true, shared: {films: {path: /films, perGroup: true, groups: [students]}}}\n", old: "ssh: true", new: "ssh: false", step: "jupyterhub  *chart"},
+		{text: "models: {qwen: {source: Qwen/Qwen3-4B, context: 16384}}\n", old: "16384", new: "8192", step: "models  *objects"},
+		{text: "modelGateway: {hostname: models.lab.example, keys: {alice: {}, robotics: {models: [qwen], requestsPerMinute: 60}}}\n",
+			old: "requestsPerMinute: 60", new: "requestsPerMinute: 70", step: "model-gateway  *keys"},
+		{text: "modelChat: {hostname: chat.lab.example, size: 10GiB}\n", old: "10GiB", new: "11GiB", step: "model-chat  *objects"},
+	}
+}
+
+// TestLivesOfParts adds parts to a cluster, repeats that, changes each by one value and removes them. What the
+// cluster has afterwards is what it had before, but for what stays by design.
+func TestLivesOfParts(t *testing.T) { labtest.OnBoth(t, livesOfParts) }
+
+func livesOfParts(t *testing.T, kind labctl.Guests) {
+	t.Parallel()
+	u := newUserOf(t, kind)
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
+	require.NoError(t, err)
+	u.write(t, "hash", string(hash))
+	u.write(t, "topic", "https://ntfy.lab.example/topic")
+	u.write(t, "cluster.yaml", partsFile)
+	u.must(t, "cluster:up")
+	before := u.inCluster(t, "parts")
+
+	with, changed, last, stays := partsFile, partsFile, partsFile, []string{}
+	for _, row := range partRows() {
+		require.Contains(t, row.text, row.old)
+		with += row.text
+		changed += strings.Replace(row.text, row.old, row.new, 1)
+		last += row.last
+		stays = append(stays, row.stays...)
+	}
+	u.write(t, "cluster.yaml", with)
+	plan, _, code := u.run(t, "cluster:plan")
+	assert.Equal(t, 2, code, plan)
+	u.must(t, "cluster:up")
+	u.againNothing(t)
+
+	u.write(t, "cluster.yaml", changed)
+	plan, _, code = u.run(t, "cluster:plan")
+	assert.Equal(t, 2, code, plan)
+	for _, row := range partRows() {
+		assert.Regexp(t, "(?m)^. +"+row.step, plan)
+	}
+	u.must(t, "cluster:up", "-yes")
+	u.againNothing(t)
+
+	for _, text := range []string{last, partsFile} {
+		u.write(t, "cluster.yaml", text)
+		u.must(t, "cluster:up", "-yes")
+		u.againNothing(t)
+	}
+	for _, left := range u.inCluster(t, "parts") {
+		if !slices.Contains(before, left) && !slices.ContainsFunc(stays, func(s string) bool { return regexp.MustCompile(s).MatchString(left) }) {
+			t.Errorf("left behind: %s", left)
+		}
+	}
+}
+
+// inCluster lists the objects of a cluster as "kind.group namespace/name", without those that Kubernetes makes for
+// others, and without what stays with every part: namespaces and definitions of kinds.
+func (u *user) inCluster(t *testing.T, name string) (all []string) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", name, "kubeconfig"))
+	require.NoError(t, err)
+	config.QPS, config.Burst = 100, 100
+	kinds, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
+	require.NoError(t, err)
+	client := dynamic.NewForConfigOrDie(config)
+	for _, group := range kinds {
+		gv, err := schema.ParseGroupVersion(group.GroupVersion)
+		require.NoError(t, err)
+		for _, r := range group.APIResources {
+			if !slices.Contains(r.Verbs, "list") || slices.Contains(ofOthers, r.Kind) {
+				continue
+			}
+			list, err := client.Resource(gv.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err, "%s of %s", r.Name, gv)
+			for _, o := range list.Items {
+				if o.GetName() != "kube-root-ca.crt" && (r.Kind != "ServiceAccount" || o.GetName() != "default") {
+					all = append(all, strings.TrimSuffix(r.Name+"."+gv.Group, ".")+" "+o.GetNamespace()+"/"+o.GetName())
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// ofOthers are kinds whose objects follow from others, and those that every part leaves.
+var ofOthers = []string{"Event", "Lease", "Endpoints", "EndpointSlice", "ControllerRevision", "ReplicaSet", "Pod", "APIService", "Namespace", "CustomResourceDefinition"}
