@@ -31,6 +31,7 @@ type Record struct {
 	Before    []kube.Ref `json:"before,omitempty"`
 	After     []kube.Ref `json:"after,omitempty"`
 	Secrets   []kube.Ref `json:"secrets,omitempty"`
+	FromFile  []kube.Ref `json:"fromFile,omitempty"` // the Secrets of which nothing was generated
 }
 
 const (
@@ -47,6 +48,9 @@ func recordOf(p addon.Recipe) Record {
 	}
 	for _, s := range p.Secrets {
 		r.Secrets = append(r.Secrets, s.Ref())
+		if len(s.Generate) == 0 {
+			r.FromFile = append(r.FromFile, s.Ref())
+		}
 	}
 	if p.InGit() { // what is in Git is removed with the bundle
 		r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
@@ -120,6 +124,7 @@ func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) 
 		want.Before = union(want.Before, have.Before)
 		want.After = union(want.After, have.After)
 		want.Secrets = union(want.Secrets, have.Secrets)
+		want.FromFile = union(want.FromFile, have.FromFile)
 	}
 	_, err = client.Apply(ctx, want.Object())
 	return err
@@ -263,19 +268,6 @@ func (s *Steps) RetiredParts(ctx context.Context) (gone, given []Record, err err
 	return inOrderOfRemoval(gone), given, nil
 }
 
-// inOrderOfRemoval sorts parts so that each comes after those that need it. Otherwise it keeps their order.
-func inOrderOfRemoval(all []Record) []Record {
-	rest, out := slices.Clone(all), make([]Record, 0, len(all))
-	for len(rest) > 0 {
-		i := slices.IndexFunc(rest, func(r Record) bool {
-			return !slices.ContainsFunc(rest, func(o Record) bool { return slices.Contains(o.Needs, r.Part) })
-		})
-		i = max(i, 0) // of a circle, which no file makes, any
-		out, rest = append(out, rest[i]), slices.Delete(rest, i, i+1)
-	}
-	return out
-}
-
 // ReleaseToFleet removes from the record of a part what Fleet owns now.
 func (s *Steps) ReleaseToFleet(ctx context.Context, r Record) error {
 	client, err := s.Kube(ctx)
@@ -303,7 +295,7 @@ func (r Record) Diff() converge.Diff {
 }
 
 // RetirePart removes a part from the cluster. It keeps what data depends on: volumes in use keep
-// their provisioner, and a part that outlives its removal keeps its Secrets and definitions.
+// their provisioner, and a part that outlives its removal keeps its definitions, and the Secrets that were generated.
 func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	client, charts, err := s.charts(ctx)
 	if err != nil {
@@ -316,17 +308,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 		return err
 	}
 	converge.Progressf(ctx, "removing %s", r.Part)
-	remove := func(refs []kube.Ref) error {
-		for _, ref := range slices.Backward(refs) {
-			if ref.Kind == "Namespace" || ref.Kind == "CustomResourceDefinition" || r.Keep && ref.Kind == "PersistentVolumeClaim" {
-				continue // it stays, with everything in it
-			}
-			if err := removeObject(ctx, client, ref); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	remove := func(refs []kube.Ref) error { return removeObjects(ctx, client, r, refs) }
 	if err := remove(r.After); err != nil {
 		return err
 	}
@@ -344,10 +326,12 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := s.finishOperatorRemoval(ctx, client, r); err != nil {
 		return err
 	}
-	if !r.Keep {
-		if err := remove(r.Secrets); err != nil {
-			return err
-		}
+	secrets := r.Secrets
+	if r.Keep {
+		secrets = r.FromFile
+	}
+	if err := remove(secrets); err != nil {
+		return err
 	}
 	return client.Delete(ctx, r.Object())
 }

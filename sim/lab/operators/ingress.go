@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -64,8 +65,20 @@ func packagedTraefik(ctx context.Context, i *instance) (time.Duration, error) {
 			return 0, nil
 		}
 	}
+	if !v.hasGatewayClass() { // Helm deletes what a release no longer has
+		err := i.Dynamic.Resource(gatewayClasses().gvr()).Delete(ctx, v.gatewayClass(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, fmt.Errorf("gateway class: %w", err)
+		}
+	}
 	return 0, i.apply(ctx, v.objects()...)
 }
+
+func (v traefikValues) hasGatewayClass() bool {
+	return v.Providers.KubernetesGateway.Enabled && (v.GatewayClass.Enabled == nil || *v.GatewayClass.Enabled)
+}
+
+func (v traefikValues) gatewayClass() string { return cmp.Or(v.GatewayClass.Name, "traefik") }
 
 func (v traefikValues) objects() []*unstructured.Unstructured {
 	var objs []*unstructured.Unstructured
@@ -86,8 +99,8 @@ func (v traefikValues) objects() []*unstructured.Unstructured {
 		"metadata": map[string]any{"annotations": map[string]any{"ingressclass.kubernetes.io/is-default-class": "true"}},
 		"spec":     map[string]any{"controller": "traefik.io/ingress-controller"},
 	}))
-	if v.Providers.KubernetesGateway.Enabled && (v.GatewayClass.Enabled == nil || *v.GatewayClass.Enabled) {
-		objs = append(objs, object.New("gateway.networking.k8s.io/v1", "GatewayClass", "", cmp.Or(v.GatewayClass.Name, "traefik"), map[string]any{
+	if v.hasGatewayClass() {
+		objs = append(objs, object.New("gateway.networking.k8s.io/v1", "GatewayClass", "", v.gatewayClass(), map[string]any{
 			"spec": map[string]any{"controllerName": gatewayController},
 		}))
 	}

@@ -104,9 +104,11 @@ func monitorSet(name, set string, o *unstructured.Unstructured) *unstructured.Un
 }
 
 func monitorService(name string, o *unstructured.Unstructured) *unstructured.Unstructured {
-	return object.New("v1", "Service", o.GetNamespace(), name+"-operated", map[string]any{"spec": map[string]any{
+	obj := object.New("v1", "Service", o.GetNamespace(), name+"-operated", map[string]any{"spec": map[string]any{
 		"clusterIP": "None", "selector": map[string]any{"app.kubernetes.io/name": name}, "ports": []any{map[string]any{"name": "http-web", "port": 9090, "targetPort": "http-web"}},
 	}})
+	object.OwnedBy(obj, o)
+	return obj
 }
 
 // velero sets the status of each backup location. The lab has no object store: any location

@@ -19,6 +19,8 @@ import (
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
+const claimKind = "PersistentVolumeClaim"
+
 // CheckUnused refuses to remove a part that something needs: the operator of databases, queues with pods, a
 // provisioner whose volumes could no longer be mounted or deleted. What belongs to parts that leave before it
 // does not count, nor do claims that are being deleted.
@@ -84,7 +86,7 @@ func boundClaims(ctx context.Context, client *kube.Client, r Record) ([]kube.Ref
 		if !slices.Contains(r.Classes, class) || phase != string(corev1.VolumeBound) {
 			continue
 		}
-		claim := kube.Ref{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
+		claim := kube.Ref{APIVersion: "v1", Kind: claimKind}
 		claim.Namespace, _, _ = unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
 		claim.Name, _, _ = unstructured.NestedString(v.Object, "spec", "claimRef", "name")
 		out = append(out, claim)
@@ -126,4 +128,42 @@ func claimGoes(ctx context.Context, client *kube.Client, claim kube.Ref, leaving
 
 func (r Record) has(ref kube.Ref) bool {
 	return slices.Contains(r.Before, ref) || slices.Contains(r.After, ref)
+}
+
+// inOrderOfRemoval sorts parts so that each comes after those that need it. Otherwise it keeps their order.
+func inOrderOfRemoval(all []Record) []Record {
+	rest, out := slices.Clone(all), make([]Record, 0, len(all))
+	for len(rest) > 0 {
+		i := slices.IndexFunc(rest, func(r Record) bool {
+			return !slices.ContainsFunc(rest, func(o Record) bool { return slices.Contains(o.Needs, r.Part) })
+		})
+		i = max(i, 0) // of a circle, which no file makes, any
+		out, rest = append(out, rest[i]), slices.Delete(rest, i, i+1)
+	}
+	return out
+}
+
+// removeObjects removes objects of a part that leaves, the last first. Namespaces and definitions stay with everything in
+// them, and claims of a part that outlives its removal, but for those whose volume goes: without it they mount nothing.
+func removeObjects(ctx context.Context, client *kube.Client, r Record, refs []kube.Ref) error {
+	for _, ref := range slices.Backward(refs) {
+		stays := ref.Kind == "Namespace" || ref.Kind == "CustomResourceDefinition"
+		if r.Keep && ref.Kind == claimKind {
+			claim := objectOf(ref)
+			if err := client.Get(ctx, claim); errors.Is(err, kube.ErrNotFound) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			volume, _, _ := unstructured.NestedString(claim.Object, "spec", "volumeName")
+			stays = !r.has(kube.Ref{APIVersion: "v1", Kind: "PersistentVolume", Name: volume})
+		}
+		if stays {
+			continue
+		}
+		if err := removeObject(ctx, client, ref); err != nil {
+			return err
+		}
+	}
+	return nil
 }
