@@ -44,9 +44,9 @@ func partRows() []partRow {
 			old: "namespaces: [research]", new: "namespaces: [research, course]", step: "objects/nfs"},
 		{text: "loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}\n", old: "200-10.0.0.219", new: "200-10.0.0.229", step: "objects/metallb"},
 		{text: "tls: self-signed\ningress: gateway\n", old: "ingress: gateway", new: "ingress: traefik", step: "objects/ingress"},
-		{text: "logs: {size: 10GiB}\n", old: "10GiB", new: "20GiB", step: "chart/logs"},
+		{text: "logs: {size: 10GiB, retention: 10d}\n", old: "10d", new: "20d", step: "chart/logs"},
 		{text: "monitoring: {size: 10GiB, hostname: grafana.lab.example, alerts: {ntfy: file:topic}}\n", old: "alerts: {ntfy: file:topic}", new: "alerts: {webhook: file:topic}", step: "secrets/monitoring"},
-		{text: "postgres: {databases: {tracking: {namespace: login, size: 10GiB}}, backup: true}\n", old: "size: 10GiB", new: "size: 11GiB", step: "objects/postgres", last: "postgres: true\n"},
+		{text: "postgres: {databases: {tracking: {namespace: login, size: 10GiB}}, backup: true}\n", old: "{tracking: ", new: "{more: {namespace: login}, tracking: ", step: "objects/postgres", last: "postgres: true\n"},
 		{text: "backup: {endpoint: \"https://s3.lab.example\", bucket: backups, accessKey: file:topic, secretKey: file:topic, retention: 2w}\n", old: "2w", new: "3w", step: "chart/velero"},
 		{text: "queues: {class: {gpus: 1, namespaces: [course]}}\n", old: "gpus: 1", new: "gpus: 2", step: "objects/kueue"},
 		{text: "login: {hostname: login.lab.example, allowedGroups: [students], adminGroups: [staff], people: {ada: {email: ada@lab.example, hash: file:hash, groups: [staff]}}}\n",
@@ -55,7 +55,7 @@ func partRows() []partRow {
 		{text: "models: {qwen: {source: Qwen/Qwen3-4B, context: 16384}}\n", old: "16384", new: "8192", step: "objects/models"},
 		{text: "modelGateway: {hostname: models.lab.example, keys: {alice: {}, robotics: {models: [qwen], requestsPerMinute: 60}}}\n",
 			old: "requestsPerMinute: 60", new: "requestsPerMinute: 70", step: "keys/model-gateway"},
-		{text: "modelChat: {hostname: chat.lab.example, size: 10GiB}\n", old: "10GiB", new: "11GiB", step: "objects/model-chat"},
+		{text: "modelChat: {hostname: chat.lab.example}\n", old: "chat.lab", new: "talk.lab", step: "objects/model-chat"},
 	}
 }
 
@@ -64,7 +64,7 @@ var stays = []*regexp.Regexp{
 	regexp.MustCompile(`^persistentvolumeclaims (jupyterhub/hub-db-dir|logs/victoria-logs|monitoring/prometheus-.*)$`), // data
 	regexp.MustCompile(`^persistentvolumes /pvc-`),                                                                     // theirs
 	regexp.MustCompile(`^secrets .*-(tls|ca)$`),                                                                        // what cert-manager has issued
-	regexp.MustCompile(`^secrets (jupyterhub/hub-homelab|monitoring/grafana-admin)$`),                                  // generated, of parts with data
+	regexp.MustCompile(`^secrets (jupyterhub/(hub-homelab|model-keys?)|monitoring/grafana-admin)$`),                    // generated, of parts with data
 	regexp.MustCompile(`^secrets (metallb-system/metallb-memberlist|monitoring/.*-admission|dex/lab-dex-storage)$`),    // the programs' own
 }
 
