@@ -10,6 +10,7 @@ import (
 
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 
+	"github.com/cps-gpu/homelab/fleet/lint/internal/gitops"
 	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
@@ -31,6 +32,9 @@ func (l bundleCheck) checkFleetObjects() {
 	schemas := manifest.Schemas{}
 	var repos, restrictions []*lintObject
 	for _, o := range all {
+		for _, f := range gitops.Check(o.group(), o.kind, o.node) {
+			l.add(f.Rule, o.file.name, f.At, "%s: %s", o, f.Text)
+		}
 		t, ok := fleetTypes[o.kind]
 		if !ok || o.group() != "fleet.cattle.io" {
 			continue

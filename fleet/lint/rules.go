@@ -14,7 +14,7 @@ type Rule struct {
 
 // Rules lists all rules, in the order of the documentation.
 func Rules() []Rule {
-	return slices.Concat(lintRulesFile[:], lintRulesNames[:], lintRulesCharts[:], lintRulesTargets[:], lintRulesObjects[:], lintRulesFleet[:])
+	return slices.Concat(lintRulesFile[:], lintRulesNames[:], lintRulesCharts[:], lintRulesTargets[:], lintRulesObjects[:], lintRulesFleet[:], lintRulesGitOps[:])
 }
 
 func lintRuleIndex() map[string]Rule {

@@ -304,7 +304,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := s.CheckUnused(ctx, client, r); err != nil {
 		return converge.Permanent(err)
 	}
-	if err := s.waitVolumesReleased(ctx, client, r); err != nil {
+	if err := waitVolumesReleased(ctx, s.Spec, client, r); err != nil {
 		return err
 	}
 	converge.Progressf(ctx, "removing %s", r.Part)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/kube"
@@ -54,10 +55,10 @@ func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record, 
 
 // waitVolumesReleased waits until the last claims of a part's classes are gone, whose pods end a while after what has
 // started them.
-func (s *Steps) waitVolumesReleased(ctx context.Context, client *kube.Client, r Record) error {
+func waitVolumesReleased(ctx context.Context, of *spec.Spec, client *kube.Client, r Record) error {
 	rule := converge.WaitRule{What: "waiting until the last claims of " + strings.Join(r.Classes, ", ") + " are deleted", Limit: 5 * time.Minute,
 		Poll: run.PollInterval, TimeoutText: "claims that are being deleted are still there"}
-	return run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, of, rule, func(ctx context.Context) (string, error) {
 		claims, err := boundClaims(ctx, client, r)
 		if err != nil || len(claims) == 0 {
 			return "", err
