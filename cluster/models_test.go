@@ -6,12 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
-// A model's life: up, nothing to do, another context restarts its server alone, and what is removed leaves
+// A model's life: up, nothing to do, another context restarts its server alone, hours come as objects alone, and what is removed leaves
 // nothing but its namespace.
 func TestLifeOfAModel(t *testing.T) {
 	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
@@ -19,6 +20,11 @@ func TestLifeOfAModel(t *testing.T) {
 		bare := withPlatform(t, "one-gpu", "")
 		with := bare + "models:\n  qwen: {source: Qwen/Qwen3-4B, context: 16384, token: env:HF_TOKEN}\n"
 		spec := parse(t, with)
+		clocks := func() []unstructured.Unstructured {
+			all, err := w.api(t).List(t.Context(), "batch/v1", "CronJob", "models", "")
+			require.NoError(t, err)
+			return all
+		}
 		report := w.up(t, spec)
 		for _, step := range []string{"secrets/models", "objects/models"} {
 			did, ok := report.Step(step)
@@ -37,6 +43,12 @@ func TestLifeOfAModel(t *testing.T) {
 		assert.Equal(t, []string{"objects/models"}, changedSteps(w.up(t, spec)))
 		assert.Empty(t, w.plan(t, spec))
 
+		spec = parse(t, replace(t, with, "context: 16384", "context: 8192, awake: \"08:00-23:00\""))
+		t.Log(w.plan(t, spec))
+		assert.Equal(t, []string{"objects/models"}, changedSteps(w.up(t, spec)))
+		assert.Empty(t, w.plan(t, spec))
+		assert.Len(t, clocks(), 2)
+
 		spec = parse(t, bare)
 		t.Log(w.plan(t, spec))
 		assert.Equal(t, []string{"leftovers"}, changedSteps(w.up(t, spec)))
@@ -45,5 +57,6 @@ func TestLifeOfAModel(t *testing.T) {
 		for _, gone := range []string{"deployments.apps models/qwen", "services models/qwen", "persistentvolumeclaims models/qwen-local-path", "secrets models/qwen-token"} {
 			assert.NotContains(t, w.stands(t), gone)
 		}
+		assert.Empty(t, clocks())
 	})
 }

@@ -20,6 +20,7 @@ type Model struct {
 	GPUs         int       `yaml:"gpus" default:"1" min:"1" max:"16" doc:"GPUs of each replica; of shared or divided cards, 1 is a share."`
 	Pool         string    `yaml:"pool" absent:"any" doc:"Pool of nodes that it runs on, or a node that is in no pool."`
 	Replicas     int       `yaml:"replicas" default:"1" min:"1" max:"64" doc:"How often it runs."`
+	Awake        string    `yaml:"awake" absent:"always" doc:"Hours of each day, ‘08:00-23:00’, by ‘guest.timezone’. Else it [sleeps](models.md#models-that-sleep), and its GPUs are free."`
 	Token        SecretRef `yaml:"token" absent:"none" doc:"Reference to a token of Hugging Face, for models that ask for consent."`
 	Mirror       string    `yaml:"mirror" absent:"‘https://huggingface.co’" doc:"URL of a mirror of Hugging Face."`
 	Class        string    `yaml:"class" absent:"a class that every node can mount, else the default" doc:"Storage class of the volume that keeps the weights."`

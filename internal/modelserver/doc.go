@@ -23,6 +23,7 @@ const (
 	SourceNote  = "homelab.cps-gpu.github.com/model"   // where the model is from, such as Qwen/Qwen2.5-7B-Instruct
 	EngineNote  = "homelab.cps-gpu.github.com/engine"  // an Engine
 	ContextNote = "homelab.cps-gpu.github.com/context" // tokens that one request can have
+	AwakeNote   = "homelab.cps-gpu.github.com/awake"   // hours in which it is served, such as 08:00-23:00 Europe/Vienna
 )
 
 // Port is the Service's port, by name and number.

@@ -24,6 +24,7 @@ const (
 	Loading State = "loading" // the engine runs, and does not answer yet
 	Crashed State = "crashed" // the engine has ended, and is started again
 	Off     State = "off"     // no replica is wanted
+	Asleep  State = "asleep"  // no replica is wanted until its hours begin
 )
 
 // Server is one model of the cluster with its replicas. Its keys of JSON are added to, and never change
@@ -39,6 +40,7 @@ type Server struct {
 	Nodes   []string `json:"nodes,omitempty"`
 	Address string   `json:"address"` // for clients in the cluster
 	State   State    `json:"state"`
+	Awake   string   `json:"awake,omitempty"`  // its hours, with their time zone; empty: always
 	Detail  string   `json:"detail,omitempty"` // what a server that is not ready lacks, and what to do
 }
 
@@ -48,6 +50,7 @@ func serverOf(d *appsv1.Deployment) Server {
 		Name: d.Name, Engine: d.Annotations[EngineNote], Source: d.Annotations[SourceNote], Ready: int(d.Status.ReadyReplicas), Wanted: 1,
 		Address: fmt.Sprintf("http://%s.%s.svc:%d/v1", d.Name, d.Namespace, PortNumber), State: Ready,
 	}
+	s.Awake = d.Annotations[AwakeNote]
 	s.Context, _ = strconv.Atoi(d.Annotations[ContextNote])
 	if d.Spec.Replicas != nil {
 		s.Wanted = int(*d.Spec.Replicas)
@@ -98,6 +101,10 @@ func List(ctx context.Context, k *kube.Client) ([]Server, error) {
 func (s *Server) examine(ctx context.Context, k *kube.Client, pods []corev1.Pod) error {
 	if s.Wanted == 0 {
 		s.State = Off
+		if from, _, ok := strings.Cut(s.Awake, "-"); ok {
+			_, zone, _ := strings.Cut(s.Awake, " ")
+			s.State, s.Detail = Asleep, "until "+strings.TrimSpace(from+" "+zone)
+		}
 		return nil
 	}
 	if s.Ready >= s.Wanted {

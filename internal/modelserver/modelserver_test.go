@@ -93,6 +93,15 @@ func TestOff(t *testing.T) {
 		assert.Equal(t, modelserver.Off, s.State)
 		_, err = s.Verify(t.Context(), w.Client, nil)
 		require.ErrorContains(t, err, "it is off: replicas is 0")
+
+		d.Annotations[modelserver.AwakeNote] = "08:00-23:00 Europe/Vienna"
+		_, err = w.api.AppsV1().Deployments(d.Namespace).Update(t.Context(), d, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		s = w.only(t)
+		assert.Equal(t, modelserver.Asleep, s.State)
+		assert.Equal(t, "until 08:00 Europe/Vienna", s.Detail)
+		_, err = s.Verify(t.Context(), w.Client, nil)
+		require.ErrorContains(t, err, "it sleeps until 08:00 Europe/Vienna: kubectl -n models scale deployment qwen --replicas=1 wakes it")
 	})
 }
 

@@ -62,6 +62,8 @@ func (s Server) unready() error {
 	switch s.State {
 	case Off:
 		return errors.New("it is off: replicas is 0")
+	case Asleep:
+		return fmt.Errorf("it sleeps %s: kubectl -n %s scale deployment %s --replicas=1 wakes it until its next end", s.Detail, Namespace, s.Name)
 	case Loading:
 		return fmt.Errorf("it is still loading, and wrote last: %s", s.Detail)
 	}

@@ -52,7 +52,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.PostgresBackup{Postgres: p.Postgres, Store: p.Backup},
 		addon.Postgres{Postgres: p.Postgres, Store: p.Backup, Gateway: p.ModelGateway != nil},
 		addon.Kueue{Queues: p.Queues},
-		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel, Gateway: p.ModelGateway != nil},
+		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel, Gateway: p.ModelGateway != nil, Zone: s.Guest.Timezone},
 		hub{spec: s},
 		addon.ModelGateway{ModelGateway: p.ModelGateway, Models: p.Models, Chat: p.ModelChat != nil},
 		addon.ModelChat{ModelChat: p.ModelChat, Platform: p},

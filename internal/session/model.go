@@ -124,7 +124,8 @@ type modelResult struct {
 	Source     string   `json:"source"`
 	Nodes      []string `json:"nodes,omitempty"`
 	Passed     bool     `json:"passed"`
-	Lab        bool     `json:"lab,omitempty"` // the engine is simulated, and computed nothing
+	Lab        bool     `json:"lab,omitempty"`    // the engine is simulated, and computed nothing
+	Asleep     string   `json:"asleep,omitempty"` // until when it was not asked
 	Error      string   `json:"error,omitempty"`
 	FirstToken int64    `json:"firstTokenMs,omitempty"`
 	Tokens     int      `json:"tokens,omitempty"`
@@ -144,8 +145,13 @@ func ModelVerify(s *Session, ctx context.Context, f ModelVerifyFlags) error {
 		return err
 	}
 	var results []modelResult
-	failed := 0
+	failed, asleep := 0, 0
 	for _, m := range servers {
+		if m.State == modelserver.Asleep && f.Model == "" { // who names it, wants an answer
+			asleep++
+			results = append(results, modelResult{Model: m.Name, Engine: m.Engine, Source: m.Source, Lab: s.Spec.IsLab(), Asleep: m.Detail})
+			continue
+		}
 		if !s.JSON {
 			s.Printf("asking %s", m.Name)
 		}
@@ -169,9 +175,13 @@ func ModelVerify(s *Session, ctx context.Context, f ModelVerifyFlags) error {
 		return err
 	}
 	if failed > 0 {
-		return exitErrorf(1, "%d of %d models do not answer", failed, len(results))
+		return exitErrorf(1, "%d of %d models do not answer", failed, len(results)-asleep)
 	}
-	s.Printf("%d of %d models answer.", len(results), len(results))
+	text := fmt.Sprintf("%d of %d models answer", len(results)-asleep, len(results)-asleep)
+	if asleep > 0 {
+		text += fmt.Sprintf(", and %d sleep", asleep)
+	}
+	s.Printf("%s.", text)
 	return nil
 }
 
@@ -193,6 +203,9 @@ func rememberModels(file string, lab bool, results []modelResult) error {
 	var records []history.Record
 	for i := range results {
 		x := &results[i]
+		if x.Asleep != "" {
+			continue
+		}
 		r := history.Record{Time: now, Node: x.Model, Index: history.Whole, Model: x.Source, Driver: x.Engine, Passed: x.Passed, Lab: lab, Detail: x.Error}
 		if x.Rate > 0 {
 			r.Measures = append(r.Measures, history.Measure{Name: "answer", Value: x.Rate, Unit: "tokens/s"})
@@ -225,7 +238,10 @@ func printModels(s *Session, results []modelResult) error {
 			rate = fmt.Sprintf("%.0f", r.Rate)
 		}
 		words := []string{"passed"}
-		if !r.Passed {
+		switch {
+		case r.Asleep != "":
+			words[0] = "asleep " + r.Asleep
+		case !r.Passed:
 			words[0] = "FAILED: " + r.Error
 		}
 		t.Add(r.Model, cmp.Or(r.Engine, "-"), dash(r.Nodes), first, rate, r.Answer, strings.Join(append(words, r.Remarks...), "; "))

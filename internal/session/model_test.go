@@ -52,11 +52,13 @@ func TestModelTables(t *testing.T) {
 	results := []modelResult{
 		{Model: "big", Engine: "vllm", Source: "Qwen/Qwen2.5-72B-Instruct", Nodes: []string{"wk1"}, Error: "it is crashed: CUDA out of memory"},
 		{Model: "qwen", Engine: "vllm", Source: "Qwen/Qwen2.5-7B-Instruct", Nodes: []string{"wk1", "wk2"}, Passed: true, FirstToken: 210, Tokens: 64, Rate: 58.25, Answer: "A GPU computes", Remarks: []string{"it failed on 2026-11-20"}},
+		{Model: "night", Engine: "vllm", Asleep: "until 22:00 Europe/Vienna"},
 		{Model: "silent", Passed: true, FirstToken: 12, Answer: "Yes"},
 	}
 	require.NoError(t, printModels(s, results))
 	printModelList(s, []modelserver.Server{
 		{Name: "big", Engine: "vllm", Source: "Qwen/Qwen2.5-72B-Instruct", Wanted: 1, GPUs: 2, Nodes: []string{"wk1"}, Address: "http://big.models.svc:8000/v1", State: modelserver.Crashed, Detail: "CUDA out of memory"},
+		{Name: "night", Engine: "vllm", Source: "a/c", GPUs: 1, Address: "http://night.models.svc:8000/v1", State: modelserver.Asleep, Detail: "until 22:00 Europe/Vienna"},
 		{Name: "off", Engine: "llama.cpp", Source: "a/b", Context: 4096, GPUs: 1, Address: "http://off.models.svc:8000/v1", State: modelserver.Off},
 		{Name: "qwen", Engine: "vllm", Source: "Qwen/Qwen2.5-7B-Instruct", Context: 8192, Ready: 1, Wanted: 2, GPUs: 1, Nodes: []string{"wk2"}, Address: "http://qwen.models.svc:8000/v1", State: modelserver.Ready, Detail: "1 of 2 replicas are ready"},
 	})

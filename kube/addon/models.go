@@ -42,6 +42,7 @@ type Models struct {
 	Models    []spec.Model
 	PoolLabel string // of nodes, with the name of their pool
 	Gateway   bool   // a gateway is in front of them, so they ask for its key
+	Zone      string // of their hours, such as Europe/Vienna
 }
 
 // ModelURL is the address of a model for programs in the cluster.
@@ -62,7 +63,7 @@ func (m Models) Make(s *Site) (Recipe, error) {
 	}
 	var errs []error
 	for _, one := range m.Models {
-		server := modelServer{Model: one, site: s, others: m.Models, pool: m.PoolLabel, gateway: m.Gateway, places: serving.Targets(serving.Places(s.Nodes, one))}
+		server := modelServer{Model: one, site: s, others: m.Models, pool: m.PoolLabel, gateway: m.Gateway, zone: m.Zone, places: serving.Targets(serving.Places(s.Nodes, one))}
 		if len(server.places) == 0 {
 			errs = append(errs, fmt.Errorf("models: no node can serve %s", one.Name))
 			continue
@@ -75,6 +76,9 @@ func (m Models) Make(s *Site) (Recipe, error) {
 			p.Secrets = append(p.Secrets, chart.Secret{Namespace: modelserver.Namespace, Name: server.tokenSecret(), Data: map[string]secret.Value{tokenKey: token}})
 		}
 	}
+	clock, err := m.clock(s)
+	errs = append(errs, err)
+	p.Before = append(p.Before, clock...)
 	s.requireParts(&p, GPUOperatorName)
 	return p, errors.Join(errs...)
 }
@@ -86,6 +90,7 @@ type modelServer struct {
 	others  []spec.Model // all, with this one
 	pool    string       // PoolLabel
 	gateway bool
+	zone    string
 	places  []serving.Place
 }
 
@@ -124,17 +129,22 @@ func (m modelServer) service() *corev1.Service {
 }
 
 func (m modelServer) deployment() *appsv1.Deployment {
-	replicas, deadline := int32(m.Replicas), int32(modelStart/time.Second)
+	count, deadline := int32(m.Replicas), int32(modelStart/time.Second)
+	replicas := &count
 	labels := m.meta(m.Name).Labels
 	o := m.meta(m.Name)
 	o.Annotations = map[string]string{modelserver.SourceNote: m.Source, modelserver.EngineNote: m.Engine}
 	if m.Context > 0 {
 		o.Annotations[modelserver.ContextNote] = strconv.Itoa(m.Context)
 	}
+	if m.Awake != "" { // the clock's
+		replicas = nil
+		o.Annotations[modelserver.AwakeNote] = m.Awake + " " + m.zone
+	}
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: o,
 		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, ProgressDeadlineSeconds: &deadline, Strategy: m.strategy(),
+			Replicas: replicas, ProgressDeadlineSeconds: &deadline, Strategy: m.strategy(),
 			Selector: &metav1.LabelSelector{MatchLabels: ownLabels(m.Name)},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: m.pod()},
 		},

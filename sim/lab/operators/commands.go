@@ -3,9 +3,12 @@ package operators
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/cps-gpu/homelab/sim/lab/hub"
 )
@@ -16,6 +19,10 @@ func (c *Cluster) Command(ctx context.Context, pod *corev1.Pod, container corev1
 	if pod.Labels["component"] == hub.Component && container.Name == "notebook" {
 		<-ctx.Done() // a notebook server runs until its pod is deleted
 		return 0, "", true
+	}
+	if strings.HasSuffix(repository(container.Image), "/kubectl") && hasArgument(container, "scale") {
+		i := &instance{manager: &manager{Cluster: c}, pod: pod, container: container}
+		return c.scale(ctx, i.argument("namespace"), i.argument("replicas"), container.Args[len(container.Args)-1])
 	}
 	if !strings.HasSuffix(repository(container.Image), "kube-webhook-certgen") {
 		return 0, "", false
@@ -29,4 +36,18 @@ func (c *Cluster) Command(ctx context.Context, pod *corev1.Pod, container corev1
 		return 1, err.Error() + "\n", true
 	}
 	return 0, fmt.Sprintf("(simulated) secret %s/%s is there\n", namespace, name), true
+}
+
+// scale plays kubectl scale. It does so with the lab's own rights, whatever those of the pod are.
+func (c *Cluster) scale(ctx context.Context, namespace, replicas, what string) (code int, output string, known bool) {
+	n, err := strconv.Atoi(replicas)
+	if err != nil {
+		return 1, "error: The --replicas=COUNT flag is required, and COUNT must be greater than or equal to 0\n", true
+	}
+	name := strings.TrimPrefix(what, "deployment/")
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
+	if _, err := c.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl"}); err != nil {
+		return 1, "Error from server: " + err.Error() + "\n", true
+	}
+	return 0, "deployment.apps/" + name + " scaled\n", true
 }

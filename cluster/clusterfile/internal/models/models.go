@@ -150,6 +150,9 @@ func (r section) replicas(m *spec.Model) {
 	if m.Engine == spec.EngineLlamaCPP && m.Parallel > 1 && m.Context == 0 {
 		r.Wrong(&m.Parallel, fmt.Sprintf("llama.cpp divides its context, and that of %s is not known here", m.Source), "write context: with the tokens of one conversation")
 	}
+	if _, err := spec.ParseHours(m.Awake); m.Awake != "" && err != nil {
+		r.Wrong(&m.Awake, err.Error(), "write when it begins and ends, e.g. 08:00-23:00")
+	}
 	scratch := r.spec.Platform.Storage.Scratch
 	if m.Replicas > 1 && (m.Class == spec.LocalPath || scratch != nil && m.Class == scratch.Class) {
 		r.Wrong(&m.Replicas, fmt.Sprintf("volumes of %s stay on one node, and replicas share their weights", m.Class),

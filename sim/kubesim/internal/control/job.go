@@ -186,7 +186,11 @@ func (c *Controllers) cronJobs() {
 		if cj.DeletionTimestamp != nil || or(cj.Spec.Suspend, false) {
 			continue
 		}
-		schedule, err := cron.ParseStandard(cj.Spec.Schedule)
+		text := cj.Spec.Schedule
+		if cj.Spec.TimeZone != nil {
+			text = "TZ=" + *cj.Spec.TimeZone + " " + text
+		}
+		schedule, err := cron.ParseStandard(text)
 		if err != nil {
 			c.Event(cj, corev1.EventTypeWarning, "UnparseableSchedule", fmt.Sprintf("unparseable schedule: %s : %v", cj.Spec.Schedule, err))
 			continue
@@ -202,6 +206,10 @@ func (c *Controllers) cronJobs() {
 		}
 		for next := schedule.Next(due); !next.After(time.Now()); next = schedule.Next(due) {
 			due = next
+		}
+		if limit := cj.Spec.StartingDeadlineSeconds; limit != nil && time.Since(due) > time.Duration(*limit)*time.Second {
+			c.WakeAfter(time.Until(schedule.Next(time.Now())))
+			continue
 		}
 		c.cronJob(cj, due)
 	}
