@@ -71,14 +71,26 @@ func Check(path string, perm fs.FileMode) error {
 
 // Commit writes data to the file, and makes sure that it is on the disk.
 func (f *Reservation) Commit(data []byte) error {
+	return f.commit(data, os.Rename, "the old contents stay")
+}
+
+// CommitNew is Commit for a file that must not exist: if another process made it meanwhile, that stays, and
+// the error is fs.ErrExist.
+func (f *Reservation) CommitNew(data []byte) error {
+	return f.commit(data, func(temp, path string) error {
+		return errors.Join(os.Link(temp, path), os.Remove(temp))
+	}, "nothing was replaced")
+}
+
+func (f *Reservation) commit(data []byte, place func(temp, path string) error, otherwise string) error {
 	_, err := f.temp.Write(data)
 	err = errors.Join(err, f.temp.Chmod(f.perm), f.temp.Sync(), f.temp.Close())
 	if err == nil {
-		err = os.Rename(f.temp.Name(), f.path)
+		err = place(f.temp.Name(), f.path)
 	}
 	if err != nil {
 		f.Discard()
-		return fmt.Errorf("%s is not written, the old contents stay: %w", f.path, err)
+		return fmt.Errorf("%s is not written, %s: %w", f.path, otherwise, err)
 	}
 	f.temp = nil
 	return syncFolder(filepath.Dir(f.path))

@@ -202,3 +202,18 @@ func TestWhatFailsLeavesNothing(t *testing.T) {
 	require.NoError(t, os.Chmod(theirs, 0o755|fs.ModeSticky))
 	require.NoError(t, keep.Check(filepath.Join(theirs, "f"), 0o600))
 }
+
+// TestANewFile: a file that is there is never replaced, and a loser leaves nothing.
+func TestANewFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new")
+	first, err := keep.Reserve(path, 0o644)
+	require.NoError(t, err)
+	second, err := keep.Reserve(path, 0o644)
+	require.NoError(t, err)
+	require.NoError(t, first.CommitNew([]byte("first")))
+	require.ErrorIs(t, second.CommitNew([]byte("second")), fs.ErrExist)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "first", string(b))
+	assert.Equal(t, []string{"new"}, names(t, filepath.Dir(path)))
+}
