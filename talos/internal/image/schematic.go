@@ -1,0 +1,84 @@
+package image
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+)
+
+// factory is where images and installers come from.
+const factory = "factory.talos.dev"
+
+// Schematic is what an image has beside Talos. It is the part of the factory's own type that machines of homelab
+// use (pkg/schematic of siderolabs/image-factory), with its fields in its order, which the hash depends on.
+type Schematic struct {
+	Customization struct {
+		SystemExtensions struct {
+			Official []string `yaml:"officialExtensions,omitempty"`
+		} `yaml:"systemExtensions,omitempty"`
+	} `yaml:"customization"`
+}
+
+// NVIDIA's two drivers that Talos builds for each of its releases. Their versions are Talos'.
+const (
+	LTS        = "lts"
+	Production = "production"
+)
+
+// For returns the schematic of a node. driver is LTS or Production, for a node with GPUs; open says that its
+// cards take NVIDIA's open modules, which those before Turing do not.
+func For(s *spec.Spec, n spec.Node, driver string, open bool) (Schematic, error) {
+	of := []string{"siderolabs/qemu-guest-agent"} // which the machine's identity is read through
+	if s.Platform.Storage.Longhorn != nil {
+		of = append(of, "siderolabs/iscsi-tools", "siderolabs/util-linux-tools")
+	}
+	if n.HasGPUs() && s.NVIDIA.DriverMode != spec.DriverNone {
+		if driver != LTS && driver != Production {
+			return Schematic{}, fmt.Errorf("nvidia.driver.branch: Talos has the drivers %s and %s for a release, and no others: write one of them", LTS, Production)
+		}
+		modules := "siderolabs/nonfree-kmod-nvidia-"
+		if open {
+			modules = "siderolabs/nvidia-open-gpu-kernel-modules-"
+		}
+		of = append(of, modules+driver, "siderolabs/nvidia-container-toolkit-"+driver)
+	}
+	slices.Sort(of) // another order is another schematic
+	var out Schematic
+	out.Customization.SystemExtensions.Official = of
+	return out, nil
+}
+
+// Text is what the factory is given (POST /schematics), and what it hashes.
+func (s Schematic) Text() ([]byte, error) { return yaml.Marshal(s) }
+
+// ID is the factory's name of the schematic.
+func (s Schematic) ID() (string, error) {
+	text, err := s.Text()
+	if err != nil {
+		return "", fmt.Errorf("schematic: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Disk is the address of the disk image of a release of Talos (v1.13.7) for VMs with a seed, and the name it gets on
+// a storage. Proxmox imports no compressed image.
+func (s Schematic) Disk(release string) (url, name string, err error) {
+	id, err := s.ID()
+	if err != nil {
+		return "", "", err
+	}
+	return "https://" + factory + "/image/" + id + "/" + release + "/nocloud-amd64.qcow2", "talos-" + release + "-" + id[:12] + ".qcow2", nil
+}
+
+// Installer is the image that a machine upgrades from. It must be that of the platform nocloud: with the
+// plain one a machine loses its seed's network (siderolabs/talos#10949).
+func (s Schematic) Installer(release string) (string, error) {
+	id, err := s.ID()
+	return factory + "/nocloud-installer/" + id + ":" + release, err
+}
