@@ -23,6 +23,15 @@ func (c *AgentClient) ReadFile(ctx context.Context, vm *VM, path string) ([]byte
 	return c.agents.ReadFile(ctx, agentOf(vm), path)
 }
 
+// ErrShort means that a device of a guest has fewer bytes than were asked for, at least now.
+var ErrShort = agent.ErrShort
+
+// ReadStart returns the first count bytes of a file of the guest, at most 16 MiB, and ErrShort if a device has
+// fewer at the moment. It is a GET, so it changes and runs nothing. Proxmox VE before 9.2 cannot do it.
+func (c *AgentClient) ReadStart(ctx context.Context, vm *VM, path string, count int) ([]byte, error) {
+	return c.agents.ReadStart(ctx, agentOf(vm), path, count)
+}
+
 // Addresses returns the addresses that a guest has on its first network card as its agent reports
 // them, in the guest's order, without loopback and link-local ones. It is for guests that get
 // their addresses from a DHCP server.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
@@ -149,7 +151,25 @@ func (m *Machine) AgentReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if name == Kmsg {
+		return kmsg(s.Messages(machine.KernelLog)), nil
+	}
 	return s.Root().ReadFile(name)
+}
+
+// Kmsg is the device with the kernel's log. It never ends: who reads more than there is waits, or is told to try again.
+const Kmsg = "/dev/kmsg"
+
+// kmsg are the records of the kernel's log (Documentation/ABI/testing/dev-kmsg): priority, number, microseconds since
+// the boot, flags; the text.
+func kmsg(log []string) []byte {
+	var out []byte
+	for i, line := range log {
+		at, text, _ := strings.Cut(strings.TrimPrefix(line, "["), "] ")
+		seconds, _ := strconv.ParseFloat(strings.TrimSpace(at), 64) // it is ours
+		out = fmt.Appendf(out, "6,%d,%d,-;%s\n", i, int64(seconds*1e6), text)
+	}
+	return out
 }
 
 // AgentWriteFile writes a file as root; its directory must exist.
@@ -157,6 +177,10 @@ func (m *Machine) AgentWriteFile(name string, data []byte) error {
 	s, err := m.agent()
 	if err != nil {
 		return err
+	}
+	if name == Kmsg {
+		s.Kmsg("%s", bytes.TrimSpace(data))
+		return nil
 	}
 	return s.ViewAs(nil, s.RecordChange).WriteFile(name, data, 0o644)
 }

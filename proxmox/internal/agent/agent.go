@@ -106,6 +106,26 @@ func (a *Agents) ReadFile(ctx context.Context, vm VM, path string) ([]byte, erro
 	return octets(answer.Content), nil
 }
 
+// ErrShort means that a device of a guest has fewer bytes than were asked for, at least now.
+var ErrShort = errors.New("the guest has not that much to read now")
+
+// ReadStart returns the first count bytes of a file of the guest, at most 16 MiB. A device that has fewer at the moment is
+// ErrShort: qemu-ga opens files without blocking, and gives nothing of a read that fails midway
+// (guest_file_read_unsafe, qga/commands-posix.c). Proxmox VE before 9.2 does not know count.
+func (a *Agents) ReadStart(ctx context.Context, vm VM, path string, count int) ([]byte, error) {
+	var answer struct {
+		Content string `json:"content"`
+	}
+	err := a.request(ctx, vm, "file-read", url.Values{"file": {path}, "count": {strconv.Itoa(count)}}, &answer)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "failed to read file"):
+		err = ErrShort
+	case err == nil:
+		return octets(answer.Content), nil
+	}
+	return nil, fmt.Errorf("read %d bytes of %s in %s: %w", count, path, vm, err)
+}
+
 // Runner returns a Runner that runs commands in vm as root, through the guest agent. It needs no
 // network and no login in the guest. It is slow: each command takes at least two requests, and
 // output arrives at the end, at most 16 MiB.

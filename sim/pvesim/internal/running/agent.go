@@ -157,6 +157,9 @@ func agentFileRead(c *world.Call) (any, error) {
 		return nil, err
 	}
 	out := map[string]any{}
+	if name == guest.Kmsg && c.Params.Int("count", maxOutput) > len(data) { // read without blocking
+		return nil, answer.Die("Agent error: failed to read file: Resource temporarily unavailable")
+	}
 	data = data[min(len(data), c.Params.Int("offset", 0)):]
 	if limit := c.Params.Int("count", maxOutput); len(data) > limit {
 		data = data[:limit]
