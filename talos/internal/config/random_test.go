@@ -15,7 +15,9 @@ func example() *spec.Spec {
 		PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")},
 		Registries: []spec.Registry{{Name: "docker.io", Endpoints: []string{"https://mirror.home.example"}}}}
 	s.Guest.Sysctls = map[string]string{"vm.max_map_count": "1048576"}
-	at := func(last byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, last}), prefix.Bits()) }
+	at := func(last byte) netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, last}), prefix.Bits())
+	}
 	s.Nodes = []spec.Node{
 		{Name: "cp1", Role: spec.Server, Address: at(11), MAC: spec.MAC{0xbc, 0x24, 0x11, 0, 0, 1}},
 		{Name: "gpu1", Role: spec.Agent, Address: at(21), MAC: spec.MAC{0xbc, 0x24, 0x11, 0, 0, 2}, GPUs: spec.GPURequest{Count: 1},

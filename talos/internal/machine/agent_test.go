@@ -28,7 +28,9 @@ func TestThroughTheGuestAgent(t *testing.T) {
 		c, err := proxmox.Dial(ctx, proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(value), HTTPClient: sim.Client()})
 		require.NoError(t, err)
 		vm := booted(t, c)
-		read := func(ctx context.Context, count int) ([]byte, error) { return c.Agents.ReadStart(ctx, vm, machine.Kmsg, count) }
+		read := func(ctx context.Context, count int) ([]byte, error) {
+			return c.Agents.ReadStart(ctx, vm, machine.Kmsg, count)
+		}
 
 		_, err = machine.Fingerprint(ctx, read)
 		require.ErrorIs(t, err, machine.ErrNoKey)

@@ -1,0 +1,167 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	api "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cps-gpu/homelab/secret"
+)
+
+// State is what was seen of a machine.
+type State struct {
+	Waits      string // why it cannot be asked yet; "" else
+	Configured bool   // it has a configuration of this cluster
+	Etcd       bool   // its etcd has data or runs: the cluster exists
+	Version    string // of Talos
+	config     string // which it has; with secrets
+}
+
+// etcd's states before there is a cluster: its service runs only with members to join, or after Bootstrap
+// (internal/app/machined/pkg/system/services/etcd.go).
+func isBeforeCluster(state string) bool {
+	return state == "" || state == "Waiting" || state == "Preparing" || state == "Initialized" || state == "Starting"
+}
+
+// Observe looks at the machine, and changes nothing. An error means that nothing may be done with it.
+func (m *Machine) Observe(ctx context.Context) (State, error) {
+	c, configured, err := m.connect(ctx)
+	if errors.Is(err, errAway) && ctx.Err() == nil {
+		return State{Waits: err.Error()}, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	defer func() { _ = c.Close() }()
+	s := State{Configured: configured}
+	if !configured {
+		return s, nil
+	}
+	v, err := c.Version(ctx)
+	if err != nil {
+		return later(ctx, m, "version", err)
+	}
+	s.Version = v.GetMessages()[0].GetVersion().GetTag()
+	have, err := safe.StateGetByID[*config.MachineConfig](ctx, c.COSI, config.ActiveID)
+	if err != nil {
+		return later(ctx, m, "configuration", err)
+	}
+	text, err := have.Provider().Bytes()
+	if err != nil {
+		return State{}, fmt.Errorf("%s: its configuration: %w", m.Name, err)
+	}
+	s.config = string(text)
+	if !have.Config().Machine().Type().IsControlPlane() {
+		return s, nil
+	}
+	etcd, err := c.ServiceInfo(ctx, "etcd")
+	if err != nil {
+		return later(ctx, m, "etcd", err)
+	}
+	for _, i := range etcd {
+		s.Etcd = s.Etcd || !isBeforeCluster(i.Service.GetState())
+	}
+	return s, nil
+}
+
+// later is a machine that stopped to answer: while it takes a configuration, its services restart.
+func later(ctx context.Context, m *Machine, what string, err error) (State, error) {
+	if status.Code(err) == codes.Unavailable && ctx.Err() == nil {
+		return State{Waits: fmt.Sprintf("%s: %s", m.Name, errAway)}, nil
+	}
+	return State{}, fmt.Errorf("%s: its %s: %w", m.Name, what, err)
+}
+
+// Diff says how the machine's configuration differs from a wanted one, without the secrets of either; "": it does not.
+func (s State) Diff(want secret.Value) (string, error) {
+	if s.config == want.Reveal() {
+		return "", nil
+	}
+	if s.config == "" {
+		return "no configuration yet", nil
+	}
+	have, err := configloader.NewFromBytes([]byte(s.config))
+	if err != nil {
+		return "", errors.New("the machine's configuration cannot be read by this homelab")
+	}
+	wanted, err := configloader.NewFromBytes([]byte(want.Reveal()))
+	if err != nil {
+		return "", fmt.Errorf("the wanted configuration: %w", err)
+	}
+	text, err := configdiff.DiffConfigs(have.RedactSecrets(secret.Mask), wanted.RedactSecrets(secret.Mask))
+	if text == "" && err == nil {
+		text = "another secret"
+	}
+	return text, err
+}
+
+// Apply gives the machine its configuration. A machine that has none starts with it; another may restart.
+func (m *Machine) Apply(ctx context.Context, want secret.Value) error {
+	return m.with(ctx, "apply its configuration", func(c *client.Client) error {
+		_, err := c.ApplyConfiguration(ctx, &api.ApplyConfigurationRequest{Data: []byte(want.Reveal()), Mode: api.ApplyConfigurationRequest_AUTO})
+		if status.Code(err) == codes.InvalidArgument { // its text repeats what it does not understand
+			err = errors.New("Talos refuses it: is the machine's Talos older than homelab expects?")
+		}
+		return err
+	})
+}
+
+// Bootstrap begins the cluster on this server. It is for one server of a cluster of which no server has data of
+// etcd ([MayBootstrap]). Repeating it is safe: a server whose etcd has data says so, and that is done.
+func (m *Machine) Bootstrap(ctx context.Context) error {
+	return m.with(ctx, "begin the cluster", func(c *client.Client) error {
+		err := c.Bootstrap(ctx, &api.BootstrapRequest{})
+		if status.Code(err) == codes.AlreadyExists {
+			return nil
+		}
+		return err
+	})
+}
+
+// Kubeconfig is the administrator's.
+func (m *Machine) Kubeconfig(ctx context.Context) (out secret.Value, err error) {
+	err = m.with(ctx, "fetch the kubeconfig", func(c *client.Client) error {
+		text, err := c.Kubeconfig(ctx)
+		out = secret.New(string(text))
+		return err
+	})
+	return out, err
+}
+
+func (m *Machine) with(ctx context.Context, what string, do func(*client.Client) error) error {
+	c, _, err := m.connect(ctx)
+	if err == nil {
+		err = errors.Join(do(c), c.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", m.Name, what, err)
+	}
+	return nil
+}
+
+// MayBootstrap reports whether the cluster has to be begun, of whose servers all were seen, in these states. It is an
+// error if one could not be seen: it might have the cluster, and a second one would then be begun beside it.
+func MayBootstrap(servers map[string]State) (bool, error) {
+	var unseen []string
+	for name, s := range servers {
+		switch {
+		case s.Etcd:
+			return false, nil
+		case s.Waits != "":
+			unseen = append(unseen, name)
+		}
+	}
+	if len(unseen) > 0 {
+		return false, fmt.Errorf("whether the cluster exists is not known: %v do not answer", unseen)
+	}
+	return true, nil
+}

@@ -1,0 +1,181 @@
+package sim
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/common"
+	api "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/cps-gpu/homelab/proxmox"
+)
+
+// Machine is one machine. What follows world is guarded by its lock.
+type Machine struct {
+	api.UnimplementedMachineServiceServer
+
+	world   *World
+	address string
+	log     []byte
+
+	maintenance tls.Certificate
+	config      config.Provider
+	serving     *tls.Certificate
+	etcd        bool // its data directory is not empty
+	away        int  // connections that are refused
+	applied     int
+}
+
+// Log returns the first bytes of the kernel's log, as qemu-ga reads them.
+func (m *Machine) Log(_ context.Context, count int) ([]byte, error) {
+	if err := m.world.step("log " + m.address); err != nil {
+		return nil, err
+	}
+	if count > len(m.log) {
+		return nil, proxmox.ErrShort
+	}
+	return m.log[:count], nil
+}
+
+// Config is the configuration that the machine has; "" if it has none.
+func (m *Machine) Config() string {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	if m.config == nil {
+		return ""
+	}
+	text, err := m.config.Bytes()
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Applied is how many configurations the machine took.
+func (m *Machine) Applied() int {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	return m.applied
+}
+
+// Etcd reports whether the machine has data of etcd.
+func (m *Machine) Etcd() bool {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	m.join()
+	return m.etcd
+}
+
+// cloud is how a machine runs that booted from a disk image (runtime.ModeCloud).
+type cloud struct{}
+
+func (cloud) String() string        { return "cloud" }
+func (cloud) RequiresInstall() bool { return false }
+func (cloud) InContainer() bool     { return false }
+
+// ApplyConfiguration is internal/app/machined/internal/server/v1alpha1's.
+func (m *Machine) ApplyConfiguration(_ context.Context, in *api.ApplyConfigurationRequest) (*api.ApplyConfigurationResponse, error) {
+	got, err := configloader.NewFromBytes(in.GetData())
+	if err == nil {
+		_, err = got.Validate(cloud{})
+	}
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	m.config, m.serving, m.away = got, nil, 2
+	m.applied++
+	return &api.ApplyConfigurationResponse{Messages: []*api.ApplyConfiguration{{Mode: api.ApplyConfigurationRequest_NO_REBOOT, ModeDetails: "Applied configuration without a reboot"}}}, nil
+}
+
+// Bootstrap begins etcd here.
+func (m *Machine) Bootstrap(context.Context, *api.BootstrapRequest) (*api.BootstrapResponse, error) {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	m.join()
+	if err := m.isServer("bootstrap"); err != nil {
+		return nil, err
+	}
+	if m.etcd {
+		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
+	}
+	m.etcd = true
+	m.world.begun[m.config.Cluster().ID()]++
+	for _, o := range m.world.machines {
+		o.join()
+	}
+	return &api.BootstrapResponse{Messages: []*api.Bootstrap{{}}}, nil
+}
+
+func (m *Machine) isServer(what string) error {
+	if m.config == nil || !m.config.Machine().Type().IsControlPlane() {
+		return status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
+	}
+	return nil
+}
+
+// join makes a server a member of the etcd of its cluster, if there is one.
+func (m *Machine) join() {
+	if m.isServer("etcd") != nil {
+		return
+	}
+	for _, o := range m.world.machines {
+		if o.etcd && o.config.Cluster().ID() == m.config.Cluster().ID() {
+			m.etcd = true
+		}
+	}
+}
+
+// ServiceList has the one service that is asked for.
+func (m *Machine) ServiceList(context.Context, *emptypb.Empty) (*api.ServiceListResponse, error) {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	m.join()
+	var all []*api.ServiceInfo
+	if m.isServer("etcd") == nil {
+		all = append(all, &api.ServiceInfo{Id: "etcd", State: map[bool]string{false: "Preparing", true: "Running"}[m.etcd], Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}})
+	}
+	return &api.ServiceListResponse{Messages: []*api.ServiceList{{Services: all}}}, nil
+}
+
+// Version is Talos'.
+func (m *Machine) Version(context.Context, *emptypb.Empty) (*api.VersionResponse, error) {
+	return &api.VersionResponse{Messages: []*api.Version{{Version: &api.VersionInfo{Tag: "v1.13.7", Os: "linux", Arch: "amd64"}}}}, nil
+}
+
+// Kubeconfig is an archive with one file, as Copy sends it.
+func (m *Machine) Kubeconfig(_ *emptypb.Empty, to api.MachineService_KubeconfigServer) error {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	if err := m.isServer("kubeconfig"); err != nil {
+		return err
+	}
+	c := m.config.Cluster()
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: %s\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n",
+		c.Name(), c.Endpoint(), base64.StdEncoding.EncodeToString(c.IssuingCA().Crt))
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	t := tar.NewWriter(z)
+	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "kubeconfig", Size: int64(len(text)), Mode: 0o600}); err != nil {
+		return err
+	}
+	if _, err := strings.NewReader(text).WriteTo(t); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil { // the archive's end is not written, as on a machine
+		return err
+	}
+	return to.Send(&common.Data{Bytes: out.Bytes()})
+}
