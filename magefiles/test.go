@@ -50,8 +50,11 @@ func test(ctx context.Context, mine string) error {
 	if err := lab.Start(); err != nil {
 		return err
 	}
-	return errors.Join(library(ctx), lab.Wait())
+	return errors.Join(library(ctx), runTalos(ctx), lab.Wait())
 }
+
+// runTalos tests the module with Talos' packages. It is alone, so that it decides on no version of ours.
+func runTalos(ctx context.Context) error { return run(ctx, "env", alone, "go", "-C", "talos", "test", "./...") }
 
 func library(ctx context.Context) error {
 	concurrent, others, err := packages(ctx)

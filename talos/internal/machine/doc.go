@@ -2,7 +2,7 @@
 // says in its kernel's log.
 //
 // A machine without a configuration waits for one in maintenance mode, with a key that it makes at each
-// boot. Whoever answers at its address gets all secrets of the cluster. So nothing is sent before the key of
+// boot. The one who answers at its address gets all secrets of the cluster. So nothing is sent before the key of
 // the one who answers is known to be the machine's: the machine logs its fingerprint, and the log is read by
 // the guest agent, over Proxmox' own API ([Fingerprint]). There is no trust on first use.
 //

@@ -33,7 +33,7 @@ type Machine struct {
 
 // ErrForeign means that another machine answers at the address, or that this one has the secrets of another
 // cluster. Nothing was sent to it.
-var ErrForeign = errors.New("whoever answers there is not this machine")
+var ErrForeign = errors.New("another machine answers there, or one of another cluster")
 
 // errAway means that nobody answers there yet, as while a machine boots or takes a configuration.
 var errAway = errors.New("the machine's API does not answer yet")

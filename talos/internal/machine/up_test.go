@@ -201,7 +201,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// TestAnotherMachineAnswers: nothing is sent to whoever took a machine's address.
+// TestAnotherMachineAnswers: nothing is sent to a machine that took a machine's address.
 func TestAnotherMachineAnswers(t *testing.T) {
 	s := newSite(t, 1, 0)
 	n := s.spec.Nodes[0]

@@ -37,7 +37,7 @@ func keys(to []recipient) []age.Recipient {
 	return out
 }
 
-// derived is the identity of whoever has the API token, and its recipient: HKDF-SHA256 of the token's secret (RFC
+// derived is the identity of the owner of the API token, and its recipient: HKDF-SHA256 of the token's secret (RFC
 // 5869) for this purpose and cluster alone, as cluster.LoginKey makes it for logins. It is a key of SSH because
 // age takes those from bytes.
 func derived(token secret.Value, cluster string) (age.Identity, recipient, error) {

@@ -51,7 +51,7 @@ const maxFile = 1 << 20
 
 // Open returns the cluster's secrets. They are on the disk when it returns: a file that is missing is
 // created, with new secrets only if no machine has any, and one that was written for another token or
-// other recipients is written anew. It can be repeated after an interruption at any point.
+// other recipients is written again. It can be repeated after an interruption at any point.
 func (s *Store) Open(ctx context.Context, running Running) (*Bundle, error) {
 	to, err := s.recipients()
 	if err != nil {

@@ -62,7 +62,7 @@ func open(t *testing.T, s *secrets.Store, running secrets.Running) *secrets.Bund
 	return b
 }
 
-// TestOnce: secrets are made once. Whoever has the token finds them, and the file then stays as it is.
+// TestOnce: secrets are made once. With the token they are found, and the file then stays as it is.
 func TestOnce(t *testing.T) {
 	s, id := store(t)
 	made := open(t, s, nothing)
@@ -89,7 +89,7 @@ func TestOnce(t *testing.T) {
 	assert.Equal(t, made, theirs)
 }
 
-// TestAnotherToken: with the new token and a recipient's key the file is written anew, for the new token alone.
+// TestAnotherToken: with the new token and a recipient's key the file is written again, for the new token alone.
 func TestAnotherToken(t *testing.T) {
 	s, id := store(t)
 	made := open(t, s, given)

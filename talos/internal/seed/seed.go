@@ -1,6 +1,6 @@
 // Package seed makes the disc that a Talos machine finds at its first boot, and at each one after that. It has the
 // machine's name and addresses, and nothing else: with it a machine waits, at its own address, for a configuration
-// that is sent to it (package machine). Whoever may read the storage learns no secret from it.
+// that is sent to it (package machine). It has no secret: others can read the storage.
 package seed
 
 import (

@@ -117,8 +117,8 @@ func valid(all ...netip.Prefix) (out []string) {
 	return out
 }
 
-// TestOtherKeysOtherBytes: whoever may log in elsewhere does not change a Talos machine's disc.
-func TestOtherKeysOtherBytes(t *testing.T) {
+// TestOtherKeys: those who log in to other machines do not change a Talos machine's disc.
+func TestOtherKeys(t *testing.T) {
 	m := machine(rand.New(rand.NewPCG(1, 1)))
 	one, err := seed.Render(m)
 	require.NoError(t, err)

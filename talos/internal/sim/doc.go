@@ -4,7 +4,7 @@
 // # What is as on a machine
 //
 // Without a configuration a machine shows a key that is new at each boot, says it in its kernel's log, takes
-// anybody's configuration and hardly anything else. With one it shows a certificate of the cluster's authority, and
+// any configuration from any client and hardly anything else. With one it shows a certificate of the cluster's authority, and
 // asks for one with roles. A worker gets its certificate from a server, and does not answer without. A machine that
 // takes a configuration is away for a moment. Etcd begins by Bootstrap once; other servers of the same cluster join it
 // by themselves. All of it is read in Talos 1.13.7, in the files that the code names.

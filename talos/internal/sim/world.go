@@ -39,7 +39,7 @@ func (w *World) Boot(address string) (*Machine, error) {
 	return m, nil
 }
 
-// Begun is how often etcd began anew, by the cluster's id. More than once for a cluster is two clusters.
+// Begun is how often an etcd began, by the cluster's id. More than one for a cluster is two clusters.
 func (w *World) Begun() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
