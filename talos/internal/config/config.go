@@ -93,7 +93,6 @@ func (w Wish) documents() (*container.Container, error) {
 		return nil, err
 	}
 	v1 := made.RawV1Alpha1().DeepCopy()
-	v1.ConfigDebug, v1.ConfigPersist = nil, nil
 	w.machine(v1.MachineConfig)
 	if kind == machine.TypeControlPlane {
 		w.controlPlane(v1.ClusterConfig)

@@ -35,7 +35,7 @@ func rules() map[string][]role.Role {
 	}
 }
 
-func (m *Machine) server(with *tls.Config) *grpc.Server {
+func (m *Machine) server(ctx context.Context, with *tls.Config) *grpc.Server {
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(with)),
 		grpc.UnaryInterceptor(func(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if err := m.before(ctx, info.FullMethod); err != nil {
@@ -51,7 +51,7 @@ func (m *Machine) server(with *tls.Config) *grpc.Server {
 			return m.after(info.FullMethod, handle(srv, stream))
 		}))
 	api.RegisterMachineServiceServer(s, m)
-	v1alpha1.RegisterStateServer(s, cosi.NewState(m.state()))
+	v1alpha1.RegisterStateServer(s, cosi.NewState(m.state(ctx)))
 	return s
 }
 
@@ -92,12 +92,12 @@ func lost(err error) error {
 }
 
 // state are the machine's resources as they are now.
-func (m *Machine) state() state.CoreState {
+func (m *Machine) state(ctx context.Context) state.CoreState {
 	st := namespaced.NewState(inmem.Build)
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	if m.config != nil {
-		if err := st.Create(context.Background(), resource.Resource(resources.NewMachineConfig(m.config))); err != nil {
+		if err := st.Create(ctx, resource.Resource(resources.NewMachineConfig(m.config))); err != nil {
 			panic(err) // it is new
 		}
 	}

@@ -88,7 +88,7 @@ func (m *Machine) accept(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("dial tcp %s:50000: %w", m.address, err)
 	}
 	l := bufconn.Listen(1 << 16)
-	s := m.server(config)
+	s := m.server(ctx, config)
 	go func() { _ = s.Serve(once{l}) }()
 	conn, err := l.DialContext(ctx)
 	if err != nil {
