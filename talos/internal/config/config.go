@@ -3,8 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/validation"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -33,9 +32,6 @@ type Wish struct {
 	Labels     map[string]string
 	Secrets    *secrets.Bundle
 }
-
-// APIPort is the port of the Kubernetes API.
-const APIPort = "6443"
 
 // Machine returns the machine's configuration. Equal wishes give equal bytes. It has the secrets of the
 // cluster: an agent's those that every machine of the cluster has, a server's all.
@@ -82,8 +78,7 @@ func (w Wish) documents() (*container.Container, error) {
 	if w.Node.Role == spec.Server {
 		kind = machine.TypeControlPlane
 	}
-	endpoint := url.URL{Scheme: "https", Host: net.JoinHostPort(w.Spec.APIAddress().String(), APIPort)}
-	in, err := generate.NewInput(w.Spec.Name, endpoint.String(), w.Kubernetes, w.options()...)
+	in, err := generate.NewInput(w.Spec.Name, distribution.APIURL(w.Spec), w.Kubernetes, w.options()...)
 	if err != nil {
 		return nil, err
 	}
