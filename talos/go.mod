@@ -4,6 +4,7 @@ go 1.26.5
 
 require (
 	filippo.io/age v1.3.1
+	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/cosi-project/runtime v1.14.1
 	github.com/cps-gpu/homelab v0.0.0-00010101000000-000000000000
 	github.com/cps-gpu/homelab/sim v0.0.0-00010101000000-000000000000

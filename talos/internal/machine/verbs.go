@@ -8,6 +8,7 @@ import (
 	"github.com/cosi-project/runtime/pkg/safe"
 	api "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	talos "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configdiff"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 	"github.com/siderolabs/talos/pkg/machinery/resources/config"
@@ -23,8 +24,13 @@ type State struct {
 	Configured bool   // it has a configuration of this cluster
 	Etcd       bool   // its etcd has data or runs: the cluster exists
 	Version    string // of Talos
+	Kubelet    bool   // its kubelet runs
 	config     string // which it has; with secrets
+	read       talos.Config
 }
+
+// Config is the machine's configuration; nil if it has none. It has secrets.
+func (s State) Config() talos.Config { return s.read }
 
 // etcd's states before there is a cluster: its service runs only with members to join, or after Bootstrap
 // (internal/app/machined/pkg/system/services/etcd.go).
@@ -59,16 +65,14 @@ func (m *Machine) Observe(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("%s: its configuration: %w", m.Name, err)
 	}
-	s.config = string(text)
-	if !have.Config().Machine().Type().IsControlPlane() {
-		return s, nil
-	}
-	etcd, err := c.ServiceInfo(ctx, "etcd")
+	s.config, s.read = string(text), have.Config()
+	services, err := c.ServiceList(ctx)
 	if err != nil {
-		return later(ctx, m, "etcd", err)
+		return later(ctx, m, "services", err)
 	}
-	for _, i := range etcd {
-		s.Etcd = s.Etcd || !isBeforeCluster(i.Service.GetState())
+	for _, i := range services.GetMessages()[0].GetServices() {
+		s.Etcd = s.Etcd || i.GetId() == "etcd" && !isBeforeCluster(i.GetState())
+		s.Kubelet = s.Kubelet || i.GetId() == "kubelet" && i.GetState() == "Running"
 	}
 	return s, nil
 }
@@ -123,6 +127,14 @@ func (m *Machine) Bootstrap(ctx context.Context) error {
 		if status.Code(err) == codes.AlreadyExists {
 			return nil
 		}
+		return err
+	})
+}
+
+// RestartKubelet restarts the kubelet. Pods keep running.
+func (m *Machine) RestartKubelet(ctx context.Context) error {
+	return m.with(ctx, "restart its kubelet", func(c *client.Client) error {
+		_, err := c.ServiceRestart(ctx, "kubelet")
 		return err
 	})
 }

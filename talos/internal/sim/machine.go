@@ -35,6 +35,7 @@ type Machine struct {
 	etcd        bool // its data directory is not empty
 	away        int  // connections that are refused
 	applied     int
+	restarted   []string
 }
 
 // Log returns the first bytes of the kernel's log, as qemu-ga reads them.
@@ -138,12 +139,27 @@ func (m *Machine) join() {
 	}
 }
 
-// ServiceList has the one service that is asked for.
+// ServiceRestart restarts a service in no time.
+func (m *Machine) ServiceRestart(_ context.Context, in *api.ServiceRestartRequest) (*api.ServiceRestartResponse, error) {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	m.restarted = append(m.restarted, in.GetId())
+	return &api.ServiceRestartResponse{Messages: []*api.ServiceRestart{{}}}, nil
+}
+
+// Restarted are the services that were restarted.
+func (m *Machine) Restarted() []string {
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	return m.restarted
+}
+
+// ServiceList has the services that are asked for.
 func (m *Machine) ServiceList(context.Context, *emptypb.Empty) (*api.ServiceListResponse, error) {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	m.join()
-	var all []*api.ServiceInfo
+	all := []*api.ServiceInfo{{Id: "kubelet", State: "Running", Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}}}
 	if m.isServer("etcd") == nil {
 		all = append(all, &api.ServiceInfo{Id: "etcd", State: map[bool]string{false: "Preparing", true: "Running"}[m.etcd], Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}})
 	}

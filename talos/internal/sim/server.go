@@ -29,6 +29,7 @@ func rules() map[string][]role.Role {
 		"/machine.MachineService/Bootstrap":          {role.Admin},
 		"/machine.MachineService/Kubeconfig":         {role.Admin},
 		"/machine.MachineService/ServiceList":        readers,
+		"/machine.MachineService/ServiceRestart":     {role.Admin, role.Operator},
 		"/machine.MachineService/Version":            readers,
 		"/cosi.resource.State/Get":                   readers,
 		"/cosi.resource.State/List":                  readers,
