@@ -20,12 +20,12 @@ import (
 
 // State is what was seen of a machine.
 type State struct {
-	Waits      string // why it cannot be asked yet; "" else
-	Configured bool   // it has a configuration of this cluster
-	Etcd       bool   // its etcd has data or runs: the cluster exists
-	Version    string // of Talos
-	Kubelet    bool   // its kubelet runs
-	config     string // which it has; with secrets
+	Waits      string       // why it cannot be asked yet; "" else
+	Configured bool         // it has a configuration of this cluster
+	Etcd       bool         // its etcd has data or runs: the cluster exists
+	Version    string       // of Talos
+	Kubelet    bool         // its kubelet runs
+	config     secret.Value // which it has
 	read       talos.Config
 }
 
@@ -65,7 +65,7 @@ func (m *Machine) Observe(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("%s: its configuration: %w", m.Name, err)
 	}
-	s.config, s.read = string(text), have.Config()
+	s.config, s.read = secret.New(string(text)), have.Config()
 	services, err := c.ServiceList(ctx)
 	if err != nil {
 		return later(ctx, m, "services", err)
@@ -87,13 +87,13 @@ func later(ctx context.Context, m *Machine, what string, err error) (State, erro
 
 // Diff says how the machine's configuration differs from a wanted one, without the secrets of either; "": it does not.
 func (s State) Diff(want secret.Value) (string, error) {
-	if s.config == want.Reveal() {
+	if s.config.Reveal() == want.Reveal() {
 		return "", nil
 	}
-	if s.config == "" {
+	if s.config.IsZero() {
 		return "no configuration yet", nil
 	}
-	have, err := configloader.NewFromBytes([]byte(s.config))
+	have, err := configloader.NewFromBytes([]byte(s.config.Reveal()))
 	if err != nil {
 		return "", errors.New("the machine's configuration cannot be read by this homelab")
 	}
@@ -119,13 +119,19 @@ func (m *Machine) Apply(ctx context.Context, want secret.Value) error {
 	})
 }
 
+// ErrNotYet means that a machine will do it, and cannot now: its clock is not set, or its containers' runtime starts.
+var ErrNotYet = errors.New("the machine is not ready for it")
+
 // Bootstrap begins the cluster on this server. It is for one server of a cluster of which no server has data of
-// etcd ([MayBootstrap]). Repeating it is safe: a server whose etcd has data says so, and that is done.
+// etcd: its caller has asked the others. Repeating it is safe: a server whose etcd has data says so, and that is done.
 func (m *Machine) Bootstrap(ctx context.Context) error {
 	return m.with(ctx, "begin the cluster", func(c *client.Client) error {
 		err := c.Bootstrap(ctx, &api.BootstrapRequest{})
-		if status.Code(err) == codes.AlreadyExists {
+		switch status.Code(err) {
+		case codes.AlreadyExists:
 			return nil
+		case codes.FailedPrecondition, codes.Unavailable:
+			return fmt.Errorf("%w: %w", ErrNotYet, err)
 		}
 		return err
 	})
@@ -158,22 +164,4 @@ func (m *Machine) with(ctx context.Context, what string, do func(*client.Client)
 		return fmt.Errorf("%s: %s: %w", m.Name, what, err)
 	}
 	return nil
-}
-
-// MayBootstrap reports whether the cluster has to be begun, of whose servers all were seen, in these states. It is an
-// error if one could not be seen: it might have the cluster, and a second one would then be begun beside it.
-func MayBootstrap(servers map[string]State) (bool, error) {
-	var unseen []string
-	for name, s := range servers {
-		switch {
-		case s.Etcd:
-			return false, nil
-		case s.Waits != "":
-			unseen = append(unseen, name)
-		}
-	}
-	if len(unseen) > 0 {
-		return false, fmt.Errorf("whether the cluster exists is not known: %v do not answer", unseen)
-	}
-	return true, nil
 }

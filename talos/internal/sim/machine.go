@@ -34,6 +34,7 @@ type Machine struct {
 	serving     *tls.Certificate
 	etcd        bool // its data directory is not empty
 	away        int  // connections that are refused
+	starting    int  // requests to bootstrap that come too early
 	applied     int
 	restarted   []string
 }
@@ -96,7 +97,7 @@ func (m *Machine) ApplyConfiguration(_ context.Context, in *api.ApplyConfigurati
 	}
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
-	m.config, m.serving, m.away = got, nil, 2
+	m.config, m.serving, m.away, m.starting = got, nil, 2, 2
 	m.applied++
 	return &api.ApplyConfigurationResponse{Messages: []*api.ApplyConfiguration{{Mode: api.ApplyConfigurationRequest_NO_REBOOT, ModeDetails: "Applied configuration without a reboot"}}}, nil
 }
@@ -111,6 +112,10 @@ func (m *Machine) Bootstrap(context.Context, *api.BootstrapRequest) (*api.Bootst
 	}
 	if m.etcd {
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
+	}
+	if m.starting > 0 {
+		m.starting--
+		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	}
 	m.etcd = true
 	m.world.begun[m.config.Cluster().ID()]++

@@ -45,7 +45,7 @@ func (m *Machine) server(ctx context.Context, with *tls.Config) *grpc.Server {
 			out, err := handle(ctx, in)
 			return out, m.after(info.FullMethod, err)
 		}),
-		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error { //nolint:contextcheck // a stream has its own
 			if err := m.before(stream.Context(), info.FullMethod); err != nil {
 				return err
 			}

@@ -5,13 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
-	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/talos/internal/config"
 	"github.com/cps-gpu/homelab/talos/internal/machine"
 )
@@ -32,13 +33,18 @@ func (m *member) State() distribution.State {
 		return s
 	}
 	s.Role, s.Cluster = m.node.Role, m.nodes.Spec.Name
-	s.Configured, s.Started, s.Admitted = true, true, true
-	s.Running = m.seen.Kubelet && (s.Role == spec.Agent || m.seen.Etcd)
+	// A server has a configuration before it has the cluster, and that does not say whether it begins it or joins it.
+	// So until etcd runs it counts as one that has none: the other servers are asked again before it begins the
+	// cluster, however often a run was killed.
+	s.Configured = s.Role == spec.Agent || m.seen.Etcd
+	s.Started, s.Admitted, s.Running = true, true, m.seen.Kubelet && s.Configured
 	_, s.Version, _ = strings.Cut(c.Machine().Kubelet().Image(), ":")
 	if ids := c.Machine().Kubelet().ExtraArgs()["provider-id"]; len(ids) > 0 {
 		s.ProviderID = ids[0]
 	}
-	s.API = c.Cluster().Endpoint().String()
+	if s.Configured {
+		s.API = c.Cluster().Endpoint().String()
+	}
 	if block, _ := pem.Decode(c.Cluster().IssuingCA().Crt); block != nil {
 		sum := sha256.Sum256(block.Bytes)
 		s.Authority = hex.EncodeToString(sum[:])
@@ -106,8 +112,8 @@ func (m *member) begins(w distribution.Wish) bool {
 // Install does nothing: the program is the image.
 func (m *member) Install(context.Context) error { return nil }
 
-// Start gives the machine its configuration; a server that has it and begins the cluster, begins it. These are two
-// steps with an observation between, because a machine is away when it has taken a configuration.
+// Start gives the machine its configuration. The server that creates the cluster then begins it, once it answers again:
+// a machine is away for a moment when it has taken a configuration, and it does not begin by itself.
 func (m *member) Start(ctx context.Context, w distribution.Wish, _ distribution.Admission) error {
 	if m.seen.Waits != "" {
 		return nil // it can only be waited for
@@ -116,20 +122,39 @@ func (m *member) Start(ctx context.Context, w distribution.Wish, _ distribution.
 	if err != nil {
 		return err
 	}
-	return m.start(ctx, want, m.begins(w))
+	text, err := m.seen.Diff(want)
+	if err == nil && text != "" {
+		err = m.machine.Apply(ctx, want)
+	}
+	if err != nil || !m.begins(w) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, beginTime)
+	defer cancel()
+	for {
+		seen, err := m.machine.Observe(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return err
+		case err != nil: // the time is over
+			seen.Waits = err.Error()
+		case seen.Configured:
+			err := m.machine.Bootstrap(ctx)
+			if !errors.Is(err, machine.ErrNotYet) {
+				return err
+			}
+			seen.Waits = err.Error()
+		}
+		converge.Progressf(ctx, "waiting to begin the cluster: %s", seen.Waits)
+		if err := converge.Pause(ctx, answerPause); err != nil {
+			return fmt.Errorf("%s did not begin the cluster: %s: %w", m.node.Name, seen.Waits, err)
+		}
+	}
 }
 
-func (m *member) start(ctx context.Context, want secret.Value, begins bool) error {
-	text, err := m.seen.Diff(want)
-	switch {
-	case err != nil:
-		return err
-	case text != "":
-		return m.machine.Apply(ctx, want)
-	case begins:
-		return m.machine.Bootstrap(ctx)
-	}
-	return nil
-}
+const (
+	answerPause = 2 * time.Second  // between two looks whether a machine answers again
+	beginTime   = 10 * time.Minute // until it takes part in a cluster: it fetches images before
+)
 
 var _ distribution.Member = (*member)(nil)

@@ -4,6 +4,7 @@ package talosnodes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,9 +66,10 @@ func (ns *Nodes) Restart(ctx context.Context, n spec.Node, _ distribution.Admiss
 	return ns.Reach(n).RestartKubelet(ctx)
 }
 
-// Admit returns nothing: the configuration has all that it takes to join.
-func (*Nodes) Admit(context.Context, string, spec.Node, time.Duration) (distribution.Admission, error) {
-	return distribution.Admission{}, nil
+// Admit says whether a server has the cluster. What it takes to join is in the configuration.
+func (ns *Nodes) Admit(ctx context.Context, server string, _ spec.Node, _ time.Duration) (distribution.Admission, error) {
+	_, err := ns.server(ctx, server)
+	return distribution.Admission{}, err
 }
 
 // Revoke implements [distribution.ControlPlane].
@@ -75,33 +77,36 @@ func (*Nodes) Revoke(context.Context, string, distribution.Admission) error { re
 
 // Kubeconfig implements [distribution.ControlPlane].
 func (ns *Nodes) Kubeconfig(ctx context.Context, server string) (secret.Value, error) {
-	n, ok := ns.Spec.Node(server)
-	if !ok {
-		return secret.Value{}, fmt.Errorf("the file has no node %s", server)
+	m, err := ns.server(ctx, server)
+	if err != nil {
+		return secret.Value{}, err
 	}
-	seen, err := ns.Reach(n).Observe(ctx)
+	return m.Kubeconfig(ctx)
+}
+
+// server returns a server that has the cluster.
+func (ns *Nodes) server(ctx context.Context, name string) (*machine.Machine, error) {
+	n, ok := ns.Spec.Node(name)
+	if !ok {
+		return nil, fmt.Errorf("the file has no node %s", name)
+	}
+	m := ns.Reach(n)
+	seen, err := m.Observe(ctx)
 	switch {
 	case err != nil:
-		return secret.Value{}, err
+		return nil, err
 	case seen.Waits != "":
-		return secret.Value{}, fmt.Errorf("%s", seen.Waits)
+		return nil, errors.New(seen.Waits)
 	case !seen.Etcd:
-		return secret.Value{}, fmt.Errorf("%s: %w", server, distribution.ErrNoCluster)
+		return nil, fmt.Errorf("%s: %w", name, distribution.ErrNoCluster)
 	}
-	return ns.Reach(n).Kubeconfig(ctx)
+	return m, nil
 }
 
 // Unwell implements [distribution.ControlPlane].
 func (ns *Nodes) Unwell(ctx context.Context, server string) string {
-	n, _ := ns.Spec.Node(server)
-	seen, err := ns.Reach(n).Observe(ctx)
-	switch {
-	case err != nil:
+	if _, err := ns.server(ctx, server); err != nil {
 		return err.Error()
-	case seen.Waits != "":
-		return seen.Waits
-	case !seen.Etcd:
-		return "etcd does not run"
 	}
 	return ""
 }

@@ -1,10 +1,12 @@
 package talosnodes_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	talos "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
@@ -63,15 +65,17 @@ func start(t *testing.T, d distribution.Distribution, n spec.Node, w distributio
 }
 
 // TestThroughTheInterface: a cluster begins with what every distribution is asked.
-func TestThroughTheInterface(t *testing.T) {
+func TestThroughTheInterface(t *testing.T) { synctest.Test(t, throughTheInterface) }
+
+func throughTheInterface(t *testing.T) {
 	ns, world, machines := cluster(t)
 	cp1, w1 := ns.Spec.Nodes[0], ns.Spec.Nodes[1]
 	_, err := ns.Kubeconfig(t.Context(), "cp1")
 	require.ErrorIs(t, err, distribution.ErrNoCluster)
-	assert.Equal(t, "etcd does not run", ns.Unwell(t.Context(), "cp1"))
+	assert.Contains(t, ns.Unwell(t.Context(), "cp1"), "no cluster was created")
 
 	wish := distribution.Wish{ProviderID: "proxmox://home/201", Labels: map[string]string{"a.example/b": "c"}}
-	assert.Equal(t, []string{"configuration", "", "", "etcd"}, start(t, ns, cp1, wish), "away for two connections")
+	assert.Equal(t, []string{"configuration"}, start(t, ns, cp1, wish), "a step acts once")
 	assert.Equal(t, []int{1}, values(world.Begun()))
 	wish.Joins = true
 	start(t, ns, w1, wish)
@@ -100,7 +104,9 @@ func values(m map[string]int) (out []int) {
 }
 
 // TestChanges: a change of the file restarts what it has to; networks cannot change.
-func TestChanges(t *testing.T) {
+func TestChanges(t *testing.T) { synctest.Test(t, changes) }
+
+func changes(t *testing.T) {
 	ns, _, _ := cluster(t)
 	cp1 := ns.Spec.Nodes[0]
 	start(t, ns, cp1, distribution.Wish{})
@@ -135,4 +141,39 @@ func TestCompare(t *testing.T) {
 	ns := &talosnodes.Nodes{}
 	assert.Equal(t, []int{-1, 0, 1, -1, 1}, []int{ns.Compare("v1.35.9", "v1.36.2"), ns.Compare("v1.36.2", "v1.36.2"), ns.Compare("v1.36.10", "v1.36.2"), ns.Compare("", "v1.36.2"), ns.Compare("v1.36.2", "")})
 	assert.Equal(t, "talos/cp1", ns.Facts().StepID("cp1"))
+}
+
+// TestKilledBeforeTheCluster: a server that has its configuration and no cluster does not count as one that created
+// it, so that the others are asked again.
+func TestKilledBeforeTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns, world, _ := cluster(t)
+		cp1 := ns.Spec.Nodes[0]
+		killed := false
+		world.Step = func(what string) error {
+			if killed = killed || what == "/machine.MachineService/Bootstrap"; killed {
+				return errors.New("killed")
+			}
+			return nil
+		}
+		m, err := ns.Observe(t.Context(), cp1)
+		require.NoError(t, err)
+		err = m.Start(t.Context(), distribution.Wish{}, distribution.Admission{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "cp1 did not begin the cluster: cp1: the machine's API does not answer yet")
+		world.Step = nil
+
+		m, err = ns.Observe(t.Context(), cp1)
+		require.NoError(t, err)
+		state := m.State()
+		assert.True(t, state.Started)
+		assert.False(t, state.Configured || state.Running)
+		assert.Empty(t, state.API, "it may still begin the cluster")
+		_, err = ns.Admit(t.Context(), "cp1", cp1, 0)
+		require.ErrorIs(t, err, distribution.ErrNoCluster)
+		assert.Equal(t, []string{"etcd"}, start(t, ns, cp1, distribution.Wish{}))
+		assert.Equal(t, []int{1}, values(world.Begun()))
+		_, err = ns.Admit(t.Context(), "cp1", cp1, 0)
+		require.NoError(t, err)
+	})
 }
