@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/leasefile"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -62,6 +63,9 @@ type Backend struct {
 	CheckDNS func(context.Context, *spec.DNS) error
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
+	// Distribution is the Kubernetes of files that say distribution: talos.
+	Distribution distribution.Maker
+	Token        secret.Value // the secret of the API token, which Distribution may derive keys from
 }
 
 // ErrNoProxmox answers a question about hosts if there are none because every machine of the
@@ -111,6 +115,9 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	if err := Complete(want); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
+	if err := b.CheckDistribution(want); err != nil {
+		return nil, err
+	}
 	if slices.ContainsFunc(want.Nodes, spec.Node.Unplaced) {
 		return nil, errors.New("cluster: some nodes have no host yet: call placement.Place first")
 	}
@@ -123,6 +130,9 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Signers: b.Signers, MachineKeys: b.MachineKeys, TokenKey: b.TokenKey, Agent: b.Agent,
 		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
 	})
+	if i := c.imager(); i != nil {
+		c.seeds.FirstBoot, c.nodes.ImagePort = i.FirstBoot, i.Port()
+	}
 	c.members = members.New(members.Config{
 		Spec: want, Nodes: c.nodes, Distribution: c.distribution(), VMs: b.Proxmox != nil, Hosts: c.hosts, Kubeconfig: c.kubeconfig(), ProxyURL: b.ProxyURL, KubeWrap: b.KubeWrap,
 	})

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+
 	"github.com/cps-gpu/homelab/cluster/internal/k3snodes"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -13,4 +15,27 @@ func distributionOn(s *spec.Spec, ns *nodes.Nodes) distribution.Distribution {
 	return k3snodes.New(s, ns.Root)
 }
 
-func (c *site) distribution() distribution.Distribution { return distributionOn(c.spec, c.nodes) }
+// errNoTalos is the error for a file of another program.
+var errNoTalos = errors.New("distribution: talos needs the program homelab-talos, which has the same commands: " +
+	"go install github.com/cps-gpu/homelab/talos/cmd/homelab-talos@latest (docs/talos.md)")
+
+// CheckDistribution says why b does not have the Kubernetes of a file.
+func (b Backend) CheckDistribution(s *spec.Spec) error {
+	if s.Distribution == spec.Talos && b.Distribution == nil {
+		return errNoTalos
+	}
+	return nil
+}
+
+func (c *site) distribution() distribution.Distribution {
+	if c.spec.Distribution == spec.Talos {
+		return c.Distribution(distribution.Site{Spec: c.spec, Root: c.nodes.Root, Dial: c.nodes.DialTo, ReadStart: c.nodes.ReadStart, Token: c.Token})
+	}
+	return distributionOn(c.spec, c.nodes)
+}
+
+// imager is what the machines boot, if that is an image of their own; else nil.
+func (c *site) imager() distribution.Imager {
+	i, _ := c.distribution().(distribution.Imager)
+	return i
+}

@@ -176,7 +176,7 @@ func (c *cards) checkCards(ctx context.Context, host string) error {
 		// The step of a node that has its cards reports its problems; they block no other node.
 		if n.Host == host && len(n.GPUs.Mapping) == 0 && placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)) == nil {
 			errs = append(errs, a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards))
-			if a.Shares[n.Name].Err == nil && n.Boot == nil {
+			if a.Shares[n.Name].Err == nil && n.Role != spec.PlainVM {
 				errs = append(errs, c.checkDriver(ctx, n))
 			}
 		}

@@ -89,7 +89,11 @@ func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, 
 			continue
 		}
 		if n.Boot != nil {
-			k.files[names.VMImage(c.spec, n.Boot.Cloud)] = true
+			file, err := c.imageFile(n)
+			if err != nil {
+				return k, err
+			}
+			k.files[file] = true
 		}
 		k.mappings[names.Mapping(c.spec, n.Name)] = n.HasGPUs()
 		for _, d := range n.Devices {

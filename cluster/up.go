@@ -9,6 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/proxmox"
@@ -219,8 +220,14 @@ func (c *site) mayChange(again ...string) func(context.Context) error {
 		if err := c.members.CheckKubeconfigWritable(ctx); err != nil {
 			return err
 		}
-		if err := c.distribution().CheckSums(ctx); err != nil {
+		d := c.distribution()
+		if err := d.CheckSums(ctx); err != nil {
 			return err
+		}
+		if o, ok := d.(distribution.Opener); ok {
+			if err := o.Open(ctx); err != nil {
+				return err
+			}
 		}
 		if up, err := c.serverUp(ctx); err != nil || !up {
 			return err

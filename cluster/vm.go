@@ -92,10 +92,10 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 	case diff.Effect() == converge.Replace && n.Role == spec.FileServer:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  it holds data, so homelab does not recreate it: restore its earlier settings in the file, or move its data by hand", n.Name, replacements(diff)))
-	case diff.Effect() == converge.Replace && n.Boot != nil:
+	case diff.Effect() == converge.Replace && n.Role == spec.PlainVM:
 		return converge.Permanent(fmt.Errorf("%s cannot change to what the file says while it exists: %s\n"+
 			"  to recreate it, without what is on its disks: remove it from the file, run homelab cluster:up, write it again, and run that once more", n.Name, replacements(diff)))
-	case n.Boot != nil: // nobody logs in to it
+	case n.Role == spec.PlainVM: // nobody logs in to it
 	case diff.Effect() == converge.Replace:
 		if err := c.members.CheckRanges(ctx, n); err != nil {
 			return converge.Permanent(err)
@@ -104,7 +104,7 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 			"  homelab node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replacements(diff), printable.Word(n.Name)))
 	case diff.Effect() == converge.Restart && vm.Running:
 		return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
-			if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
+			if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
 				return err
 			}
 			shape := func() error { return c.Proxmox.VMs.Shape(ctx, to, vm) }
@@ -114,11 +114,19 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 			return shape()
 		})
 	case vm.Running:
-		if err := c.nodes.UnmountRemoved(ctx, n, diff, vm); err != nil {
+		if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
 			return err
 		}
 	}
 	return c.Proxmox.VMs.Shape(ctx, to, vm)
+}
+
+// unmountRemoved unmounts what the VM loses. A machine that lets nobody log in has one disk alone.
+func (c *machines) unmountRemoved(ctx context.Context, n spec.Node, diff converge.Diff, vm *proxmox.VM) error {
+	if n.Boot != nil {
+		return nil
+	}
+	return c.nodes.UnmountRemoved(ctx, n, diff, vm)
 }
 
 // replacements returns the fields of a diff that require a replacement.

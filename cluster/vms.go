@@ -17,7 +17,18 @@ import (
 
 // importVM makes the VM from its image, off. What differs from the file then is changed as with any VM.
 func importVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {
-	image, err := c.Proxmox.Storages.Fetch(ctx, n.Host, c.spec.Image.ImageStorage, imageOf(c.spec, n))
+	file, err := c.imageFile(n)
+	if err != nil {
+		return nil, err
+	}
+	from := n.Boot.Cloud
+	if n.Role.IsNode() {
+		if from, err = c.imager().Image(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	image, err := c.Proxmox.Storages.Fetch(ctx, n.Host, c.spec.Image.ImageStorage,
+		proxmox.Image{URL: from.URL, SHA256: from.SHA256, SHA512: from.SHA512, FileName: file})
 	if err != nil {
 		return nil, err
 	}
@@ -27,9 +38,14 @@ func importVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*pr
 	})
 }
 
-func imageOf(s *spec.Spec, n spec.Node) proxmox.Image {
-	from := n.Boot.Cloud
-	return proxmox.Image{URL: from.URL, SHA256: from.SHA256, SHA512: from.SHA512, FileName: names.VMImage(s, from)}
+// imageFile is the name of a machine's image on a storage. That of a node follows from its address: a plan does not
+// know the checksum.
+func (c *site) imageFile(n spec.Node) (string, error) {
+	from, err := n.Boot.Cloud, error(nil)
+	if n.Role.IsNode() {
+		from.URL, err = c.imager().ImageURL(n)
+	}
+	return names.VMImage(c.spec, from), err
 }
 
 // vmDowntime is how long a VM that is not a node is down for a restart, by what guests usually need.
@@ -39,7 +55,7 @@ const vmDowntime = "1 to 5 min"
 func (c *site) stops(ctx context.Context, why string, machines ...string) []converge.Cost {
 	var out []converge.Cost
 	for _, name := range machines {
-		if n, _ := c.spec.Machine(name); n.Boot == nil {
+		if n, _ := c.spec.Machine(name); n.Role != spec.PlainVM {
 			out = append(out, c.members.Stops(ctx, why, name)...)
 			continue
 		}
@@ -58,7 +74,7 @@ func (c *site) stops(ctx context.Context, why string, machines ...string) []conv
 
 // takeDown calls do, which stops a machine: a node in its turn, and drained.
 func (c *site) takeDown(ctx context.Context, n spec.Node, do func(context.Context) error) error {
-	if n.Boot != nil {
+	if n.Role == spec.PlainVM {
 		return do(ctx)
 	}
 	return c.members.TakeDown(ctx, n, do)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/talos"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
@@ -25,7 +26,7 @@ type k3sSection struct{ *resolver }
 // somebody else manages the cards.
 func (r k3sSection) runtimeClass() {
 	i := slices.Index(r.disabled, "runtimes")
-	if i < 0 || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
+	if i < 0 || r.spec.Distribution == spec.Talos || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
 		return
 	}
 	r.Wrong(&r.disabled[i], "runtimes creates the RuntimeClass nvidia, without which no container sees a GPU", "remove runtimes from k3s.disable")
@@ -39,9 +40,14 @@ var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud
 func (r k3sSection) kubernetes() {
 	k := &r.spec.K3s
 	r.disabled = k.Disable
-	k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
+	if r.spec.Distribution == spec.Talos {
+		r.disabled = talos.Cluster(r.Checker, r.spec)
+	} else {
+		talos.Unused(r.Checker, r.spec)
+		k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
+		r.k3sVersion(&k.Version)
+	}
 	k.AirgapDir = r.Existing(&k.AirgapDir, k.AirgapDir, true)
-	r.k3sVersion(&k.Version)
 	r.passThrough(&k.ServerConfig, k3s.RoleServer)
 	r.passThrough(&k.AgentConfig, k3s.RoleAgent)
 	r.kubeletArgs()
@@ -238,6 +244,9 @@ func (r k3sSection) cni() {
 		r.Wrong(&k.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium disables flannel")
 	}
 	k.FlannelBackend = "none"
+	if r.spec.Distribution == spec.Talos { // which has no kube-proxy then
+		return
+	}
 	server := map[string]any{}
 	maps.Copy(server, k.ServerConfig)
 	for _, key := range []string{"disable-network-policy", "disable-kube-proxy"} {

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/talos"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
@@ -241,6 +242,9 @@ func (r *resolver) finish() {
 	slices.SortStableFunc(r.nodes, func(a, b plannedNode) int { return cmp.Compare(rank(a.Role), rank(b.Role)) })
 	gpus := false
 	for _, n := range r.nodes {
+		if r.spec.Distribution == spec.Talos {
+			talos.Node(r.Checker, r.spec, n.Node)
+		}
 		r.spec.Nodes = append(r.spec.Nodes, *n.Node)
 		gpus = gpus || n.HasGPUs()
 	}

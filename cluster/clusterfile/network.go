@@ -62,7 +62,7 @@ func (r networkSection) secondNetwork(n plannedNode) {
 		r.Wrong(&n.Address6, fmt.Sprintf("the network of the address %s has no prefix", addr), "write network: {prefix6: NETWORK}, e.g. fd00:10::/64")
 	case p != p.Masked():
 		r.Wrong(&raw.Prefix6, fmt.Sprintf("%s is an address in a network, not a network", p), "write "+p.Masked().String())
-	case !addr.IsValid() && n.Boot != nil: // it may do without
+	case !addr.IsValid() && n.Role == spec.PlainVM: // it may do without
 	case !addr.IsValid() && !n.short6:
 		r.Wrong(&raw.Prefix6, fmt.Sprintf("node %s has no address of %s", n.Name, p), "write addresses6: in its pool, address6: in the node, or remove prefix6")
 	case addr.IsValid() && !r.insidePrefix(&n.Address6, "address6", addr, p):

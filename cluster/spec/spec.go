@@ -22,10 +22,13 @@ type Spec struct {
 	Network   Network   `yaml:"network" absent:"required without DHCP" doc:"The network of every node."`
 	Access    Access    `yaml:"ssh" absent:"a generated key" doc:"Who may log in to the nodes, and how to reach them."`
 	Guest     Guest     `yaml:"guest" absent:"nothing" doc:"Packages, files and kernel settings for every node."`
-	K3s       K3s       `yaml:"k3s" absent:"see below" doc:"Kubernetes."`
-	NVIDIA    NVIDIA    `yaml:"nvidia" absent:"see below" doc:"The driver, and how pods request GPUs."`
-	Patience  int       `yaml:"patience" json:",omitempty" min:"1" max:"100" absent:"1" doc:"Multiplies every time limit of a step. Use 3 on a slow host. A whole number, 1 to 100."`
-	Platform  Platform  `yaml:",inline"`
+	// Distribution is spec.Talos, or empty for K3s.
+	Distribution string     `yaml:"distribution" json:",omitempty" enum:"k3s,talos" absent:"‘k3s’" doc:"What runs Kubernetes. [‘talos’](talos.md) needs another program. Cannot be changed later."`
+	Talos        TalosLinux `yaml:"talos" json:",omitzero" absent:"see below" doc:"Talos Linux, with ‘distribution: talos’."`
+	K3s          K3s        `yaml:"k3s" absent:"see below" doc:"Kubernetes."`
+	NVIDIA       NVIDIA     `yaml:"nvidia" absent:"see below" doc:"The driver, and how pods request GPUs."`
+	Patience     int        `yaml:"patience" json:",omitempty" min:"1" max:"100" absent:"1" doc:"Multiplies every time limit of a step. Use 3 on a slow host. A whole number, 1 to 100."`
+	Platform     Platform   `yaml:",inline"`
 
 	// Defaults and Pools are what Nodes are made from. A completed Spec has its nodes in Nodes alone,
 	// servers first, then agents, each in the order of the file.

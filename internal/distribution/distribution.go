@@ -68,7 +68,8 @@ type Member interface {
 	Diff(w Wish) converge.Diff
 	// Install installs the program of the file's version where there is none.
 	Install(ctx context.Context) error
-	// Start writes what differs, and starts or restarts. It returns once that is requested.
+	// Start writes what differs, and starts or restarts. It returns once that is requested, and for a server that creates
+	// the cluster once it has.
 	Start(ctx context.Context, w Wish, a Admission) error
 	// Upgrade is Install and Start for a member of another version. Its node is drained.
 	Upgrade(ctx context.Context, w Wish, a Admission) error
@@ -84,7 +85,7 @@ type Member interface {
 // State is what everybody may know of a Member.
 type State struct {
 	Role       spec.Role // ""; nothing is set up; a program alone may be another owner's
-	Configured bool      // it has a configuration, perhaps an earlier one's
+	Configured bool      // it is part of a cluster or created it, perhaps an earlier one; not: it only has settings
 	Started    bool      // its start was requested with that: a Node of its name may be this machine's
 	Admitted   bool      // it has what it needs to join again by itself
 	Running    bool      // an agent that runs has joined
@@ -94,7 +95,7 @@ type State struct {
 	Waits      string    // all of that in a few words
 	Stuck      error     // why it will never run by itself; may be [ErrStale] or [ErrName]
 	Version    string    // as its kubelet reports it; "": there is no program
-	API        string    // the URL where it looks for the cluster; "": it is the cluster's beginning
+	API        string    // the URL where it looks for the cluster; "": it is the cluster's beginning, or not part of one
 	Cluster    string    // the cluster that has marked it as its own; "": none
 	Authority  string    // SHA-256 of its cluster's certificate authority; "": it never joined one
 	ProviderID string    // it registers with; "": the distribution's own

@@ -1,6 +1,7 @@
 package names
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,13 +100,13 @@ func Image(s *spec.Spec) string {
 	return file(s, "image", digest, "qcow2")
 }
 
-// VMImage is the file name of the image of a VM that is not a node.
+// VMImage is the file name of a machine's own image. It follows from the address if the checksum is not known.
 func VMImage(s *spec.Spec, i spec.CloudImage) string {
 	suffix := "qcow2"
 	if strings.HasSuffix(i.URL, ".raw") {
 		suffix = "raw"
 	}
-	return file(s, "image", i.Sum(), suffix)
+	return file(s, "image", cmp.Or(i.Sum(), cloudinit.Digest([]byte(i.URL))), suffix)
 }
 
 // Bake is the host name, and the instance ID, of the machine in which a template is baked.

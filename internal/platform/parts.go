@@ -21,7 +21,7 @@ func Parts(s *spec.Spec) []addon.Part {
 	standalone := addon.Fleet{Fleet: p.Fleet, Rancher: p.Rancher != nil}
 	exporter := addon.GPUExporter{Monitoring: p.Monitoring, Operator: operator}
 	return []addon.Part{
-		addon.Cilium{K3s: s.K3s},
+		addon.Cilium{K3s: s.K3s, Talos: s.Distribution == spec.Talos},
 		gpuOperator(s),
 		addon.GPUGuard{Guard: s.NVIDIA.Guard},
 		addon.NFS{NFS: p.Storage.NFS},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/distribution"
 )
 
 // The flags of every command. A field with the tag help is a flag, by the field's name in lower case.
@@ -21,6 +22,8 @@ type Options struct {
 	MakeKey bool             // create a login key if there is none; a command that only looks writes nothing
 	Without bool             // go on without a Proxmox that cannot be reached: Away is why
 	Console *console.Console // output; nil: standard error and output
+
+	Distribution distribution.Maker // of files with distribution: talos; nil: the program does not have it
 }
 
 // ChartFlags are flags of commands that read charts.

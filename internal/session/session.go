@@ -132,7 +132,10 @@ func (s *Session) bind(ctx context.Context) (err error) {
 			return exitError(invalid, err)
 		}
 	}
-	backend := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
+	backend := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}, Distribution: s.opt.Distribution}
+	if err := backend.CheckDistribution(s.Spec); err != nil {
+		return exitError(invalid, err)
+	}
 	if s.Spec.IsLab() {
 		err = s.openLab(ctx, &backend)
 	} else {
@@ -242,6 +245,9 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
+	if s.Spec != nil && s.Spec.Distribution == spec.Talos {
+		return exitErrorf(invalid, "the embedded lab plays no Talos machines: name a Proxmox VE under proxmox.endpoint")
+	}
 	s.Printf("%s", labneeds.Guests(s.Spec).Banner())
 	find := func(ctx context.Context) (labctl.State, error) { return labctl.Find(ctx, LabDir()) }
 	if s.opt.Start {
@@ -267,6 +273,7 @@ func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
 		return err
 	}
 	s.Redact.Add(token)
+	b.Token = token
 	if err := s.login(b, token); err != nil {
 		return exitError(invalid, err)
 	}
@@ -311,6 +318,7 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 		if token, err = s.token(); err != nil {
 			return err
 		}
+		b.Token = token
 		b.Proxmox, err = s.dial(ctx)
 		switch {
 		case err != nil && s.opt.Without && ctx.Err() == nil:

@@ -18,7 +18,10 @@ import (
 //
 // K3s must run with flannel-backend: none, disable-network-policy, disable-kube-proxy, and
 // disable: [servicelb] if Cilium also assigns addresses to Services.
-type Cilium struct{ spec.K3s }
+type Cilium struct {
+	spec.K3s
+	Talos bool // the nodes run Talos Linux
+}
 
 func (c Cilium) Info() Info {
 	return Info{
@@ -54,6 +57,9 @@ func (c Cilium) Make(s *Site) (Recipe, error) {
 			exists("node.kubernetes.io/not-ready", ""),
 			exists("node.cloudprovider.kubernetes.io/uninitialized", ""))},
 	}
+	if c.Talos {
+		maps.Copy(v, onTalos())
+	}
 	if s.Balancer != nil && s.Balancer.Kind == spec.LBCilium {
 		v["l2announcements"] = values{"enabled": true}
 		// Each announced Service has a lease that is renewed every few seconds.
@@ -61,6 +67,21 @@ func (c Cilium) Make(s *Site) (Recipe, error) {
 	}
 	r := s.release(c.Info(), v)
 	return Recipe{Part: chart.Part{Name: "cilium", Release: r}, Network: true}, nil
+}
+
+// onTalos is what differs on Talos Linux: KubePrism is its proxy of the API server, it mounts the cgroups itself, and it
+// lets no container load kernel modules. Source: Talos' manual, "Deploy Cilium CNI" (1.13).
+func onTalos() values {
+	var of []any
+	for _, name := range []string{"CHOWN", "KILL", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "SYS_ADMIN", "SYS_RESOURCE", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"} {
+		of = append(of, name)
+	}
+	return values{
+		"k8sServiceHost": "localhost", "k8sServicePort": 7445,
+		"cgroup": values{"autoMount": values{"enabled": false}, "hostRoot": "/sys/fs/cgroup"},
+		"securityContext": values{"capabilities": values{
+			"ciliumAgent": of, "cleanCiliumState": []any{"NET_ADMIN", "SYS_ADMIN", "SYS_RESOURCE"}}},
+	}
 }
 
 // CiliumPool assigns addresses of the nodes' network to Services by [Cilium], which answers ARP

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/internal/session/report"
 )
@@ -78,11 +79,20 @@ func withOptionsFlags[F any](ctx context.Context, o session.Options, do func(con
 	return withOptions(ctx, o, func(ctx context.Context, o session.Options) error { return do(ctx, o, flags) })
 }
 
+// WithDistribution returns a context in which commands have a Kubernetes that this module does not: that of files with
+// distribution: talos.
+func WithDistribution(ctx context.Context, m distribution.Maker) context.Context {
+	return context.WithValue(ctx, distributionKey{}, m)
+}
+
+type distributionKey struct{}
+
 // withOptions is with for functions that open their own sessions. SIGTERM works like Ctrl-C.
 func withOptions(ctx context.Context, o session.Options, do func(context.Context, session.Options) error) error {
 	if o.Timeout < 0 {
 		return commandError(o.Console, session.Invalid("-timeout=%s: write a duration, such as 30m", o.Timeout))
 	}
+	o.Distribution, _ = ctx.Value(distributionKey{}).(distribution.Maker)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
 	if o.Timeout > 0 {

@@ -39,7 +39,7 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 	return m
 }
 
-// foreignMachine is a VM that is not a node: of any distribution, with nothing of the settings of nodes.
+// foreignMachine is a machine with an image of its own: of any distribution, with nothing of the settings of other nodes.
 func foreignMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 	m := cloudinit.Machine{
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,

@@ -3,6 +3,7 @@ package firstboot
 import (
 	"sync"
 
+	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -14,6 +15,9 @@ type Maker struct {
 	proxmox  *proxmox.Client // nil where every machine is external
 	signers  []ssh.Signer    // keys to log in with, which a machine has from its first boot on
 	tokenKey ssh.Signer      // an additional key, of the API token; may be nil
+
+	// FirstBoot renders nodes that boot an image of their own. It is set before the first seed.
+	FirstBoot func(cloudinit.Machine) (cloudinit.NoCloud, error)
 
 	seeds map[string]func() (Seed, error) // by machine name
 	had   seedsHad

@@ -35,7 +35,7 @@ const anyKey = "ssh-ed25519 (any)"
 func (m *Maker) Seed(n spec.Node) (Seed, error) { return m.seeds[n.Name]() }
 
 func (m *Maker) renderSeed(n spec.Node) (Seed, error) {
-	digest, err := seedDigest(m.spec, n)
+	digest, err := m.seedDigest(n)
 	if err != nil {
 		return Seed{}, err
 	}
@@ -50,30 +50,33 @@ func (m *Maker) renderSeed(n spec.Node) (Seed, error) {
 func (m *Maker) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
 	machine := cloudMachine(m.spec, n, m.AuthorizedKeys())
 	machine.InstanceID, machine.AgentFirst = id, true // the agent reports how the rest of the first boot goes
-	doc, err := renderer(n)(machine)
+	doc, err := m.renderer(n)(machine)
 	return doc.ISO, err
 }
 
-func renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
-	switch n.Role {
-	case spec.Agent:
-		return cloudinit.RenderWorker
-	case spec.FileServer:
+func (m *Maker) renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
+	switch {
+	case n.Role == spec.FileServer:
 		return cloudinit.RenderPlain
-	case spec.PlainVM:
+	case n.Role == spec.PlainVM:
 		return cloudinit.RenderForeign
+	case n.Boot != nil:
+		return m.FirstBoot
+	case n.Role == spec.Agent:
+		return cloudinit.RenderWorker
 	}
 	return cloudinit.RenderServer
 }
 
-// seedDigest is the digest of a machine's first boot, whatever the keys, and of its image if it has one of its own.
-func seedDigest(s *spec.Spec, n spec.Node) (string, error) {
-	doc, err := renderer(n)(cloudMachine(s, n, []string{anyKey}))
+// seedDigest is the digest of a machine's first boot, whatever the keys, and of the image of a VM that is not a node: nodes
+// go to another version of theirs.
+func (m *Maker) seedDigest(n spec.Node) (string, error) {
+	doc, err := m.renderer(n)(cloudMachine(m.spec, n, []string{anyKey}))
 	if err != nil {
 		return "", err
 	}
 	digest, err := doc.Digest()
-	if err == nil && n.Boot != nil {
+	if err == nil && n.Role == spec.PlainVM {
 		digest = cloudinit.Digest([]byte(digest), []byte(n.Boot.Cloud.Sum()))
 	}
 	return digest, err

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -61,6 +63,9 @@ func PluginObjects(s *spec.Spec) ([]runtime.Object, error) {
 		}
 	}
 	var out []runtime.Object
+	if slices.Contains(s.K3s.Disable, "runtimes") { // else K3s creates it
+		out = append(out, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: nvidia.RuntimeClass}, Handler: nvidia.RuntimeClass})
+	}
 	for i, o := range all {
 		objects, err := addon.DevicePlugin(o)
 		if err != nil {

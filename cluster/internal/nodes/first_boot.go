@@ -149,6 +149,15 @@ func (ns *Nodes) vm(ctx context.Context, n spec.Node, of string) (*proxmox.VM, e
 	return vm, err
 }
 
+// ReadStart reads the first bytes of a file of a machine by its guest agent; proxmox.ErrShort: it has fewer.
+func (ns *Nodes) ReadStart(ctx context.Context, machine, file string, count int) ([]byte, error) {
+	vm, err := ns.vm(ctx, ns.guests[machine].node, "contents")
+	if err != nil {
+		return nil, err
+	}
+	return askAgent(ctx, ns, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadStart(ctx, vm, file, count) })
+}
+
 // Root returns a runner that runs commands as root on a node.
 func (ns *Nodes) Root(node string) remote.Runner { return ns.guests[node].root }
 

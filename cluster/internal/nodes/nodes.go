@@ -44,6 +44,8 @@ type sharedState struct {
 	connections map[string]*ssh.Client // by machine name
 	// unheard is when none of several machines accepted a connection, in Unix nanoseconds.
 	unheard atomic.Int64
+	// ImagePort is where nodes that boot an image of their own answer, instead of SSH. It is set before the first question.
+	ImagePort string
 }
 
 // New makes Nodes. It does not connect to any of them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -48,7 +49,7 @@ func (ns *Nodes) UnreachableReasons(ctx context.Context, machines []string) map[
 	var asked sync.WaitGroup
 	for i, name := range machines {
 		asked.Go(func() {
-			conn, err := ns.DialTo(limited, "tcp", ns.guests[name].addr)
+			conn, err := ns.DialTo(limited, "tcp", ns.address(name))
 			if errs[i] = err; err == nil {
 				_ = conn.Close()
 				cancel() // one is enough
@@ -68,10 +69,18 @@ func (ns *Nodes) UnreachableReasons(ctx context.Context, machines []string) map[
 		case limited.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded): // the socket may report it slightly early
 			err = fmt.Errorf("no answer within %s", limit)
 		}
-		failed[name] = &ssh.UnreachableError{Addr: ns.guests[name].addr, Via: ns.via(ns.guests[name].node), Err: err}
+		failed[name] = &ssh.UnreachableError{Addr: ns.address(name), Via: ns.via(ns.guests[name].node), Err: err}
 	}
 	if ctx.Err() == nil && !again {
 		ns.unheard.Store(time.Now().UnixNano())
 	}
 	return failed
+}
+
+// address is where a machine answers: its SSH server, or what its image has.
+func (ns *Nodes) address(machine string) string {
+	if g := ns.guests[machine]; g.node.Boot == nil {
+		return g.addr
+	}
+	return net.JoinHostPort(ns.guests[machine].node.Address.Addr().String(), ns.ImagePort)
 }
