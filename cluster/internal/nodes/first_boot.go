@@ -144,7 +144,7 @@ func (ns *Nodes) vm(ctx context.Context, n spec.Node, of string) (*proxmox.VM, e
 	}
 	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
 	if err == nil && vm == nil {
-		err = fmt.Errorf("there is no VM %s", n.Name)
+		err = missingVM(n.Name)
 	}
 	return vm, err
 }
@@ -157,6 +157,12 @@ func (ns *Nodes) ReadStart(ctx context.Context, machine, file string, count int)
 	}
 	return askAgent(ctx, ns, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadStart(ctx, vm, file, count) })
 }
+
+// missingVM is the error about a VM that does not exist. It is an fs.ErrNotExist.
+type missingVM string
+
+func (m missingVM) Error() string   { return "there is no VM " + string(m) }
+func (missingVM) Is(err error) bool { return err == fs.ErrNotExist }
 
 // Root returns a runner that runs commands as root on a node.
 func (ns *Nodes) Root(node string) remote.Runner { return ns.guests[node].root }

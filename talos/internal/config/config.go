@@ -39,9 +39,6 @@ func Machine(w Wish) (secret.Value, error) {
 	fail := func(err error) (secret.Value, error) {
 		return secret.Value{}, fmt.Errorf("configuration of %s: %w", w.Node.Name, err)
 	}
-	if err := Refuse(w.Spec, w.Node); err != nil {
-		return fail(err)
-	}
 	docs, err := w.documents()
 	if err != nil {
 		return fail(err)

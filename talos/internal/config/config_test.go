@@ -50,7 +50,7 @@ func read(t *testing.T, w config.Wish) (talos.Provider, string) {
 	return got, text.Reveal()
 }
 
-// TestEveryConfigIsAccepted: whatever the file says within what Refuse lets pass, Talos' own decoder and
+// TestEveryConfigIsAccepted: whatever the file says within what package clusterfile lets pass, Talos' own decoder and
 // validation take it, and find in it what the file said.
 func TestEveryConfigIsAccepted(t *testing.T) {
 	for seed := range uint64(100) {
@@ -227,20 +227,4 @@ func TestNoSecretIsPrinted(t *testing.T) {
 	for _, hidden := range []string{b.Secrets.BootstrapToken, b.TrustdInfo.Token, b.Cluster.Secret} {
 		assert.NotContains(t, err.Error(), hidden)
 	}
-}
-
-// TestRefused: each setting that a machine would not have is named, all at once.
-func TestRefused(t *testing.T) {
-	s := example()
-	n := s.Nodes[1]
-	require.NoError(t, config.Refuse(s, n))
-	s.Guest.Packages, s.K3s.EmbeddedRegistry, s.Image.SecureBoot, n.Adopt = []string{"htop"}, true, true, true
-	s.K3s.FlannelBackend = "wireguard-native"
-	n.Disks = []spec.Disk{{Name: "data"}}
-	err := config.Refuse(s, n)
-	for _, key := range []string{"guest.packages", "k3s.embeddedRegistry", "image.secureBoot", "k3s.flannelBackend", "nodes.gpu1.adopt", "nodes.gpu1.disks"} {
-		assert.ErrorContains(t, err, key+": ")
-	}
-	_, made := config.Machine(wish(t, s, n))
-	assert.ErrorContains(t, made, err.Error())
 }

@@ -26,7 +26,7 @@ func example() *spec.Spec {
 	return s
 }
 
-// randomSpec is a completed file of up to three servers and three agents: all that Refuse lets pass, in any combination.
+// randomSpec is a completed file of up to three servers and three agents: all that package clusterfile lets pass, in any combination.
 func randomSpec(r *rand.Rand) *spec.Spec {
 	s := example()
 	k := &s.K3s

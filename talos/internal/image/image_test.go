@@ -25,16 +25,14 @@ func TestID(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba", id)
 
-	s, err := image.For(&spec.Spec{}, spec.Node{}, "", false)
-	require.NoError(t, err)
+	s := image.For(&spec.Spec{}, spec.Node{})
 	id, err = s.ID()
 	require.NoError(t, err)
 	assert.Equal(t, "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515", id)
 
-	url, name, err := s.Disk("v1.13.7")
+	url, err := s.Disk("v1.13.7")
 	require.NoError(t, err)
 	assert.Equal(t, "https://factory.talos.dev/image/"+id+"/v1.13.7/nocloud-amd64.qcow2", url)
-	assert.Equal(t, "talos-v1.13.7-ce4c980550dd.qcow2", name)
 	installer, err := s.Installer("v1.13.7")
 	require.NoError(t, err)
 	assert.Equal(t, "factory.talos.dev/nocloud-installer/"+id+":v1.13.7", installer)
@@ -45,45 +43,45 @@ func TestExtensions(t *testing.T) {
 	gpu := spec.Node{GPUs: spec.GPURequest{Count: 2}}
 	longhorn := &spec.Spec{}
 	longhorn.Platform.Storage.Longhorn = &spec.Longhorn{}
-	none := &spec.Spec{NVIDIA: spec.NVIDIA{Driver: spec.Driver{DriverMode: spec.DriverNone}}}
+	with := func(driver string) *spec.Spec { return &spec.Spec{Talos: spec.TalosLinux{Driver: driver}} }
 	for name, c := range map[string]struct {
-		s      *spec.Spec
-		n      spec.Node
-		driver string
-		open   bool
-		want   string
+		s    *spec.Spec
+		n    spec.Node
+		want string
 	}{
-		"open":      {&spec.Spec{}, gpu, image.Production, true, "nvidia-container-toolkit-production nvidia-open-gpu-kernel-modules-production qemu-guest-agent"},
-		"older":     {&spec.Spec{}, gpu, image.LTS, false, "nonfree-kmod-nvidia-lts nvidia-container-toolkit-lts qemu-guest-agent"},
-		"no driver": {none, gpu, "", false, "qemu-guest-agent"},
-		"longhorn":  {longhorn, spec.Node{}, "", false, "iscsi-tools qemu-guest-agent util-linux-tools"},
+		"production": {with(spec.TalosProduction), gpu, "nvidia-container-toolkit-production nvidia-open-gpu-kernel-modules-production qemu-guest-agent"},
+		"lts":        {with(spec.TalosLTS), gpu, "nvidia-container-toolkit-lts nvidia-open-gpu-kernel-modules-lts qemu-guest-agent"},
+		"no GPU":     {with(spec.TalosLTS), spec.Node{}, "qemu-guest-agent"},
+		"longhorn":   {longhorn, spec.Node{}, "iscsi-tools qemu-guest-agent util-linux-tools"},
 	} {
-		s, err := image.For(c.s, c.n, c.driver, c.open)
-		require.NoError(t, err, name)
-		got := strings.Join(s.Customization.SystemExtensions.Official, " ")
+		got := strings.Join(image.For(c.s, c.n).Customization.SystemExtensions.Official, " ")
 		assert.Equal(t, c.want, strings.ReplaceAll(got, "siderolabs/", ""), name)
 	}
-	_, err := image.For(&spec.Spec{}, gpu, "580-server", true)
-	assert.ErrorContains(t, err, "nvidia.driver.branch")
 }
 
 // TestPins: an image is downloaded once, and its checksum stays even if the image changes.
 func TestPins(t *testing.T) {
 	content, asked := "image", 0
 	p := image.NewPins(t.TempDir(), "home")
+	var posted []string
+	p.Post = func(_ context.Context, url string, body []byte) error {
+		posted = append(posted, url+" "+string(body))
+		return nil
+	}
 	p.Get = func(context.Context, string) (io.ReadCloser, error) {
 		asked++
 		return io.NopCloser(strings.NewReader(content)), nil
 	}
 	const sum = "6105d6cc76af400325e94d588ce511be5bfdbb73b437dc51eca43917d7a43e3d" // of "image", by sha256sum
 	for range 2 {
-		got, err := p.SHA256(t.Context(), "https://one")
+		got, err := p.SHA256(t.Context(), image.Schematic{}, "https://one")
 		require.NoError(t, err)
 		assert.Equal(t, sum, got)
 		content = "another"
 	}
 	assert.Equal(t, 1, asked)
-	other, err := p.SHA256(t.Context(), "https://two")
+	assert.Equal(t, []string{"https://factory.talos.dev/schematics customization: {}\n"}, posted)
+	other, err := p.SHA256(t.Context(), image.Schematic{}, "https://two")
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(p.Path), "home.images.sha256"))
 	require.NoError(t, err)
@@ -93,20 +91,21 @@ func TestPins(t *testing.T) {
 // TestPinsFail: nothing is kept of a download that failed, and nothing is downloaded for a file that is not ours.
 func TestPinsFail(t *testing.T) {
 	p := image.NewPins(t.TempDir(), "home")
+	p.Post = func(context.Context, string, []byte) error { return nil }
 	for what, get := range map[string]func(context.Context, string) (io.ReadCloser, error){
 		"no route":           func(context.Context, string) (io.ReadCloser, error) { return nil, errors.New("no route") },
 		"cut off":            func(context.Context, string) (io.ReadCloser, error) { return io.NopCloser(cut{}), nil },
 		"the image is empty": func(context.Context, string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil },
 	} {
 		p.Get = get
-		_, err := p.SHA256(t.Context(), "https://one")
+		_, err := p.SHA256(t.Context(), image.Schematic{}, "https://one")
 		require.ErrorContains(t, err, what)
 		assert.NoFileExists(t, p.Path)
 	}
 	p.Get = nil
 	for _, text := range []string{"abc  https://one\n", "\n\n", strings.Repeat("a", 64) + "  https://one\n<html>\n"} {
 		require.NoError(t, os.WriteFile(p.Path, []byte(text), 0o644))
-		_, err := p.SHA256(t.Context(), "https://three")
+		_, err := p.SHA256(t.Context(), image.Schematic{}, "https://three")
 		assert.ErrorContains(t, err, "bring back the file from Git")
 	}
 }

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,12 +22,18 @@ import (
 // them: a line with the sum, two spaces and the address. Like cluster.yaml it belongs into Git.
 type Pins struct {
 	Path string
-	Get  func(ctx context.Context, url string) (io.ReadCloser, error) // [Get], except in tests
+	Factory
+}
+
+// Factory is how the image factory is asked; its zero value asks it over the internet.
+type Factory struct {
+	Get  func(ctx context.Context, url string) (io.ReadCloser, error) // nil: [Get]
+	Post func(ctx context.Context, url string, body []byte) error     // nil: [Post]
 }
 
 // NewPins returns the pins of a cluster.
 func NewPins(folder, cluster string) *Pins {
-	return &Pins{Path: filepath.Join(folder, cluster+".images.sha256"), Get: Get}
+	return &Pins{Path: filepath.Join(folder, cluster+".images.sha256"), Factory: Factory{Get, Post}}
 }
 
 // maxImage limits what is downloaded: a disk image of Talos has 0.2 GiB with NVIDIA's driver.
@@ -37,7 +44,7 @@ var line = regexp.MustCompile(`^[0-9a-f]{64}  \S+$`)
 // SHA256 returns an image's checksum. One that is not in the file is downloaded, here and not on a host, and its
 // checksum is in the file before it is used. A checksum that is there is never replaced: an image
 // that changed at its address is refused by the host that downloads it.
-func (p *Pins) SHA256(ctx context.Context, url string) (string, error) {
+func (p *Pins) SHA256(ctx context.Context, of Schematic, url string) (string, error) {
 	text, err := limit.File(p.Path, limit.Named)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("checksums of images: %w", err)
@@ -52,6 +59,13 @@ func (p *Pins) SHA256(ctx context.Context, url string) (string, error) {
 		if sum, of, _ := strings.Cut(l, "  "); of == url {
 			return sum, nil
 		}
+	}
+	schematic, err := of.Text()
+	if err == nil {
+		err = p.Post(ctx, "https://"+factory+"/schematics", schematic)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the image's extensions: %w", err)
 	}
 	sum, err := p.hash(ctx, url)
 	if err != nil {
@@ -88,7 +102,24 @@ func Get(ctx context.Context, url string) (io.ReadCloser, error) {
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%s answers %s: the factory builds an image only of a schematic that it was given", resp.Request.URL.Host, resp.Status)
+		return nil, fmt.Errorf("%s answers %s: see that it has this release of Talos", resp.Request.URL.Host, resp.Status)
 	}
 	return resp.Body, nil
+}
+
+// Post gives the factory a schematic, which it builds images of from then on. Giving it again changes nothing.
+func Post(ctx context.Context, url string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated {
+		return fmt.Errorf("%s answers %s", resp.Request.URL.Host, resp.Status)
+	}
+	return nil
 }

@@ -24,33 +24,19 @@ type Schematic struct {
 	} `yaml:"customization"`
 }
 
-// NVIDIA's two drivers that Talos builds for each of its releases. Their versions are Talos'.
-const (
-	LTS        = "lts"
-	Production = "production"
-)
-
-// For returns the schematic of a node. driver is LTS or Production, for a node with GPUs; open says that its
-// cards take NVIDIA's open modules, which those before Turing do not.
-func For(s *spec.Spec, n spec.Node, driver string, open bool) (Schematic, error) {
+// For returns the schematic of a node of a completed file.
+func For(s *spec.Spec, n spec.Node) Schematic {
 	of := []string{"siderolabs/qemu-guest-agent"} // which the machine's identity is read through
 	if s.Platform.Storage.Longhorn != nil {
 		of = append(of, "siderolabs/iscsi-tools", "siderolabs/util-linux-tools")
 	}
-	if n.HasGPUs() && s.NVIDIA.DriverMode != spec.DriverNone {
-		if driver != LTS && driver != Production {
-			return Schematic{}, fmt.Errorf("nvidia.driver.branch: Talos has the drivers %s and %s for a release, and no others: write one of them", LTS, Production)
-		}
-		modules := "siderolabs/nonfree-kmod-nvidia-"
-		if open {
-			modules = "siderolabs/nvidia-open-gpu-kernel-modules-"
-		}
-		of = append(of, modules+driver, "siderolabs/nvidia-container-toolkit-"+driver)
+	if n.HasGPUs() { // NVIDIA's open modules are for Turing and later
+		of = append(of, "siderolabs/nvidia-open-gpu-kernel-modules-"+s.Talos.Driver, "siderolabs/nvidia-container-toolkit-"+s.Talos.Driver)
 	}
 	slices.Sort(of) // another order is another schematic
 	var out Schematic
 	out.Customization.SystemExtensions.Official = of
-	return out, nil
+	return out
 }
 
 // Text is what the factory is given (POST /schematics), and what it hashes.
@@ -66,14 +52,11 @@ func (s Schematic) ID() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Disk is the address of the disk image of a release of Talos (v1.13.7) for VMs with a seed, and the name it gets on
-// a storage. Proxmox imports no compressed image.
-func (s Schematic) Disk(release string) (url, name string, err error) {
+// Disk is the address of the disk image of a release of Talos (v1.13.7) for VMs with a seed. Proxmox imports no
+// compressed image.
+func (s Schematic) Disk(release string) (string, error) {
 	id, err := s.ID()
-	if err != nil {
-		return "", "", err
-	}
-	return "https://" + factory + "/image/" + id + "/" + release + "/nocloud-amd64.qcow2", "talos-" + release + "-" + id[:12] + ".qcow2", nil
+	return "https://" + factory + "/image/" + id + "/" + release + "/nocloud-amd64.qcow2", err
 }
 
 // Installer is the image that a machine upgrades from. It must be that of the platform nocloud: with the

@@ -17,14 +17,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// port is where a machine's API listens.
-const port = "50000"
+// Port is where a machine's API listens.
+const Port = "50000"
 
 // Machine is one machine, and what it takes to be let in. It is not safe for concurrent use.
 type Machine struct {
 	Name    string
 	Address netip.Addr
-	Secrets *secrets.Bundle
+	Secrets *secrets.Bundle // nil: there are none yet, so it cannot have a configuration of the cluster
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	Log     func(ctx context.Context, count int) ([]byte, error) // see Fingerprint
 
@@ -46,7 +46,7 @@ func (m *Machine) connect(ctx context.Context) (*client.Client, bool, error) {
 		return nil, false, err
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(m.Secrets.Certs.OS.Crt) {
+	if m.Secrets != nil && !roots.AppendCertsFromPEM(m.Secrets.Certs.OS.Crt) {
 		return nil, false, errors.New("the cluster's secrets have no certificate of its authority")
 	}
 	if _, err := shown.Verify(x509.VerifyOptions{Roots: roots}); err == nil {
@@ -55,8 +55,12 @@ func (m *Machine) connect(ctx context.Context) (*client.Client, bool, error) {
 	}
 	key, err := Fingerprint(ctx, m.Log)
 	if errors.Is(err, ErrNoKey) {
-		return nil, false, fmt.Errorf("%s at %s: %w: its certificate is not of this cluster, and the log of %s has no key of a machine without configuration; "+
-			"if it was another cluster's, destroy its VM", m.Name, m.Address, ErrForeign, m.Name)
+		cure := "if it was another cluster's, destroy its VM"
+		if m.Secrets == nil {
+			cure = "bring back the file with the secrets of this cluster, which is beside cluster.yaml, from Git or from the machine that made the cluster"
+		}
+		return nil, false, fmt.Errorf("%s at %s: %w: its certificate is not of this cluster, and the log of %s has no key of a machine without configuration; %s",
+			m.Name, m.Address, ErrForeign, m.Name, cure)
 	}
 	if err != nil {
 		return nil, false, err
@@ -71,7 +75,7 @@ func (m *Machine) connect(ctx context.Context) (*client.Client, bool, error) {
 
 // certificate returns what the machine shows. Nothing is sent.
 func (m *Machine) certificate(ctx context.Context) (*x509.Certificate, error) {
-	raw, err := m.Dial(ctx, "tcp", net.JoinHostPort(m.Address.String(), port))
+	raw, err := m.Dial(ctx, "tcp", net.JoinHostPort(m.Address.String(), Port))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", m.Name, errAway, err)
 	}
@@ -101,7 +105,7 @@ func (m *Machine) configured(ctx context.Context, roots *x509.CertPool) (*client
 
 func (m *Machine) client(ctx context.Context, with *tls.Config) (*client.Client, error) {
 	dial := func(ctx context.Context, address string) (net.Conn, error) { return m.Dial(ctx, "tcp", address) }
-	c, err := client.New(ctx, client.WithTLSConfig(with), client.WithEndpoints(net.JoinHostPort(m.Address.String(), port)),
+	c, err := client.New(ctx, client.WithTLSConfig(with), client.WithEndpoints(net.JoinHostPort(m.Address.String(), Port)),
 		client.WithGRPCDialOptions(grpc.WithContextDialer(dial)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.Name, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -50,20 +51,25 @@ func Running(servers []*Machine, with *clientconfig.Context) secrets.Running {
 
 // isBare reports whether the machine shows the key of its maintenance mode: then it has no secrets.
 func (m *Machine) isBare(ctx context.Context) (bool, error) {
+	key, err := Fingerprint(ctx, m.Log)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // nor does the machine
+		return true, nil
+	case errors.Is(err, ErrNoKey):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
 	shown, err := m.certificate(ctx)
 	if err != nil {
 		return false, err
 	}
-	key, err := Fingerprint(ctx, m.Log)
-	if errors.Is(err, ErrNoKey) {
-		return false, nil
-	}
-	return bytes.Equal(key, talosx509.SPKIFingerprint(shown)), err
+	return bytes.Equal(key, talosx509.SPKIFingerprint(shown)), nil
 }
 
 func (m *Machine) recover(ctx context.Context, with *clientconfig.Context) (*secrets.Bundle, error) {
 	dial := func(ctx context.Context, address string) (net.Conn, error) { return m.Dial(ctx, "tcp", address) }
-	c, err := client.New(ctx, client.WithConfigContext(with), client.WithEndpoints(net.JoinHostPort(m.Address.String(), port)), client.WithGRPCDialOptions(grpc.WithContextDialer(dial)))
+	c, err := client.New(ctx, client.WithConfigContext(with), client.WithEndpoints(net.JoinHostPort(m.Address.String(), Port)), client.WithGRPCDialOptions(grpc.WithContextDialer(dial)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: talosconfig: %w", m.Name, err)
 	}

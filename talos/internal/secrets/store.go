@@ -80,6 +80,19 @@ func (s *Store) Open(ctx context.Context, running Running) (*Bundle, error) {
 	return got.bundle, nil
 }
 
+// Read returns the secrets of the file, and writes nothing; nil: there is none.
+func (s *Store) Read() (*Bundle, error) {
+	sealed, err := limit.File(s.Path(), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("secrets of %s: %w", s.Cluster, err)
+	}
+	got, err := s.decrypt(sealed)
+	return got.bundle, err
+}
+
 func (s *Store) create(ctx context.Context, to []recipient, running Running) (*Bundle, error) {
 	b, err := running(ctx)
 	if err != nil {

@@ -23,6 +23,9 @@ func Render(m cloudinit.Machine) (cloudinit.NoCloud, error) {
 	if m.InstanceID == "" {
 		m.InstanceID = m.Hostname
 	}
+	if len(m.AuthorizedKeys) == 0 {
+		m.AuthorizedKeys = []string{"nobody logs in"} // of the user-data, which is removed
+	}
 	doc, err := cloudinit.RenderPlain(m)
 	doc.UserData = cloudinit.UserData{}
 	return doc, err

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // Machine is one machine. What follows world is guarded by its lock.
@@ -35,6 +36,8 @@ type Machine struct {
 	etcd        bool // its data directory is not empty
 	away        int  // connections that are refused
 	starting    int  // requests to bootstrap that come too early
+	joined      bool // its kubelet is known to the control plane
+	board       *pvesim.Board
 	applied     int
 	restarted   []string
 }
@@ -99,11 +102,12 @@ func (m *Machine) ApplyConfiguration(_ context.Context, in *api.ApplyConfigurati
 	defer m.world.mu.Unlock()
 	m.config, m.serving, m.away, m.starting = got, nil, 2, 2
 	m.applied++
+	m.joined = false
 	return &api.ApplyConfigurationResponse{Messages: []*api.ApplyConfiguration{{Mode: api.ApplyConfigurationRequest_NO_REBOOT, ModeDetails: "Applied configuration without a reboot"}}}, nil
 }
 
 // Bootstrap begins etcd here.
-func (m *Machine) Bootstrap(context.Context, *api.BootstrapRequest) (*api.BootstrapResponse, error) {
+func (m *Machine) Bootstrap(ctx context.Context, _ *api.BootstrapRequest) (*api.BootstrapResponse, error) {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	m.join()
@@ -117,11 +121,12 @@ func (m *Machine) Bootstrap(context.Context, *api.BootstrapRequest) (*api.Bootst
 		m.starting--
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	}
+	if err := m.form(ctx); err != nil {
+		return nil, err
+	}
 	m.etcd = true
 	m.world.begun[m.config.Cluster().ID()]++
-	for _, o := range m.world.machines {
-		o.join()
-	}
+	m.world.settle()
 	return &api.BootstrapResponse{Messages: []*api.Bootstrap{{}}}, nil
 }
 
@@ -149,6 +154,8 @@ func (m *Machine) ServiceRestart(_ context.Context, in *api.ServiceRestartReques
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	m.restarted = append(m.restarted, in.GetId())
+	m.joined = m.joined && in.GetId() != "kubelet"
+	m.world.settle()
 	return &api.ServiceRestartResponse{Messages: []*api.ServiceRestart{{}}}, nil
 }
 
@@ -163,7 +170,7 @@ func (m *Machine) Restarted() []string {
 func (m *Machine) ServiceList(context.Context, *emptypb.Empty) (*api.ServiceListResponse, error) {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
-	m.join()
+	m.world.settle()
 	all := []*api.ServiceInfo{{Id: "kubelet", State: "Running", Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}}}
 	if m.isServer("etcd") == nil {
 		all = append(all, &api.ServiceInfo{Id: "etcd", State: map[bool]string{false: "Preparing", true: "Running"}[m.etcd], Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}})
@@ -184,8 +191,14 @@ func (m *Machine) Kubeconfig(_ *emptypb.Empty, to api.MachineService_KubeconfigS
 		return err
 	}
 	c := m.config.Cluster()
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: %s\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n",
-		c.Name(), c.Endpoint(), base64.StdEncoding.EncodeToString(c.IssuingCA().Crt))
+	if p := m.plane(); p != nil {
+		return sendKubeconfig(string(p.Kubeconfig(c.Endpoint().String())), to)
+	}
+	return sendKubeconfig(fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: %s\n  cluster:\n    server: %s\n    certificate-authority-data: %s\n",
+		c.Name(), c.Endpoint(), base64.StdEncoding.EncodeToString(c.IssuingCA().Crt)), to)
+}
+
+func sendKubeconfig(text string, to api.MachineService_KubeconfigServer) error {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	t := tar.NewWriter(z)

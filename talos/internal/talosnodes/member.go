@@ -13,7 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
-	"github.com/cps-gpu/homelab/talos/internal/config"
+	"github.com/cps-gpu/homelab/talos/internal/image"
 	"github.com/cps-gpu/homelab/talos/internal/machine"
 )
 
@@ -54,8 +54,13 @@ func (m *member) State() distribution.State {
 
 // Refuse implements [distribution.Member].
 func (m *member) Refuse(context.Context) error {
-	if err := config.Refuse(m.nodes.Spec, m.node); err != nil {
-		return err
+	if have, want := m.seen.Version, m.nodes.Spec.Talos.Version; have != "" && have != want {
+		installer, err := image.For(m.nodes.Spec, m.node).Installer(want)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%s runs Talos %s, and homelab does not bring it to %s yet: write talos.version: %s; or run talosctl upgrade --nodes %s --image %s, then cluster:up",
+			m.node.Name, have, want, have, m.node.Address.Addr(), installer)
 	}
 	return m.CheckRanges()
 }

@@ -6,28 +6,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 
+	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/talos/internal/config"
+	"github.com/cps-gpu/homelab/talos/internal/image"
 	"github.com/cps-gpu/homelab/talos/internal/machine"
+	"github.com/cps-gpu/homelab/talos/internal/seed"
 )
 
 // Nodes are the machines of a cluster, for one run.
 type Nodes struct {
-	Spec       *spec.Spec
-	Kubernetes string // its version, 1.36.2
-	Bundle     *secrets.Bundle
-	Installer  func(spec.Node) (string, error)
-	Reach      func(spec.Node) *machine.Machine
+	distribution.Site
+	keeper *Keeper
 
 	unsupported
+}
+
+// New returns the machines of a site, with what keeper has of the cluster.
+func New(site distribution.Site, keeper *Keeper) *Nodes { return &Nodes{Site: site, keeper: keeper} }
+
+// reach is a machine with the secrets of the cluster. If there are none yet, only a machine without configuration can be
+// asked.
+func (ns *Nodes) reach(n spec.Node) (*machine.Machine, error) {
+	b, err := ns.keeper.read(ns.Site)
+	return ns.machine(n, b), err
+}
+
+func (ns *Nodes) machine(n spec.Node, b *secrets.Bundle) *machine.Machine {
+	return &machine.Machine{Name: n.Name, Address: n.Address.Addr(), Secrets: b, Dial: ns.Dial,
+		Log: func(ctx context.Context, count int) ([]byte, error) {
+			return ns.ReadStart(ctx, n.Name, machine.Kmsg, count)
+		}}
+}
+
+// Open implements [distribution.Opener]: the secrets are on the disk before the first machine gets its configuration.
+func (ns *Nodes) Open(ctx context.Context) error {
+	var servers []*machine.Machine
+	for _, n := range ns.Spec.Servers() {
+		servers = append(servers, ns.machine(n, nil))
+	}
+	return ns.keeper.open(ctx, ns.Site, machine.Running(servers, nil))
+}
+
+// Port implements [distribution.Imager].
+func (*Nodes) Port() string { return machine.Port }
+
+// FirstBoot implements [distribution.Imager].
+func (*Nodes) FirstBoot(m cloudinit.Machine) (cloudinit.NoCloud, error) { return seed.Render(m) }
+
+// ImageURL implements [distribution.Imager].
+func (ns *Nodes) ImageURL(n spec.Node) (string, error) {
+	return image.For(ns.Spec, n).Disk(ns.Spec.Talos.Version)
+}
+
+// Image implements [distribution.Imager].
+func (ns *Nodes) Image(ctx context.Context, n spec.Node) (spec.CloudImage, error) {
+	url, err := ns.ImageURL(n)
+	if err != nil {
+		return spec.CloudImage{}, err
+	}
+	sum, err := ns.keeper.sum(ctx, ns.Spec, image.For(ns.Spec, n), url)
+	return spec.CloudImage{URL: url, SHA256: sum}, err
 }
 
 // Facts implements [distribution.Distribution].
@@ -48,10 +96,25 @@ func (*Nodes) Compare(a, b string) int {
 	return x.Compare(y)
 }
 
+// CheckUpgrade implements [distribution.Distribution]: homelab upgrades neither Kubernetes nor Talos yet.
+func (ns *Nodes) CheckUpgrade(_ spec.Role, from string) error {
+	if to := ns.Spec.Talos.Kubernetes; from != to {
+		return distribution.Means(fmt.Errorf("it runs Kubernetes %s, and homelab does not bring Talos machines to %s yet: write talos.kubernetes: %s; or run talosctl upgrade-k8s --to %s, then cluster:up",
+			from, to, from, strings.TrimPrefix(to, "v")), distribution.ErrVersion)
+	}
+	return nil
+}
+
 // Observe implements [distribution.Distribution].
 func (ns *Nodes) Observe(ctx context.Context, n spec.Node) (distribution.Member, error) {
-	m := ns.Reach(n)
+	m, err := ns.reach(n)
+	if err != nil {
+		return nil, err
+	}
 	seen, err := m.Observe(ctx)
+	if errors.Is(err, machine.ErrForeign) {
+		err = distribution.Means(err, distribution.ErrForeign)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +126,11 @@ func (*Nodes) Claim(context.Context, spec.Node) error { return nil }
 
 // Restart implements [distribution.Distribution].
 func (ns *Nodes) Restart(ctx context.Context, n spec.Node, _ distribution.Admission) error {
-	return ns.Reach(n).RestartKubelet(ctx)
+	m, err := ns.reach(n)
+	if err != nil {
+		return err
+	}
+	return m.RestartKubelet(ctx)
 }
 
 // Admit says whether a server has the cluster. What it takes to join is in the configuration.
@@ -90,7 +157,10 @@ func (ns *Nodes) server(ctx context.Context, name string) (*machine.Machine, err
 	if !ok {
 		return nil, fmt.Errorf("the file has no node %s", name)
 	}
-	m := ns.Reach(n)
+	m, err := ns.reach(n)
+	if err != nil {
+		return nil, err
+	}
 	seen, err := m.Observe(ctx)
 	switch {
 	case err != nil:
@@ -127,11 +197,23 @@ func (*Nodes) CheckFiles() error { return nil }
 func (*Nodes) CheckSums(context.Context) error { return nil }
 
 func (ns *Nodes) wanted(n spec.Node, w distribution.Wish) (secret.Value, error) {
-	installer, err := ns.Installer(n)
+	installer, err := image.For(ns.Spec, n).Installer(ns.Spec.Talos.Version)
 	if err != nil {
 		return secret.Value{}, err
 	}
-	return config.Machine(config.Wish{Spec: ns.Spec, Node: n, Kubernetes: ns.Kubernetes, Installer: installer, ProviderID: w.ProviderID, Labels: w.Labels, Secrets: ns.Bundle})
+	b, err := ns.keeper.read(ns.Site)
+	if err == nil && b == nil { // a plan writes nothing, and what a machine would get is not known without them
+		err = errors.New("the cluster has no secrets yet")
+	}
+	if err != nil {
+		return secret.Value{}, err
+	}
+	return config.Machine(config.Wish{Spec: ns.Spec, Node: n, Kubernetes: strings.TrimPrefix(ns.Spec.Talos.Kubernetes, "v"), Installer: installer,
+		ProviderID: w.ProviderID, Labels: w.Labels, Secrets: b})
 }
 
-var _ distribution.Distribution = (*Nodes)(nil)
+var (
+	_ distribution.Distribution = (*Nodes)(nil)
+	_ distribution.Imager       = (*Nodes)(nil)
+	_ distribution.Opener       = (*Nodes)(nil)
+)

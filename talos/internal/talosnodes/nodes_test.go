@@ -16,7 +16,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
-	"github.com/cps-gpu/homelab/talos/internal/machine"
 	"github.com/cps-gpu/homelab/talos/internal/sim"
 	"github.com/cps-gpu/homelab/talos/internal/talosnodes"
 )
@@ -28,7 +27,7 @@ var bundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 // cluster is one server and one agent, in maintenance mode.
 func cluster(t *testing.T) (*talosnodes.Nodes, *sim.World, map[string]*sim.Machine) {
 	t.Helper()
-	s := &spec.Spec{Name: "home"}
+	s := &spec.Spec{Name: "home", Distribution: spec.Talos, Talos: spec.TalosLinux{Version: "v1.13.7", Kubernetes: "v1.36.2"}}
 	s.K3s = spec.K3s{ClusterDomain: "cluster.local", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")}}
 	s.Nodes = []spec.Node{{Name: "cp1", Role: spec.Server, Address: netip.MustParsePrefix("10.0.0.11/24"), MAC: spec.MAC{2, 0, 0, 0, 0, 1}},
 		{Name: "w1", Role: spec.Agent, Address: netip.MustParsePrefix("10.0.0.21/24"), MAC: spec.MAC{2, 0, 0, 0, 0, 2}}}
@@ -40,10 +39,10 @@ func cluster(t *testing.T) (*talosnodes.Nodes, *sim.World, map[string]*sim.Machi
 	}
 	b, err := bundle()
 	require.NoError(t, err)
-	return &talosnodes.Nodes{Spec: s, Kubernetes: "1.36.2", Bundle: b, Installer: func(spec.Node) (string, error) { return "factory.talos.dev/nocloud-installer/1:v1.13.7", nil },
-		Reach: func(n spec.Node) *machine.Machine {
-			return &machine.Machine{Name: n.Name, Address: n.Address.Addr(), Secrets: b, Dial: world.Dial, Log: machines[n.Name].Log}
-		}}, world, machines
+	site := distribution.Site{Spec: s, Dial: world.Dial, ReadStart: func(ctx context.Context, machine, _ string, count int) ([]byte, error) {
+		return machines[machine].Log(ctx, count)
+	}}
+	return talosnodes.New(site, talosnodes.With(b)), world, machines
 }
 
 // start is what package members does with a node: it observes, and starts while something differs.
@@ -120,8 +119,6 @@ func changes(t *testing.T) {
 	ns.Spec.K3s.PodCIDR = spec.Ranges{netip.MustParsePrefix("10.50.0.0/16")}
 	require.ErrorContains(t, m.CheckRanges(), "k3s.podCIDR: cp1 has 10.42.0.0/16, which cannot change")
 	require.Error(t, m.Refuse(t.Context()))
-	ns.Spec.Image.SecureBoot = true
-	require.ErrorContains(t, m.Refuse(t.Context()), "image.secureBoot")
 }
 
 // TestAway: a machine that does not answer is waited for.

@@ -16,7 +16,6 @@ var errNotYet = errors.New("homelab does not do this on Talos machines: use talo
 // unsupported is what is missing of a Distribution.
 type unsupported struct{}
 
-func (unsupported) CheckUpgrade(spec.Role, string) error                 { return errNotYet }
 func (unsupported) Remove(context.Context, spec.Node) error              { return errNotYet }
 func (unsupported) Save(context.Context, string, string) (string, error) { return "", errNotYet }
 func (unsupported) Snapshots(context.Context, string) ([]distribution.Snapshot, error) {

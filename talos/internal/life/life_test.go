@@ -1,0 +1,214 @@
+// Package life_test has lives of whole clusters of Talos machines, on a simulated Proxmox VE.
+package life_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/secret"
+	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/kubesim"
+	"github.com/cps-gpu/homelab/sim/pvesim"
+	"github.com/cps-gpu/homelab/talos/internal/image"
+	"github.com/cps-gpu/homelab/talos/internal/sim"
+	"github.com/cps-gpu/homelab/talos/internal/talosnodes"
+)
+
+// world is a site with Talos machines, whose time is virtual.
+type world struct {
+	dir  string
+	pve  *pvesim.Sim
+	kube *kubesim.Sim
+	net  *sim.World
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{dir: t.TempDir(), kube: &kubesim.Sim{}, net: sim.NewWorld()}
+	w.net.Kubernetes = w.kube
+	w.pve = pvesim.New(pvesim.OneGPU(), pvesim.Options{
+		Hypervisor: sim.Hypervisor{World: w.net},
+		Internet: func(url string) ([]byte, error) {
+			if strings.HasPrefix(url, "https://factory.talos.dev/image/") {
+				return []byte(sim.Image), nil
+			}
+			return nil, guest.ErrNotFound
+		},
+	})
+	t.Cleanup(w.close)
+	return w
+}
+
+func (w *world) close() {
+	w.pve.Close()
+	for _, c := range w.kube.Clusters() {
+		_ = c.Close()
+	}
+}
+
+// recipient is a public key of age.
+const recipient = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
+
+func (w *world) file(t *testing.T, nodes string) *spec.Spec {
+	t.Helper()
+	text := `
+name: home
+distribution: talos
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+k3s: {snapshots: {recipients: [` + recipient + `]}}
+nodes:
+` + nodes
+	path := filepath.Join(w.dir, "cluster.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	s, err := cluster.Load(path)
+	require.NoError(t, err)
+	return s
+}
+
+// cluster binds a file to the world as a new command does.
+func (w *world) cluster(t *testing.T, s *spec.Spec) *cluster.Cluster {
+	t.Helper()
+	id, token := w.pve.Token()
+	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.pve.Client()})
+	require.NoError(t, err)
+	keeper := &talosnodes.Keeper{Factory: &image.Factory{
+		Get: func(context.Context, string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(sim.Image)), nil
+		},
+		Post: func(context.Context, string, []byte) error { return nil },
+	}}
+	c, err := cluster.New(s, cluster.Backend{Proxmox: pve, Dial: w.pve.Network().Dial, Dir: filepath.Join(w.dir, ".homelab"), Token: secret.New(token),
+		Distribution: talosnodes.Maker(keeper)})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (w *world) up(t *testing.T, s *spec.Spec) []string {
+	t.Helper()
+	c := w.cluster(t, s)
+	defer c.Close()
+	return w.run(t, c.Up())
+}
+
+// run returns the steps that changed something.
+func (w *world) run(t *testing.T, g *converge.Graph) (changed []string) {
+	t.Helper()
+	start := time.Now()
+	report, err := g.Run(t.Context(), func(e converge.Event) {
+		if e.Kind != converge.Checking && testing.Verbose() {
+			t.Log(time.Since(start).Round(time.Second), e.Kind, e.Step, e.Diff, e.Message, e.Err)
+		}
+	})
+	require.NoError(t, err)
+	for _, r := range report.Steps {
+		if r.Kind == converge.Changed {
+			changed = append(changed, r.Step)
+		}
+	}
+	return changed
+}
+
+func (w *world) plan(t *testing.T, s *spec.Spec) (out []string) {
+	t.Helper()
+	c := w.cluster(t, s)
+	defer c.Close()
+	plan, err := c.Up().Plan(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, plan.Err())
+	for _, it := range plan.Items {
+		if it.Verdict != converge.Clean {
+			out = append(out, it.Step)
+		}
+	}
+	return out
+}
+
+func (w *world) down(t *testing.T, s *spec.Spec) {
+	t.Helper()
+	c := w.cluster(t, s)
+	defer c.Close()
+	g, err := c.Down(t.Context())
+	require.NoError(t, err)
+	w.run(t, g)
+}
+
+// nodes are those of Kubernetes, by the kubeconfig that up has left, with whether they are ready.
+func (w *world) nodes(t *testing.T) map[string]string {
+	t.Helper()
+	config, err := os.ReadFile(filepath.Join(w.dir, ".homelab", "kubeconfig"))
+	require.NoError(t, err)
+	client, err := kube.New(kube.Config{Kubeconfig: config, Dial: w.pve.Network().Dial})
+	require.NoError(t, err)
+	defer func() { _ = client.Close() }()
+	all, err := client.Nodes(t.Context())
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, n := range all {
+		out[n.Name] = n.Role + " " + n.Version
+	}
+	return out
+}
+
+// left are the machines and files of the hosts.
+func (w *world) left() (out []string) {
+	for _, vm := range w.pve.VMs() {
+		out = append(out, vm.Name)
+	}
+	for _, v := range w.pve.Volumes() {
+		out = append(out, v.ID)
+	}
+	return out
+}
+
+const (
+	cp1 = "  cp1: {role: server, address: 10.0.0.11}\n"
+	w1  = "  w1: {role: agent, address: 10.0.0.21, labels: {home.example/rack: a}}\n"
+	w2  = "  w2: {role: agent, address: 10.0.0.22}\n"
+)
+
+// A cluster is made, found as it is, grows, shrinks and goes.
+func TestLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		untouched := w.left()
+		s := w.file(t, cp1+w1)
+		assert.Contains(t, w.plan(t, s), "vm/cp1")
+		assert.NoFileExists(t, filepath.Join(w.dir, "home.secrets.age"), "a plan writes nothing")
+
+		assert.Subset(t, w.up(t, s), []string{"seed/cp1", "vm/cp1", "guest/cp1", "talos/cp1", "talos/w1"})
+		assert.Equal(t, map[string]string{"cp1": "server v1.36.2", "w1": "agent v1.36.2"}, w.nodes(t))
+		assert.Empty(t, w.plan(t, s))
+		assert.Empty(t, w.up(t, s))
+
+		s = w.file(t, cp1+w1+w2)
+		changed := w.up(t, s)
+		assert.Contains(t, changed, "talos/w2")
+		assert.NotContains(t, changed, "talos/w1")
+		assert.Len(t, w.nodes(t), 3)
+
+		s = w.file(t, cp1+w2)
+		w.up(t, s)
+		assert.Equal(t, map[string]string{"cp1": "server v1.36.2", "w2": "agent v1.36.2"}, w.nodes(t))
+		assert.Empty(t, w.plan(t, s))
+
+		w.down(t, s)
+		assert.Equal(t, untouched, w.left())
+	})
+}
