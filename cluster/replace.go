@@ -59,7 +59,10 @@ func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool
 	}
 	g := c.members.Graph()
 	host := g.Add(c.hostStep())
-	template := g.Add(c.templates.Step(n.Host, n.Name), host) // before anything is destroyed
+	template := host
+	if n.FromTemplate() {
+		template = g.Add(c.templates.Step(n.Host, n.Name), host) // before anything is destroyed
+	}
 	gone := g.Add(c.retireStep(n, vm), template)
 	if vm != nil {
 		gone = g.Add(c.destroyOldStep(n, vm), gone)

@@ -29,6 +29,12 @@ type Opener interface {
 	Open(ctx context.Context) error
 }
 
+// Forgetter is a [Distribution] whose etcd keeps the member of a server whose Node was deleted.
+type Forgetter interface {
+	// Forget removes it, by way of another server. A machine that has no member, or is the only server, is left alone.
+	Forget(ctx context.Context, node string) error
+}
+
 // Site is how a [Distribution] reaches the machines of a file.
 type Site struct {
 	Spec *spec.Spec

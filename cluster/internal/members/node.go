@@ -149,6 +149,14 @@ func (ts *Turns) confirm(ctx context.Context, was *kube.Node) error {
 	return stayReason{no}
 }
 
+// forget removes a server from etcd, if that does not follow from the deletion of its Node.
+func (ks *Kubernetes) forget(ctx context.Context, node string) error {
+	if f, ok := ks.Distribution.(distribution.Forgetter); ok {
+		return f.Forget(ctx, node)
+	}
+	return nil
+}
+
 // DeleteNode deletes a Node, and waits until it is gone: K3s holds the Node of a server back with
 // a finalizer until it has removed the etcd member (registerMemberHandlers,
 // pkg/etcd/member_controller.go of release-1.34). Of two servers, the machine of one must not go
@@ -159,6 +167,9 @@ func (ts *Turns) DeleteNode(ctx context.Context, node string) error {
 		return err
 	}
 	if err := client.DeleteNode(ctx, node); err != nil {
+		return err
+	}
+	if err := ts.forget(ctx, node); err != nil {
 		return err
 	}
 	if n, ours := ts.Spec.Node(node); ours && ts.isOnlyServer(n) {

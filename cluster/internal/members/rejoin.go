@@ -26,6 +26,9 @@ func (ms *Members) deleteOldNode(ctx context.Context, n spec.Node, have distribu
 	if have.Started || have.Running {
 		return nil // the Node may be that of this machine
 	}
+	if err := ms.forget(ctx, n.Name); err != nil {
+		return err
+	}
 	client, err := ms.Kube(ctx)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ name: home
 distribution: talos
 proxmox: {endpoint: lab}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
-k3s: {snapshots: {recipients: [` + recipient + `]}}
+k3s: {vip: 10.0.0.10, snapshots: {recipients: [` + recipient + `]}}
 nodes:
 ` + nodes
 	path := filepath.Join(w.dir, "cluster.yaml")
@@ -178,6 +178,8 @@ func (w *world) left() (out []string) {
 
 const (
 	cp1 = "  cp1: {role: server, address: 10.0.0.11}\n"
+	cp2 = "  cp2: {role: server, address: 10.0.0.12}\n"
+	cp3 = "  cp3: {role: server, address: 10.0.0.13}\n"
 	w1  = "  w1: {role: agent, address: 10.0.0.21, labels: {home.example/rack: a}}\n"
 	w2  = "  w2: {role: agent, address: 10.0.0.22}\n"
 )
@@ -210,5 +212,29 @@ func TestLife(t *testing.T) {
 
 		w.down(t, s)
 		assert.Equal(t, untouched, w.left())
+	})
+}
+
+// Three servers have one etcd, which forgets those that go and takes those that come again.
+func TestServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		three := w.file(t, cp1+cp2+cp3+w1)
+		w.up(t, three)
+		assert.Equal(t, []string{"cp1", "cp2", "cp3"}, w.net.Members())
+		assert.Empty(t, w.plan(t, three))
+
+		c := w.cluster(t, three)
+		g, err := c.NodeReplace(t.Context(), "cp1", false)
+		require.NoError(t, err)
+		w.run(t, g)
+		assert.Equal(t, []string{"cp1", "cp2", "cp3"}, w.net.Members(), "the old cp1 is forgotten, and the new one has joined")
+		assert.Len(t, w.net.Begun(), 1)
+		assert.Empty(t, w.plan(t, three))
+
+		w.up(t, w.file(t, cp1+w1))
+		assert.Equal(t, []string{"cp1"}, w.net.Members())
+		assert.Equal(t, map[string]string{"cp1": "server v1.36.2", "w1": "agent v1.36.2"}, w.nodes(t))
 	})
 }

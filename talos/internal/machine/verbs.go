@@ -137,6 +137,25 @@ func (m *Machine) Bootstrap(ctx context.Context) error {
 	})
 }
 
+// Forget removes the member of another server from etcd, by its host name, if there is one.
+func (m *Machine) Forget(ctx context.Context, server string) error {
+	return m.with(ctx, "let etcd forget "+server, func(c *client.Client) error {
+		all, err := c.EtcdMemberList(ctx, &api.EtcdMemberListRequest{})
+		if err != nil {
+			return err
+		}
+		for _, of := range all.GetMessages()[0].GetMembers() {
+			if of.GetHostname() == server {
+				err := c.EtcdRemoveMemberByID(ctx, &api.EtcdRemoveMemberByIDRequest{MemberId: of.GetId()})
+				if status.Code(err) != codes.NotFound { // another run was faster
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // RestartKubelet restarts the kubelet. Pods keep running.
 func (m *Machine) RestartKubelet(ctx context.Context) error {
 	return m.with(ctx, "restart its kubelet", func(c *client.Client) error {

@@ -145,6 +145,9 @@ func (g *vm) Kill() {
 	g.up = false
 	g.board.Network.Unregister(host{g.machine})
 	g.machine.off()
+	g.machine.world.mu.Lock()
+	defer g.machine.world.mu.Unlock()
+	g.machine.world.settle()
 }
 
 // Shutdown implements [pvesim.Guest].
@@ -215,7 +218,7 @@ func (h host) Listen(port uint16) guest.Handler {
 	case 6443:
 		h.world.mu.Lock()
 		defer h.world.mu.Unlock()
-		if p := h.plane(); p != nil && h.etcd {
+		if p := h.plane(); p != nil && h.isMember() && h.decides() {
 			return func(ctx context.Context, conn net.Conn) { pipe(ctx, conn, p) }
 		}
 	}

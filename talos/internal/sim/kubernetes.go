@@ -59,13 +59,29 @@ func (m *Machine) kubelet() string {
 	return version
 }
 
+// holdVIP gives the cluster's address to a server whose etcd decides, if nobody has it.
+func (m *Machine) holdVIP() {
+	if m.board == nil || !m.isMember() || !m.decides() {
+		return
+	}
+	for _, v := range m.config.NetworkVirtualIPConfigs() {
+		if m.board.Network.Host(v.VIP()) == nil {
+			m.board.Network.Register(v.VIP(), host{m})
+		}
+	}
+}
+
 // settle lets servers join the etcd of their cluster, and kubelets its control plane. The world is locked.
 func (w *World) settle() {
 	for _, address := range slices.Sorted(maps.Keys(w.machines)) {
 		m := w.machines[address]
 		m.join()
 		p := m.plane()
-		if p == nil || m.joined {
+		if p == nil {
+			continue
+		}
+		m.holdVIP()
+		if m.joined {
 			continue
 		}
 		k := m.config.Machine().Kubelet()

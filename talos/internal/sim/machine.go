@@ -34,6 +34,7 @@ type Machine struct {
 	config      config.Provider
 	serving     *tls.Certificate
 	etcd        bool // its data directory is not empty
+	member      uint64
 	away        int  // connections that are refused
 	starting    int  // requests to bootstrap that come too early
 	joined      bool // its kubelet is known to the control plane
@@ -124,7 +125,7 @@ func (m *Machine) Bootstrap(ctx context.Context, _ *api.BootstrapRequest) (*api.
 	if err := m.form(ctx); err != nil {
 		return nil, err
 	}
-	m.etcd = true
+	m.enter()
 	m.world.begun[m.config.Cluster().ID()]++
 	m.world.settle()
 	return &api.BootstrapResponse{Messages: []*api.Bootstrap{{}}}, nil
@@ -135,18 +136,6 @@ func (m *Machine) isServer(what string) error {
 		return status.Errorf(codes.Unimplemented, "%s is only available on control plane nodes", what)
 	}
 	return nil
-}
-
-// join makes a server a member of the etcd of its cluster, if there is one.
-func (m *Machine) join() {
-	if m.isServer("etcd") != nil {
-		return
-	}
-	for _, o := range m.world.machines {
-		if o.etcd && o.config.Cluster().ID() == m.config.Cluster().ID() {
-			m.etcd = true
-		}
-	}
 }
 
 // ServiceRestart restarts a service in no time.
@@ -173,7 +162,7 @@ func (m *Machine) ServiceList(context.Context, *emptypb.Empty) (*api.ServiceList
 	m.world.settle()
 	all := []*api.ServiceInfo{{Id: "kubelet", State: "Running", Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}}}
 	if m.isServer("etcd") == nil {
-		all = append(all, &api.ServiceInfo{Id: "etcd", State: map[bool]string{false: "Preparing", true: "Running"}[m.etcd], Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}})
+		all = append(all, &api.ServiceInfo{Id: "etcd", State: map[bool]string{false: "Preparing", true: "Running"}[m.isMember()], Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}})
 	}
 	return &api.ServiceListResponse{Messages: []*api.ServiceList{{Services: all}}}, nil
 }

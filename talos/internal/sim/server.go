@@ -25,14 +25,16 @@ import (
 func rules() map[string][]role.Role {
 	readers := []role.Role{role.Admin, role.Operator, role.Reader}
 	return map[string][]role.Role{
-		"/machine.MachineService/ApplyConfiguration": readers, // it decides by itself
-		"/machine.MachineService/Bootstrap":          {role.Admin},
-		"/machine.MachineService/Kubeconfig":         {role.Admin},
-		"/machine.MachineService/ServiceList":        readers,
-		"/machine.MachineService/ServiceRestart":     {role.Admin, role.Operator},
-		"/machine.MachineService/Version":            readers,
-		"/cosi.resource.State/Get":                   readers,
-		"/cosi.resource.State/List":                  readers,
+		"/machine.MachineService/ApplyConfiguration":   readers, // it decides by itself
+		"/machine.MachineService/Bootstrap":            {role.Admin},
+		"/machine.MachineService/EtcdMemberList":       readers,
+		"/machine.MachineService/EtcdRemoveMemberByID": {role.Admin},
+		"/machine.MachineService/Kubeconfig":           {role.Admin},
+		"/machine.MachineService/ServiceList":          readers,
+		"/machine.MachineService/ServiceRestart":       {role.Admin, role.Operator},
+		"/machine.MachineService/Version":              readers,
+		"/cosi.resource.State/Get":                     readers,
+		"/cosi.resource.State/List":                    readers,
 	}
 }
 

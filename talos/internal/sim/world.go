@@ -28,11 +28,12 @@ type World struct {
 	machines map[string]*Machine    // by address
 	begun    map[string]int         // how often etcd began, by the cluster's id
 	planes   map[string]guest.Plane // by the cluster's id
+	members  map[uint64]member      // of etcd
 }
 
 // NewWorld returns an empty world.
 func NewWorld() *World {
-	return &World{machines: map[string]*Machine{}, begun: map[string]int{}, planes: map[string]guest.Plane{}}
+	return &World{machines: map[string]*Machine{}, begun: map[string]int{}, planes: map[string]guest.Plane{}, members: map[uint64]member{}}
 }
 
 // Boot switches on a new machine at an address of the network.

@@ -173,6 +173,24 @@ func (ns *Nodes) server(ctx context.Context, name string) (*machine.Machine, err
 	return m, nil
 }
 
+// Forget implements [distribution.Forgetter].
+func (ns *Nodes) Forget(ctx context.Context, node string) error {
+	var errs []error
+	for _, n := range ns.Spec.Servers() {
+		if n.Name == node {
+			continue
+		}
+		m, err := ns.server(ctx, n.Name)
+		if err == nil {
+			return m.Forget(ctx, node)
+		}
+		if !errors.Is(err, distribution.ErrNoCluster) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Unwell implements [distribution.ControlPlane].
 func (ns *Nodes) Unwell(ctx context.Context, server string) string {
 	if _, err := ns.server(ctx, server); err != nil {
@@ -216,4 +234,5 @@ var (
 	_ distribution.Distribution = (*Nodes)(nil)
 	_ distribution.Imager       = (*Nodes)(nil)
 	_ distribution.Opener       = (*Nodes)(nil)
+	_ distribution.Forgetter    = (*Nodes)(nil)
 )
