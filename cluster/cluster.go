@@ -20,7 +20,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/leasefile"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -63,8 +62,9 @@ type Backend struct {
 	CheckDNS func(context.Context, *spec.DNS) error
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
-	// Distribution is the Kubernetes of files that say distribution: talos.
-	Distribution distribution.Maker
+	// Distribution is the Kubernetes of files that say distribution: talos: a distribution.Maker, which only a module of
+	// this repository can be.
+	Distribution any
 	Token        secret.Value // the secret of the API token, which Distribution may derive keys from
 }
 

@@ -16,12 +16,12 @@ func distributionOn(s *spec.Spec, ns *nodes.Nodes) distribution.Distribution {
 }
 
 // errNoTalos is the error for a file of another program.
-var errNoTalos = errors.New("distribution: talos needs the program homelab-talos, which has the same commands: " +
-	"go install github.com/cps-gpu/homelab/talos/cmd/homelab-talos@latest (docs/talos.md)")
+var errNoTalos = errors.New("distribution: talos needs another program with the same commands: " +
+	"go -C talos build -o ~/bin/homelab ./cmd/homelab, in a clone of homelab (docs/talos.md)")
 
 // CheckDistribution says why b does not have the Kubernetes of a file.
 func (b Backend) CheckDistribution(s *spec.Spec) error {
-	if s.Distribution == spec.Talos && b.Distribution == nil {
+	if _, ok := b.Distribution.(distribution.Maker); s.Distribution == spec.Talos && !ok {
 		return errNoTalos
 	}
 	return nil
@@ -29,7 +29,8 @@ func (b Backend) CheckDistribution(s *spec.Spec) error {
 
 func (c *site) distribution() distribution.Distribution {
 	if c.spec.Distribution == spec.Talos {
-		return c.Distribution(distribution.Site{Spec: c.spec, Root: c.nodes.Root, Dial: c.nodes.DialTo, ReadStart: c.nodes.ReadStart, Token: c.Token})
+		other := c.Distribution.(distribution.Maker) // which New has checked
+		return other(distribution.Site{Spec: c.spec, Root: c.nodes.Root, Dial: c.nodes.DialTo, ReadStart: c.nodes.ReadStart, Token: c.Token})
 	}
 	return distributionOn(c.spec, c.nodes)
 }

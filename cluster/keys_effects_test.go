@@ -22,6 +22,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/labmodel"
 	"github.com/cps-gpu/homelab/internal/labneeds"
+	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/internal/platform"
@@ -158,7 +159,7 @@ func (e effects) ofMachine(ctx context.Context, c inside, n spec.Node) {
 		e.say("export", first(c.nodes.ExportStep(n)), nil)
 		return
 	case spec.PlainVM:
-		e.say("image/"+n.Name, imageOf(c.spec, n), nil)
+		e.say("image/"+n.Name, []any{n.Boot.Cloud, names.VMImage(c.spec, n.Boot.Cloud)}, nil)
 		return
 	}
 	e.say("node/"+n.Name, c.members.Marks(n), nil)

@@ -104,7 +104,7 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 			"  homelab node:replace -node=%s recreates it: drains it, destroys it with its disks, clones it, and lets it join again", n.Name, replacements(diff), printable.Word(n.Name)))
 	case diff.Effect() == converge.Restart && vm.Running:
 		return c.members.TakeDown(ctx, n, func(ctx context.Context) error {
-			if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
+			if err := unmountRemoved(ctx, c.nodes, n, diff, vm); err != nil {
 				return err
 			}
 			shape := func() error { return c.Proxmox.VMs.Shape(ctx, to, vm) }
@@ -114,7 +114,7 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 			return shape()
 		})
 	case vm.Running:
-		if err := c.unmountRemoved(ctx, n, diff, vm); err != nil {
+		if err := unmountRemoved(ctx, c.nodes, n, diff, vm); err != nil {
 			return err
 		}
 	}
@@ -122,11 +122,11 @@ func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm
 }
 
 // unmountRemoved unmounts what the VM loses. A machine that lets nobody log in has one disk alone.
-func (c *machines) unmountRemoved(ctx context.Context, n spec.Node, diff converge.Diff, vm *proxmox.VM) error {
+func unmountRemoved(ctx context.Context, ns *nodes.Nodes, n spec.Node, diff converge.Diff, vm *proxmox.VM) error {
 	if n.Boot != nil {
 		return nil
 	}
-	return c.nodes.UnmountRemoved(ctx, n, diff, vm)
+	return ns.UnmountRemoved(ctx, n, diff, vm)
 }
 
 // replacements returns the fields of a diff that require a replacement.

@@ -43,7 +43,7 @@ func (r k3sSection) kubernetes() {
 	if r.spec.Distribution == spec.Talos {
 		r.disabled = talos.Cluster(r.Checker, r.spec)
 	} else {
-		talos.Unused(r.Checker, r.spec)
+		talos.CheckUnused(r.Checker, r.spec)
 		k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
 		r.k3sVersion(&k.Version)
 	}

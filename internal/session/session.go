@@ -132,7 +132,10 @@ func (s *Session) bind(ctx context.Context) (err error) {
 			return exitError(invalid, err)
 		}
 	}
-	backend := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}, Distribution: s.opt.Distribution}
+	backend := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
+	if s.opt.Distribution != nil {
+		backend.Distribution = s.opt.Distribution
+	}
 	if err := backend.CheckDistribution(s.Spec); err != nil {
 		return exitError(invalid, err)
 	}

@@ -114,8 +114,8 @@ func Node(c *decode.Checker, s *spec.Spec, n *spec.Node) {
 	}
 }
 
-// Unused refuses the section of a cluster that runs something else.
-func Unused(c *decode.Checker, s *spec.Spec) {
+// CheckUnused refuses the section of a cluster that runs something else.
+func CheckUnused(c *decode.Checker, s *spec.Spec) {
 	if c.IsSet(&s.Talos) {
 		c.Wrong(&s.Talos, "the machines do not run Talos", "write distribution: talos, or remove talos")
 	}
