@@ -1,11 +1,17 @@
 package talosnodes
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"sync"
+
+	"filippo.io/age"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
+	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/talos/internal/image"
 	"github.com/cps-gpu/homelab/talos/internal/secrets"
 )
@@ -25,16 +31,35 @@ func Maker(keeper *Keeper) distribution.Maker {
 	return func(site distribution.Site) distribution.Distribution { return New(site, keeper) }
 }
 
-func store(site distribution.Site) *secrets.Store {
-	return &secrets.Store{Folder: site.Spec.Dir, Cluster: site.Spec.Name, Token: site.Token, Recipients: site.Spec.K3s.Snapshots.Recipients}
+// IdentityFile names a file with private keys of age, for a file of secrets that was written with another token.
+const IdentityFile = "HOMELAB_AGE_IDENTITY"
+
+func store(site distribution.Site) (*secrets.Store, error) {
+	s := &secrets.Store{Folder: site.Spec.Dir, Cluster: site.Spec.Name, Token: site.Token, Recipients: site.Spec.K3s.Snapshots.Recipients}
+	name := os.Getenv(IdentityFile)
+	if name == "" {
+		return s, nil
+	}
+	text, err := limit.File(name, limit.Named)
+	if err == nil {
+		s.Identities, err = age.ParseIdentities(bytes.NewReader(text))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", IdentityFile, err)
+	}
+	return s, nil
 }
 
 // read returns the secrets; nil: there is no file.
 func (k *Keeper) read(site distribution.Site) (_ *secrets.Bundle, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.bundle == nil {
-		k.bundle, err = store(site).Read()
+	if k.bundle != nil {
+		return k.bundle, nil
+	}
+	s, err := store(site)
+	if err == nil {
+		k.bundle, err = s.Read()
 	}
 	return k.bundle, err
 }
@@ -42,7 +67,10 @@ func (k *Keeper) read(site distribution.Site) (_ *secrets.Bundle, err error) {
 func (k *Keeper) open(ctx context.Context, site distribution.Site, running secrets.Running) (err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.bundle, err = store(site).Open(ctx, running)
+	s, err := store(site)
+	if err == nil {
+		k.bundle, err = s.Open(ctx, running)
+	}
 	return err
 }
 
