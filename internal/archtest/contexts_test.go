@@ -11,6 +11,7 @@ import (
 var contextValues = map[string]string{
 	"converge": "deep code reports progress to who listens at the edge; Confirm and Acts ask about the step whose Act a context " +
 		"belongs to, wherever it is, which never changes",
+	"magefiles/targets":    "what a program's main adds reaches the functions that cobra and Mage call, whose parameters are flags; it never changes",
 	"proxmox/internal/api": "one request of a lease's own passes the guard that waits for the lease; it never changes",
 }
 
