@@ -58,6 +58,7 @@ func (o Options) draft(src *sources, out string) *Result {
 	last := completion{d}
 	last.finish()
 	missing := last.settle(out)
+	last.keepTrue()
 	r := &Result{Text: d.text(), Files: src.files, Notes: d.notes, Missing: missing}
 	for _, s := range d.settings {
 		r.Settings = append(r.Settings, s.Setting)

@@ -312,7 +312,8 @@ func (d *draft) ipConfig(prefix string, m *machine, s *setting) {
 		s.refuse("it is not ip=ADDRESS/LENGTH,gw=GATEWAY")
 		return
 	}
-	for key, t := range map[string]string{"ip": parts[1], "gateway": parts[2]} {
+	for i, key := range []string{"ip", "gateway"} {
+		t := parts[i+1]
 		part := &setting{Setting: Setting{Name: s.Name, Place: s.Place}, value: value{kind: text, text: t, at: s.value.at}}
 		if t == "" {
 			continue

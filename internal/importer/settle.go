@@ -2,6 +2,7 @@ package importer
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
@@ -71,5 +72,17 @@ func (d completion) prune(key string) {
 			return
 		}
 		d.root.drop(key)
+	}
+}
+
+// keepTrue takes keys from settings that the file does not have after all: a pool without machines, a network without
+// addresses.
+func (d completion) keepTrue() {
+	for _, s := range d.settings {
+		had := len(s.Keys)
+		s.Keys = slices.DeleteFunc(s.Keys, func(k string) bool { return d.root.find(k) == nil })
+		if len(s.Keys) == 0 && had > 0 {
+			s.Fate, s.Reason, s.Env = NoPlace, "no input has the rest of what it belongs to", ""
+		}
 	}
 }
