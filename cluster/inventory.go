@@ -116,7 +116,7 @@ func (m *Machine) enter(want spec.Node, n kube.Node, holders []kube.Holder) {
 		m.Address = n.InternalIP
 	}
 	var units []string
-	for resource, count := range n.Offered(nvidiaPrefix) {
+	for resource, count := range n.Counts(nvidiaPrefix) {
 		m.GPUs.Total += int(count)
 		if u := gpuUnit(resource, want); !slices.Contains(units, u) {
 			units = append(units, u)

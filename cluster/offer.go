@@ -2,56 +2,116 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/platform"
+	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // offer adds the steps after which something offers the nodes' GPUs to Kubernetes: homelab's device
-// plugin, or the GPU operator. The other one is removed first.
+// plugin, the GPU operator or the DRA driver. The others are removed first.
 func (c *machines) offer(up *converge.Graph, api *converge.Ref) *converge.Ref {
-	if !platform.HasGPUOperator(c.spec) {
-		return up.Add(c.pluginStep(), api)
-	}
-	last := up.Add(c.members.RemovePluginStep(), api)
+	last := api
 	for _, p := range c.parts.Pieces() {
 		if p.Offers {
-			last = c.parts.AddPart(up, p, parts.Ground{API: last}, nil)
+			last = c.parts.AddPart(up, p, parts.Ground{API: up.Add(c.removePluginStep(p.Name), last)}, nil)
 		}
+	}
+	if last == api {
+		return up.Add(c.pluginStep(), api)
 	}
 	return last
 }
 
-// pluginStep keeps homelab's device plugin as in the file. If the cluster had the GPU operator, it
+// removePluginStep removes homelab's device plugin before a part offers the GPUs. The part itself removes the
+// other one.
+func (c *machines) removePluginStep(part string) *converge.Resource[[]kube.Ref] {
+	other, title := addon.DRADriverName, "the GPU operator"
+	if part == addon.DRADriverName {
+		other, title = addon.GPUOperatorName, "the DRA driver"
+	}
+	step := c.members.RemovePluginStep(title)
+	observe := step.Observe
+	step.Observe = func(ctx context.Context) ([]kube.Ref, error) {
+		have, err := observe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		old, err := c.parts.RecordOf(ctx, other)
+		if err == nil && (old != nil || part == addon.DRADriverName && len(have) > 0) {
+			err = c.unheld(ctx)
+		}
+		return have, err
+	}
+	return step
+}
+
+// unheld refuses to change between DRA and something else while pods hold GPUs. Kubernetes knows which cards a
+// device plugin gave out, and which ones claims have, and neither knows of the other: the new one would give a
+// card to a second pod.
+func (c *machines) unheld(ctx context.Context) error {
+	client, err := c.members.Kube(ctx)
+	if err != nil {
+		return err
+	}
+	holders, err := client.Holders(ctx, nvidiaPrefix, "")
+	if err != nil || len(holders) == 0 {
+		return err
+	}
+	first := holders[0].Namespace + "/" + holders[0].Pod
+	if n := len(holders) - 1; n > 0 {
+		first += " and " + printable.Count(n, "more pod")
+	}
+	return converge.Permanent(fmt.Errorf("nvidia.stack changes, and GPUs are in use by %s: DRA and a device plugin do not know which cards the other one has given out: "+
+		"stop these pods first, then run it again", first))
+}
+
+// pluginStep keeps homelab's device plugin as in the file. If the cluster had the GPU operator or the DRA driver, that
 // goes first.
 func (c *machines) pluginStep() *converge.Resource[converge.Diff] {
 	step := c.members.PluginStep()
 	observe, apply := step.Observe, step.Apply
 	step.Observe = func(ctx context.Context) (converge.Diff, error) {
 		d, err := observe(ctx)
-		if err != nil || d.Empty() { // a plugin that is complete came after the operator had gone
+		if err != nil || d.Empty() { // a plugin that is complete came after the others had gone
 			return d, err
 		}
-		old, err := c.parts.RecordOf(ctx, addon.GPUOperatorName)
-		if old != nil {
+		err = c.eachOther(ctx, func(old parts.Record) error {
 			d = append(old.Diff(), d...)
-		}
+			return nil
+		})
 		return d, err
 	}
 	step.Apply = func(ctx context.Context, d converge.Diff) error {
-		old, err := c.parts.RecordOf(ctx, addon.GPUOperatorName)
-		if err == nil && old != nil {
-			err = c.parts.RetirePart(ctx, *old)
-		}
-		if err != nil {
+		if err := c.eachOther(ctx, func(old parts.Record) error { return c.parts.RetirePart(ctx, old) }); err != nil {
 			return err
 		}
 		return apply(ctx, d)
 	}
 	return step
+}
+
+// eachOther visits the parts that offer GPUs and that the cluster has in place of the device plugin.
+func (c *machines) eachOther(ctx context.Context, visit func(parts.Record) error) error {
+	for _, name := range []string{addon.GPUOperatorName, addon.DRADriverName} {
+		old, err := c.parts.RecordOf(ctx, name)
+		if err == nil && old != nil && name == addon.DRADriverName {
+			err = c.unheld(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			if err := visit(*old); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // runtimeOf adds the steps that bring another driver of the operator to a node, and let K3s find what

@@ -69,11 +69,13 @@ func TestLifeWithTheOperator(t *testing.T) {
 // does not finish, and never two plugins that offer the same cards.
 func TestCrashWhileTheStackChanges(t *testing.T) {
 	plugin, operator := parse(t, withPlatform(t, "one-gpu", "")), parse(t, withOperator(t, "one-gpu", ""))
+	dra := parse(t, withPlatform(t, "one-gpu", "nvidia: {stack: dra}\n"))
 	for _, x := range []struct {
 		name         string
 		before, then *spec.Spec
 	}{
 		{"to the operator", plugin, operator}, {"to the device plugin", operator, plugin},
+		{"to DRA", plugin, dra}, {"from DRA", dra, plugin},
 	} {
 		var want, requests []string
 		synctest.Test(t, func(t *testing.T) {
@@ -111,10 +113,10 @@ func TestCrashWhileTheStackChanges(t *testing.T) {
 	}
 }
 
-// plugins is how many pods of device plugins there are.
+// plugins is how many pods of device plugins and DRA drivers there are.
 func (w *world) plugins() (n int) {
 	for _, name := range w.kube.Clusters()[len(w.kube.Clusters())-1].Names("pods") {
-		if strings.Contains(name, "device-plugin") {
+		if strings.Contains(name, "device-plugin") || strings.Contains(name, addon.DRADriverName) {
 			n++
 		}
 	}

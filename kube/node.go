@@ -61,9 +61,9 @@ func (n Node) Count(resource string) int64 {
 	return q.Value() + n.devices[resource]
 }
 
-// Offered is what [Node.Count] counts of all resources whose names begin with a prefix, without those of
+// Counts are what [Node.Count] counts of all resources whose names begin with a prefix, without those of
 // which there is none.
-func (n Node) Offered(prefix string) map[string]int64 {
+func (n Node) Counts(prefix string) map[string]int64 {
 	out := map[string]int64{}
 	maps.Copy(out, n.devices)
 	for name, q := range n.Allocatable {

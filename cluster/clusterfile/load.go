@@ -36,7 +36,7 @@ func (r *resolver) validate() {
 	k3sSection{r}.runtimeClass()
 	capacitySection{r}.capacity()
 	partsSection{r}.validatePlatform()
-	operatorSection{r}.operatorMIG()
+	operatorSection{r}.sharingOfStack()
 	r.warnUnused()
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
+	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
@@ -28,21 +29,30 @@ func (r operatorSection) operatorStack() {
 	}
 }
 
-// operatorMIG refuses divided GPUs with the operator: homelab divides them before K3s starts, and
-// the operator's own MIG manager would divide them again.
-func (r operatorSection) operatorMIG() {
-	if r.spec.NVIDIA.Stack != spec.StackOperator {
+// sharingOfStack refuses divided GPUs with the operator: homelab divides them before K3s starts, and the
+// operator's own MIG manager would divide them again. By DRA a pod's claim says how a card is shared, not the node,
+// and the claims that Kubernetes makes say nothing.
+func (r operatorSection) sharingOfStack() {
+	var what, do string
+	only := func(strategy string) bool { return strategy == spec.SharingMIG }
+	switch r.spec.NVIDIA.Stack {
+	default:
 		return
+	case spec.StackOperator:
+		what, do = "GPUs are divided only with the device plugin, and the stack is the GPU operator", "write stack: device-plugin, or strategy: time-slicing or mps"
+	case spec.StackDRA:
+		what, do = "by DRA a pod that requests nvidia.com/gpu has a whole card", "write strategy: none, or stack: device-plugin, which shares cards"
+		only = func(strategy string) bool { return strategy != spec.SharingNone }
+		if v := r.spec.K3s.Version; spec.IsK3sVersion(v) && k3s.CompareVersions(v, "v1.36.0+k3s1") < 0 {
+			r.Wrong(&r.spec.NVIDIA.Stack, "Kubernetes gives pods that request nvidia.com/gpu a GPU by DRA since 1.36, and this is "+v, "write stack: device-plugin, or version: v1.36 or newer under k3s")
+		}
 	}
-	refuse := func(at *string) {
-		r.Wrong(at, "GPUs are divided only with the device plugin, and the stack is the GPU operator", "write stack: device-plugin, or strategy: time-slicing or mps")
-	}
-	if raw := &r.spec.NVIDIA.Sharing; raw.Strategy == spec.SharingMIG {
-		refuse(&raw.Strategy)
+	if raw := &r.spec.NVIDIA.Sharing; only(raw.Strategy) {
+		r.Wrong(&raw.Strategy, what, do)
 	}
 	for _, n := range r.nodes {
-		if s := &n.GPUs.Sharing; r.IsSet(s) && s.Strategy == spec.SharingMIG {
-			refuse(&s.Strategy)
+		if s := &n.GPUs.Sharing; r.IsSet(s) && only(s.Strategy) {
+			r.Wrong(&s.Strategy, what, do)
 		}
 	}
 }

@@ -84,9 +84,12 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 	if !want.HasGPUs() || d.e.Spec.NVIDIA.Stack == spec.StackNone {
 		return
 	}
-	offers, namespace := offer.GPUsOf(want).Resources, nvidia.PluginName
-	if d.e.Spec.NVIDIA.Stack == spec.StackOperator {
+	offers, namespace, by := offer.GPUsOf(want).Resources, nvidia.PluginName, "device plugin"
+	switch d.e.Spec.NVIDIA.Stack {
+	case spec.StackOperator:
 		namespace = "gpu-operator"
+	case spec.StackDRA:
+		namespace, by = "dra-driver-nvidia-gpu", "DRA driver"
 	}
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
 		n := have.Count(name)
@@ -96,8 +99,8 @@ func (d *diagnosis) allocatable(want spec.Node, have kube.Node) {
 		f := Finding{
 			Failure: "gpus-not-offered", Where: "node " + want.Name,
 			What: fmt.Sprintf("it offers %d of %d %s", n, offers[name], name), Evidence: []string{fmt.Sprintf("allocatable: %s=%d", name, n)},
-			Do: fmt.Sprintf("is the device plugin on it? kubectl -n %s get pods -o wide; "+
-				"it needs the driver, the toolkit, and a toleration for the node's taints", printable.Word(namespace)),
+			Do: fmt.Sprintf("is the %s on it? kubectl -n %s get pods -o wide; "+
+				"it needs the driver, the toolkit, and a toleration for the node's taints", by, printable.Word(namespace)),
 		}
 		for _, t := range foreignTaint(want, have) {
 			f.Evidence = append(f.Evidence, "taint: "+t)

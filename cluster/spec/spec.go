@@ -250,6 +250,7 @@ type Registry struct {
 const (
 	StackDevicePlugin = "device-plugin"
 	StackOperator     = "operator"
+	StackDRA          = "dra"
 	StackNone         = "none"
 )
 
@@ -263,7 +264,7 @@ const (
 
 // NVIDIA says which driver the GPU nodes get and how pods request GPUs.
 type NVIDIA struct {
-	Stack   string `yaml:"stack" enum:"device-plugin,operator,none" absent:"‘device-plugin’ if a node has GPUs, else ‘none’" doc:"What makes GPUs allocatable: ‘device-plugin’, ‘operator’ or ‘none’; [which one](gpus.md#device-plugin-or-operator)."`
+	Stack   string `yaml:"stack" enum:"device-plugin,operator,dra,none" absent:"‘device-plugin’ if a node has GPUs, else ‘none’" doc:"What makes GPUs allocatable: ‘device-plugin’, ‘operator’, ‘dra’ or ‘none’; [which one](gpus.md#device-plugin-or-operator)."`
 	Driver  `yaml:"driver" absent:"prebuilt, branch by the cards" doc:"The kernel driver."`
 	Sharing Sharing        `yaml:"sharing" doc:"How one GPU serves several pods."`
 	Guard   bool           `yaml:"guard" json:",omitempty" doc:"Refuse pods that would see GPUs [without a request](using-gpus.md#only-what-is-requested)."`

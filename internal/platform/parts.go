@@ -19,11 +19,12 @@ func Parts(s *spec.Spec) []addon.Part {
 	p, operator := &s.Platform, HasGPUOperator(s)
 	certificates := addon.CertManager{TLS: p.TLS, Rancher: p.Rancher != nil}
 	standalone := addon.Fleet{Fleet: p.Fleet, Rancher: p.Rancher != nil}
-	exporter := addon.GPUExporter{Monitoring: p.Monitoring, Operator: operator}
+	exporter := addon.GPUExporter{Monitoring: p.Monitoring, Operator: operator, DRA: s.NVIDIA.Stack == spec.StackDRA}
 	return []addon.Part{
 		addon.Cilium{K3s: s.K3s, Talos: s.Distribution == spec.Talos},
 		gpuOperator(s),
 		addon.GPUGuard{Guard: s.NVIDIA.Guard},
+		addon.DRADriver{NVIDIA: s.NVIDIA, Nodes: s.GPUNodes()},
 		addon.NFS{NFS: p.Storage.NFS},
 		addon.Longhorn{Longhorn: p.Storage.Longhorn},
 		addon.CephFS{CephFS: p.Storage.CephFS},

@@ -20,6 +20,7 @@ var dashboards embed.FS
 type GPUExporter struct {
 	*spec.Monitoring
 	Operator bool // the GPU operator is on, which has an exporter
+	DRA      bool // pods get their GPUs by DRA
 }
 
 func (e GPUExporter) Info() Info {
@@ -50,6 +51,9 @@ func (e GPUExporter) Make(s *Site) (Recipe, error) {
 		// Prometheus overwrites them with the exporter's own. The node is added because its
 		// label has changed between versions of the exporter.
 		"serviceMonitor": values{"honorLabels": true, "relabelings": nodeOfExporter()},
+	}
+	if e.DRA { // it finds a GPU's pod by claims and ResourceSlices
+		v["kubernetesDRA"] = values{"enabled": true}
 	}
 	r := s.release(e.Info(), v)
 	board, err := gpuDashboard("dcgm-exporter", "dashboard-gpu")

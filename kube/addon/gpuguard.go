@@ -97,7 +97,7 @@ func gpuGuardBinding() *admissionv1.ValidatingAdmissionPolicyBinding {
 			PolicyName: gpuGuardName, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 				Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn,
-				Values: []string{GPUOperatorNamespace, monitoringNamespace, nvidia.PluginName},
+				Values: []string{GPUOperatorNamespace, DRADriverNamespace, monitoringNamespace, nvidia.PluginName},
 			}}}},
 		},
 	}

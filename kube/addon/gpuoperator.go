@@ -76,7 +76,7 @@ func (o GPUOperator) Make(s *Site) (Recipe, error) {
 	r := its.release(o.Info(), v)
 	// It deploys an exporter of its own, so the other one is removed first.
 	recipe := Recipe{Part: chart.Part{Name: GPUOperatorName, Release: r, NamespaceLabels: privilegedLabels()}, Offers: true,
-		Replaces: []string{"dcgm-exporter"}}
+		Replaces: []string{DRADriverName, "dcgm-exporter"}}
 	if own, _ := r.Values["driver"].(values); own["usePrecompiled"] == true {
 		recipe.Unlisted = []string{"drivers of nvidia.values.driver.usePrecompiled: nvcr.io/nvidia/driver:BRANCH-KERNEL-ubuntu24.04, an image for each kernel"}
 	}

@@ -79,7 +79,7 @@ func derivedKeyTable() [][3]string {
 		{"devicePlugin.config", "nvidia.sharing decides it", "write sharing: under nvidia, in pools or nodes"},
 		{"mig.strategy", "nvidia.sharing decides it", "write sharing: {strategy: mig} under nvidia, in pools or nodes"},
 		{"clusterPolicy.deployCR", "it is what makes the operator work", "remove it"},
-		{"gpuCluster.deployCR", "DRA is not supported", "remove it"},
+		{"gpuCluster.deployCR", "DRA is a stack of its own", "remove it, and write stack: dra"},
 	}
 }
 

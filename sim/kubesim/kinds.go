@@ -87,7 +87,7 @@ var builtin = slices.Concat(
 	builtins("storage.k8s.io", "v1", false, "StorageClass", "storageclasses", "CSIDriver", "csidrivers",
 		"CSINode", "csinodes", "VolumeAttachment", "volumeattachments"),
 	builtins("node.k8s.io", "v1", false, "RuntimeClass", "runtimeclasses"),
-	// Served without a setting since Kubernetes 1.34; nothing allocates a claim here.
+	// Served without a setting since Kubernetes 1.34. Only claims that the scheduler makes are allocated here.
 	custom(builtins("resource.k8s.io", "v1", false, "DeviceClass", "deviceclasses", "ResourceSlice", "resourceslices")),
 	custom(builtins("resource.k8s.io", "v1", true, "ResourceClaim", "resourceclaims", "ResourceClaimTemplate", "resourceclaimtemplates")),
 	builtins("networking.k8s.io", "v1", true, "Ingress", "ingresses", "NetworkPolicy", "networkpolicies"),

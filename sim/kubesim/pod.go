@@ -12,10 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/cps-gpu/homelab/sim/dra"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/schedule"
@@ -192,6 +194,10 @@ func (c *machines) lacks(p *corev1.Pod, k *kubelet) string {
 
 // allot allocates the GPUs, or parts of them, that a pod requests.
 func (c *machines) allot(p *corev1.Pod, k *kubelet) (uuids []string, ok bool) {
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
+		claim := control.Get[resourcev1.ResourceClaim](controllerStore{c: c.Cluster}, "resourceclaims.resource.k8s.io", p.Namespace, s.ResourceClaimName)
+		return dra.GPUsOf(p, claim, k.gpus()), true
+	}
 	offered := c.offeredOn(p.Spec.NodeName, k.gpus())
 	taken := map[string]int{}
 	for _, e := range c.all("pods") {
@@ -239,6 +245,9 @@ func (c *machines) container(p *corev1.Pod, k *kubelet, gpus []string) guest.Con
 			out.Env[v.Name] = map[string]string{"spec.nodeName": p.Spec.NodeName, "metadata.name": p.Name,
 				"metadata.namespace": p.Namespace, "status.hostIP": k.node.InternalIP.String()}[v.ValueFrom.FieldRef.FieldPath]
 		}
+	}
+	if len(gpus) > 0 && p.Status.ExtendedResourceClaimStatus != nil { // CDI sets the variable over a container's own
+		out.Env[visibleVariable] = strings.Join(gpus, ",")
 	}
 	for _, m := range ct.VolumeMounts {
 		for _, v := range p.Spec.Volumes {

@@ -23,7 +23,8 @@ func (ks *Kubernetes) HasDriver(n spec.Node) bool {
 
 // HasPlugin reports whether this cluster makes GPUs allocatable.
 func (ks *Kubernetes) HasPlugin() bool {
-	return len(ks.Spec.GPUNodes()) > 0 && (ks.Spec.NVIDIA.Stack == spec.StackDevicePlugin || ks.Spec.NVIDIA.Stack == spec.StackOperator)
+	stacks := []string{spec.StackDevicePlugin, spec.StackOperator, spec.StackDRA}
+	return len(ks.Spec.GPUNodes()) > 0 && slices.Contains(stacks, ks.Spec.NVIDIA.Stack)
 }
 
 // offerTime is how long it may take until a device plugin offers a node's GPUs. The operator's pods
@@ -56,7 +57,7 @@ func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64
 
 // offeredGPUs is what a node offers of its GPUs.
 func offeredGPUs(n *kube.Node) map[string]int64 {
-	out := n.Offered(nvidia.MIGResource(""))
+	out := n.Counts(nvidia.MIGResource(""))
 	if count := n.Count(nvidia.Resource); count > 0 {
 		out[nvidia.Resource] = count
 	}
@@ -77,7 +78,7 @@ func diffOffered(have map[string]int64, want map[string]int) converge.Diff {
 		}
 		d = append(d, converge.Field{
 			Path: path, Have: fmt.Sprint(have[name]), Want: fmt.Sprintf("%d allocatable", want[name]), Effect: converge.Create,
-			Note: "driver, container toolkit and device plugin must all be in place",
+			Note: "driver, container toolkit and device plugin, or DRA driver, must all be in place",
 		})
 	}
 	return d

@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
 	whole "github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/kubeconfig"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -59,7 +61,11 @@ func (ks *Kubernetes) fetchKubeconfig(ctx context.Context) (secret.Value, error)
 	if ks.api.client != nil && ks.api.config == config.Reveal() {
 		return config, nil
 	}
-	client, err := kube.New(kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: ks.Nodes.DialTo, Wrap: ks.KubeWrap})
+	about := kube.Config{Kubeconfig: []byte(config.Reveal()), Dial: ks.Nodes.DialTo, Wrap: ks.KubeWrap}
+	if ks.Spec.NVIDIA.Stack == spec.StackDRA {
+		about.Devices = addon.DRADevices()
+	}
+	client, err := kube.New(about)
 	if err != nil {
 		return secret.Value{}, err
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// RemovePluginStep removes homelab's own device plugins, before the GPU operator deploys its own: only
-// one may offer a node's GPUs.
-func (gs *GPUs) RemovePluginStep() *converge.Resource[[]kube.Ref] {
+// RemovePluginStep removes homelab's own device plugins, before another part offers the GPUs: only
+// one may offer a node's.
+func (gs *GPUs) RemovePluginStep(by string) *converge.Resource[[]kube.Ref] {
 	return &converge.Resource[[]kube.Ref]{
 		ID:      "device-plugin",
 		Observe: gs.ownPlugins,
@@ -33,7 +33,7 @@ func (gs *GPUs) RemovePluginStep() *converge.Resource[[]kube.Ref] {
 			var d converge.Diff
 			for _, r := range have {
 				path := strings.Replace(r.String(), " ", "/", 1)
-				d = append(d, converge.Field{Path: path, Have: "there", Effect: converge.Remove, Note: "the GPU operator offers the GPUs"})
+				d = append(d, converge.Field{Path: path, Have: "there", Effect: converge.Remove, Note: by + " offers the GPUs"})
 			}
 			return d
 		},

@@ -30,13 +30,18 @@ func UnknownLoss(err error) []converge.Loss {
 // that it no longer has.
 func (s *Steps) costsOfChart(ctx context.Context, seen chartState, d converge.Diff) []converge.Cost {
 	out := append(s.costsOfClaims(ctx, d), s.costsOfOperator(ctx, seen.part.Name, d)...)
-	for _, name := range seen.part.Replaces {
+	return append(out, s.costsOfReplaced(ctx, seen.part)...)
+}
+
+// costsOfReplaced are those of removing the parts that a part replaces.
+func (s *Steps) costsOfReplaced(ctx context.Context, p addon.Recipe) (out []converge.Cost) {
+	for _, name := range p.Replaces {
 		client, err := s.Kube(ctx)
 		var old *Record
 		if err == nil {
 			old, err = s.readRecord(ctx, client, name)
 		}
-		switch why := seen.part.Name + " replaces it"; {
+		switch why := p.Name + " replaces it"; {
 		case err != nil:
 			out = append(out, converge.Cost{Machine: name, Object: SortPart, Kind: converge.CostDestroy, Reason: why, Holds: UnknownLoss(err)})
 		case old != nil:

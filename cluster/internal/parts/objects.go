@@ -26,13 +26,22 @@ func (s *Steps) objectsStep(p addon.Recipe) *converge.Resource[objectsState] {
 		ID:      "objects/" + p.Name,
 		Observe: func(ctx context.Context) (objectsState, error) { return s.observeObjects(ctx, p) },
 		Diff:    func(s objectsState) converge.Diff { return s.diff },
-		Costs: func(ctx context.Context, _ objectsState, d converge.Diff) []converge.Cost {
-			return s.costsOfClaims(ctx, d)
+		Costs: func(ctx context.Context, seen objectsState, d converge.Diff) []converge.Cost {
+			out := s.costsOfClaims(ctx, d)
+			if p.Release == nil { // else its step did this
+				out = append(out, s.costsOfReplaced(ctx, seen.part)...)
+			}
+			return out
 		},
 		Apply: func(ctx context.Context, seen objectsState) error {
 			client, err := s.Kube(ctx)
 			if err != nil {
 				return err
+			}
+			if p.Release == nil {
+				if err := s.supersede(ctx, seen.part); err != nil {
+					return err
+				}
 			}
 			if err := s.enter(ctx, client, seen.part); err != nil {
 				return err

@@ -234,6 +234,9 @@ func (v *Verification) namespace() string {
 	if platform.HasGPUOperator(v.Spec) {
 		return addon.GPUOperatorNamespace
 	}
+	if v.Spec.NVIDIA.Stack == spec.StackDRA {
+		return addon.DRADriverNamespace
+	}
 	return nvidia.PluginName
 }
 

@@ -72,11 +72,14 @@ func (k *kubelet) containers(ctx context.Context, m *member, pod *corev1.Pod) ([
 // the container sees none.
 func (k *kubelet) grant(c *guest.Container, m *member, pod *corev1.Pod, index int) {
 	const variable = "NVIDIA_VISIBLE_DEVICES"
-	if !usesNVIDIA(pod) {
+	// By CDI in every runtime, which sets the variable to void over a container's own (GetCommonEdits of pkg/nvcdi); a
+	// guest knows its GPUs by the variable alone.
+	byClaim := pod.Status.ExtendedResourceClaimStatus != nil
+	if !usesNVIDIA(pod) && !byClaim {
 		c.Env[variable] = "void"
 		return
 	}
-	if uuids := k.visible(m, pod, index); len(uuids) > 0 && c.Env[variable] == "" {
+	if uuids := k.visible(m, pod, index); len(uuids) > 0 && (byClaim || c.Env[variable] == "") {
 		c.GPUs, c.Env[variable] = len(uuids), strings.Join(uuids, ",")
 	}
 	if c.Env[variable] == "all" {

@@ -25,6 +25,9 @@ func (k *kubelet) watchDevices(ctx context.Context) {
 			if err := k.advertise(ctx, m); err != nil && ctx.Err() == nil {
 				k.log.Info("GPUs of a node", "node", m.Name, "why", err)
 			}
+			if err := k.publish(ctx, m); err != nil && ctx.Err() == nil {
+				k.log.Info("devices of a node", "node", m.Name, "why", err)
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -47,16 +47,20 @@ func client(t *testing.T, p guest.Plane) *kubernetes.Clientset {
 	t.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig(p.Kubeconfig("https://" + vip + ":6443"))
 	require.NoError(t, err)
-	config.Dial = func(ctx context.Context, _, address string) (net.Conn, error) {
+	config.Dial = dialer(p)
+	config.QPS, config.Burst = 100, 100
+	c, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return c
+}
+
+func dialer(p guest.Plane) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		if address != vip+":6443" {
 			return nil, fmt.Errorf("dialled %s", address)
 		}
 		return p.Dial(ctx)
 	}
-	config.QPS, config.Burst = 100, 100
-	c, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	return c
 }
 
 func eventually(t *testing.T, limit time.Duration, what string, check func(ctx context.Context) error) {

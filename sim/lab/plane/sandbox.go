@@ -31,6 +31,9 @@ func (k *kubelet) makeSandbox(ctx context.Context, m *member, pod *corev1.Pod) (
 	if pod.Status.Phase != corev1.PodPending {
 		return 0, nil
 	}
+	if err := k.takeClaimed(ctx, m, pod); err != nil {
+		return 0, err
+	}
 	if refused := k.allocate(m, pod); refused != "" {
 		k.eventOn(pod, corev1.EventTypeWarning, "UnexpectedAdmissionError", "Allocate failed due to %s", refused)
 		return 0, k.patchStatus(ctx, pod, map[string]any{

@@ -119,7 +119,7 @@ var wishes = []wish{
 		instead: "remove it, or pin a branch: driver: {branch: 580}"},
 	{in: "nvidia", keys: "timeslicing timeslice mps mig migstrategy shares replicas", why: "how GPUs are shared has a section of its own",
 		instead: "write sharing: {strategy: time-slicing, replicas: 4}, or strategy: mps or mig"},
-	{in: "nvidia", keys: "operator gpuoperator deviceplugin plugin dra", why: "one stack makes GPUs allocatable", instead: "write stack: device-plugin (the default), operator or none"},
+	{in: "nvidia", keys: "operator gpuoperator deviceplugin plugin dra", why: "one stack makes GPUs allocatable", instead: "write stack: device-plugin (the default), operator, dra or none"},
 	{in: "nvidia", keys: "toolkit containertoolkit runtimeclass runtime fabricmanager nouveau open openkernelmodules opensource", why: "homelab sets it up as the cards need it",
 		instead: "remove it; driver: {flavour: open} pins the open kernel modules"},
 	{in: "nvidia", keys: "dcgm dcgmexporter exporter metrics", why: "metrics of GPUs are part of monitoring", instead: "write monitoring: true at the outermost level"},

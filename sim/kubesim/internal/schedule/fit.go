@@ -12,8 +12,8 @@ import (
 	"github.com/cps-gpu/homelab/sim/kubesim/internal/control"
 )
 
-// Misfit says why a pod cannot run on a node, in the scheduler's words.
-func Misfit(p *corev1.Pod, n *corev1.Node, used map[corev1.ResourceName]int64) string {
+// misfit says why a pod cannot run on a node, in the scheduler's words.
+func misfit(p *corev1.Pod, n *corev1.Node, used map[corev1.ResourceName]int64, d devices) string {
 	cordon := []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
 	if _, kept := Repels(cordon, p.Spec.Tolerations); kept && n.Spec.Unschedulable {
 		return "node(s) were unschedulable"
@@ -26,6 +26,12 @@ func Misfit(p *corev1.Pod, n *corev1.Node, used map[corev1.ResourceName]int64) s
 	}
 	for name, want := range Needs(p) {
 		q := n.Status.Allocatable[name]
+		if d.claimed(name, n) {
+			if want > int64(len(d.free[n.Name][d.drivers[name]])) {
+				return noDevices
+			}
+			continue
+		}
 		if want > amount(name, q.Value(), q.MilliValue())-used[name] {
 			return "Insufficient " + string(name)
 		}

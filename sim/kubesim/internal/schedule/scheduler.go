@@ -36,8 +36,9 @@ func (s Scheduler) Run() {
 		}
 	}
 	slices.SortStableFunc(waiting, func(a, b *corev1.Pod) int { return int(priority(b)) - int(priority(a)) })
+	d := s.countDevices()
 	for _, p := range waiting {
-		s.place(p, used)
+		s.place(p, used, d)
 	}
 }
 
@@ -49,7 +50,7 @@ func priority(p *corev1.Pod) int32 {
 }
 
 // place finds a node for a pod.
-func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]int64) {
+func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]int64, d devices) {
 	nodes := control.All[corev1.Node](s, "nodes")
 	late, why := s.claimsReady(p)
 	if why != "" {
@@ -57,9 +58,10 @@ func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]
 		return
 	}
 	reasons := map[string]int{}
-	best, most := "", int64(-1)
+	var best *corev1.Node
+	most := int64(-1)
 	for _, n := range nodes {
-		why := Misfit(p, n, used[n.Name])
+		why := misfit(p, n, used[n.Name], d)
 		if why == "" {
 			why = s.misplacement(p, n)
 		}
@@ -68,23 +70,23 @@ func (s Scheduler) place(p *corev1.Pod, used map[string]map[corev1.ResourceName]
 			continue
 		}
 		if free := Free(n, used[n.Name]); free > most {
-			best, most = n.Name, free
+			best, most = n, free
 		}
 	}
-	if best == "" {
+	if best == nil {
 		s.reportUnschedulable(p, len(nodes), reasons)
 		return
 	}
 	if len(late) > 0 {
-		s.chooseFor(late, best)
+		s.chooseFor(late, best.Name)
 		return
 	}
-	if used[best] == nil {
-		used[best] = map[corev1.ResourceName]int64{}
+	if used[best.Name] == nil {
+		used[best.Name] = map[corev1.ResourceName]int64{}
 	}
-	Take(used[best], p)
-	s.Bind(p, best)
-	s.Event(p, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", p.Namespace, p.Name, best))
+	Take(used[best.Name], p)
+	s.Bind(s.take(p, best, d), best.Name)
+	s.Event(p, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", p.Namespace, p.Name, best.Name))
 }
 
 // claimsReady returns the claims of a pod that wait for its node, or why it cannot have one.
@@ -209,7 +211,7 @@ func (s Scheduler) reportUnschedulable(p *corev1.Pod, nodes int, reasons map[str
 		if strings.HasPrefix(why, "node(s) had untolerated taint") {
 			why = "node(s) had untolerated taint(s)" // v1.36 no longer says which
 		}
-		if strings.HasPrefix(why, "Insufficient ") || strings.HasSuffix(why, "affinity rules") {
+		if strings.HasPrefix(why, "Insufficient ") || why == noDevices || strings.HasSuffix(why, "affinity rules") {
 			full += n
 		}
 		counts[why] += n
