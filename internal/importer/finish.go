@@ -236,8 +236,8 @@ func (d completion) tellAdoption(external bool) {
 	switch {
 	case len(d.machines) == 0:
 	case d.talos != nil:
-		d.notes = append(d.notes, "The machines run Talos ("+d.talos.Place+"), which homelab neither installs nor adopts: "+
-			"the file describes nodes with K3s. Their addresses and VMIDs are free only after the old VMs are gone.")
+		d.notes = append(d.notes, "The machines run Talos ("+d.talos.Place+"), and such machines are not adopted: "+
+			"the file describes new nodes with K3s; for Talos write distribution: talos (docs/talos.md). Their addresses and VMIDs are free only after the old VMs are gone.")
 	case external:
 		d.notes = append(d.notes, "No input names a Proxmox VE host, so the nodes are existing machines, which homelab reaches over SSH and never switches off.")
 	case d.options.Adopt:

@@ -216,7 +216,7 @@ func TestAdopt(t *testing.T) {
 	assert.Equal(t, 7, strings.Count(imported(t, "gpu-cluster", Options{Adopt: true}).Text, "adopt: true"))
 	r := imported(t, "talos-map", Options{Adopt: true})
 	assert.NotContains(t, r.Text, "adopt")
-	assert.Contains(t, strings.Join(r.Notes, "\n"), "neither installs nor adopts")
+	assert.Contains(t, strings.Join(r.Notes, "\n"), "such machines are not adopted")
 }
 
 // TestBPG reads resources of the other provider, with for_each.

@@ -82,7 +82,7 @@ func reasons() []explanation {
 	}
 	const pinned = "homelab pins the versions of what it installs; to take another, write charts.versions"
 	return []explanation{
-		r(`versions_talos|talos_.*|.*schematic.*|schematic_id|image_(version|schematic|platform|arch|factory).*|machine_config.*`, "Talos: homelab makes nodes of Ubuntu or Debian with K3s"),
+		r(`versions_talos|talos_.*|.*schematic.*|schematic_id|image_(version|schematic|platform|arch|factory).*|machine_config.*`, "Talos: the file has nodes with K3s; for Talos write distribution: talos, see docs/talos.md"),
 		r(`versions_kubernetes|kubernetes_version|k8s_version|kube_version`, "a version of Kubernetes does not name a release of K3s: homelab's default is taken, or write k3s.version"),
 		r(`crio_version|containerd_version|k3s_containerd_socket|container_runtime`, "+K3s brings its own containerd"),
 		r(`cilium_version`, "the file takes Cilium; "+pinned),
