@@ -26,7 +26,8 @@ type k3sSection struct{ *resolver }
 // somebody else manages the cards.
 func (r k3sSection) runtimeClass() {
 	i := slices.Index(r.disabled, "runtimes")
-	if i < 0 || r.spec.Distribution == spec.Talos || len(r.spec.GPUNodes()) == 0 || r.spec.NVIDIA.Stack != spec.StackDevicePlugin {
+	ours := r.spec.NVIDIA.Stack == spec.StackDevicePlugin || r.spec.NVIDIA.Stack == spec.StackDRA
+	if i < 0 || r.spec.Distribution == spec.Talos || len(r.spec.GPUNodes()) == 0 || !ours {
 		return
 	}
 	r.Wrong(&r.disabled[i], "runtimes creates the RuntimeClass nvidia, without which no container sees a GPU", "remove runtimes from k3s.disable")
