@@ -14,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/hardware"
 	"github.com/cps-gpu/homelab/sim/guest/internal/iptables"
 	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/kubeadm"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/netplan"
 	"github.com/cps-gpu/homelab/sim/guest/internal/programs"
@@ -61,17 +62,20 @@ var allPrograms = sync.OnceValue(func() map[string]machine.Program {
 	all := map[string]machine.Program{}
 	for _, room := range []func() map[string]machine.Program{
 		programs.Programs, shell.Programs, storage.Programs, systemd.Programs, apt.Programs, netplan.Programs, iptables.Programs,
-		hardware.Programs, gpu.Programs, boot.Programs, cloud.Programs, sshd.Programs, k3s.Programs,
+		hardware.Programs, gpu.Programs, boot.Programs, cloud.Programs, sshd.Programs, k3s.Programs, kubeadm.Programs,
 	} {
 		maps.Copy(all, room())
 	}
 	return all
 })
 
-// serviceOf is K3s, for what starts it.
+// serviceOf is K3s or kubelet, for what starts it.
 func serviceOf(argv []string) machine.Service {
 	if path.Base(argv[0]) == "k3s" && len(argv) > 1 && (argv[1] == "server" || argv[1] == "agent") {
 		return k3s.Start
+	}
+	if kubeadm.IsKubelet(argv) {
+		return kubeadm.Start
 	}
 	return nil
 }

@@ -112,13 +112,20 @@ func (c *machines) putNodePassword(name string) {
 }
 
 func newNode(n guest.Node) *corev1.Node {
-	labels := map[string]string{
-		"kubernetes.io/hostname": n.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-		"node.kubernetes.io/instance-type": "k3s",
+	labels := map[string]string{"kubernetes.io/hostname": n.Name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+	annotations, id := map[string]string{}, n.ProviderID
+	if isK3s(n) {
+		labels["node.kubernetes.io/instance-type"] = "k3s"
+		annotations["k3s.io/internal-ip"], annotations["k3s.io/hostname"] = n.InternalIPs(), n.Name
+		id = cmp.Or(id, "k3s://"+n.Name) // InstanceMetadata, pkg/cloudprovider/instances.go
 	}
-	if n.Role == "server" {
+	switch {
+	case n.Role == "server" && isK3s(n):
 		labels["node-role.kubernetes.io/control-plane"] = "true"
 		labels["node-role.kubernetes.io/etcd"] = "true"
+	case n.Role == "server": // kubeadm's phase mark-control-plane
+		labels["node-role.kubernetes.io/control-plane"] = ""
+		labels["node.kubernetes.io/exclude-from-external-load-balancers"] = ""
 	}
 	maps.Copy(labels, n.Labels)
 	for beta, label := range topologyLabels() {
@@ -127,9 +134,8 @@ func newNode(n guest.Node) *corev1.Node {
 		}
 	}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: map[string]string{
-			"k3s.io/internal-ip": n.InternalIPs(), "k3s.io/hostname": n.Name}},
-		Spec: corev1.NodeSpec{ProviderID: cmp.Or(n.ProviderID, "k3s://"+n.Name)}, // InstanceMetadata, pkg/cloudprovider/instances.go
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels, Annotations: annotations},
+		Spec:       corev1.NodeSpec{ProviderID: id},
 	}
 	for _, t := range n.Taints {
 		if taint, ok := parseTaint(t); ok {
@@ -139,6 +145,9 @@ func newNode(n guest.Node) *corev1.Node {
 	node.Status = nodeStatus(n, node.Status, nil)
 	return node
 }
+
+// isK3s reports whether a node runs K3s, which says so in its version.
+func isK3s(n guest.Node) bool { return strings.Contains(n.Version, "+k3s") }
 
 // topologyLabels are those that the cloud node controller, which runs within K3s, copies when a node
 // registers, by their older names. From then on it sets each to what the older one says

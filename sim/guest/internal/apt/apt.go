@@ -121,6 +121,13 @@ func (a *apt) update(ctx context.Context) int {
 // find finds a package in the indexes that update has fetched.
 func (a *apt) find(name string) (archive.Release, bool) {
 	r, ok := a.release(name)
+	if r.Origin == archive.Kubernetes && len(r.Versions) > 1 { // a repository has one minor
+		r.Versions = slices.DeleteFunc(slices.Clone(r.Versions), func(v string) bool {
+			minor := "/v" + strings.Join(strings.SplitN(v, ".", 3)[:2], ".") + "/"
+			return !slices.ContainsFunc(sources(a.fs), func(s aptSource) bool { return s.has(r.Origin) && strings.Contains(s.uri, minor) })
+		})
+		ok = ok && len(r.Versions) > 0
+	}
 	return r, ok && slices.ContainsFunc(sources(a.fs), func(s aptSource) bool {
 		_, err := a.fs.Stat("/var/lib/apt/lists/" + s.listFile())
 		return err == nil && s.has(r.Origin)
@@ -142,7 +149,9 @@ func (a *apt) order(name, version string, want map[string]string) string {
 	if !ok {
 		return "E: Unable to locate package " + name
 	}
-	if version != "" && !slices.Contains(r.Versions, version) {
+	if i := slices.IndexFunc(r.Versions, func(v string) bool { is, _ := path.Match(version, v); return is }); i >= 0 {
+		version = r.Versions[i] // a pattern is allowed
+	} else if version != "" {
 		return fmt.Sprintf("E: Version '%s' for '%s' was not found", version, name)
 	}
 	if old, ok := want[name]; ok && (version == "" || old == version) {
@@ -271,8 +280,11 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 	_ = disk.Install(a.disk, name, version)
 	a.p.Sys.RecordChange("package " + name + " " + version + " installed")
 	if r.Service != "" {
-		unit := "/usr/lib/systemd/system/" + r.Service + ".service"
-		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.Programs[0]+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
+		unit, restart := "/usr/lib/systemd/system/"+r.Service+".service", ""
+		if r.Restarts {
+			restart = "\nRestart=always\nRestartSec=10"
+		}
+		a.fs.Save(unit, "[Unit]\nDescription="+name+"\n\n[Service]\nExecStart=/usr/bin/"+r.Programs[0]+restart+"\n\n[Install]\nWantedBy=multi-user.target\n", 0o644)
 		if !r.Idle && systemd.Enable(a.p.Sys, r.Service+".service") == nil {
 			_ = systemd.Start(ctx, a.p.Sys, r.Service+".service", true)
 		}

@@ -113,12 +113,13 @@ func debianVersions(name string) string {
 		"curl": "8.14.1-2+deb13u7", "wget": "1.25.0-2", "ca-certificates": "20250419+deb13u1", "gnupg": "2.4.7-21+deb13u1", "jq": "1.7.1-6+deb13u4",
 		"xfsprogs": "6.13.0-2+deb13u1", "cryptsetup": "2:2.7.5-2", "dmsetup": "2:1.02.205-2", "lvm2": "2.03.31-2", "multipath-tools": "0.11.1-2",
 		"htop": "3.4.1-5", "git": "1:2.47.3-0+deb13u1", "pciutils": "1:3.13.0-2", "chrony": "4.6.1-3+deb13u2", "socat": "1.8.0.3-1+deb13u1", "zstd": "1.5.7+dfsg-1",
+		"containerd": "1.7.24~ds1-6+deb13u1", "runc": "1.1.15+ds1-2+b4", "conntrack": "1:1.4.8-2",
 	}[name]
 }
 
 // inDebian is a package as Debian has it.
 func (r Release) inDebian() (Release, bool) {
-	if r.Origin == Toolkit {
+	if r.Origin == Toolkit || r.Origin == Kubernetes {
 		return r, true
 	}
 	version := debianVersions(r.Name)

@@ -17,13 +17,21 @@ type Release struct {
 	Programs []string // files in /usr/bin
 	Service  string   // a unit that is started by installing it
 	Idle     bool     // …that is not
+	Restarts bool     // …that starts again ten seconds after it has ended
 }
 
 const (
 	ubuntu  = "ubuntu"
 	debian  = "debian"
 	Toolkit = "libnvidia-container"
+
+	Kubernetes = "pkgs.k8s.io" // whose repositories have one minor each
 )
+
+// kubernetesVersions are some of the packages there, of all minors.
+func kubernetesVersions() []string {
+	return []string{"1.37.2-1.1", "1.36.6-1.1", "1.36.5-1.1", "1.36.3-1.1", "1.35.9-1.1", "1.34.12-1.1"}
+}
 
 func toolkitVersions() []string {
 	return []string{"1.20.1-1", "1.20.0-1", "1.19.0-1", "1.18.1-1", "1.18.0-1", "1.17.8-1"}
@@ -75,8 +83,15 @@ func plainPackages() map[string]Release {
 		"make":                          {Versions: []string{"4.3-4.1build2"}, Programs: []string{"make"}},
 		"ipvsadm":                       {Versions: []string{"1:1.31-1ubuntu0.1"}},
 		"ipset":                         {Versions: []string{"7.19-1ubuntu2"}},
-		"conntrack":                     {Versions: []string{"1:1.4.8-1ubuntu1"}},
+		"conntrack":                     {Versions: []string{"1:1.4.8-1ubuntu1"}, Programs: []string{"conntrack"}},
 		"socat":                         {Versions: []string{"1.8.0.0-4build3"}},
+		"containerd":                    {Versions: []string{"1.7.28-0ubuntu1~24.04.1"}, Needs: []string{"runc"}, Programs: []string{"containerd", "ctr"}, Service: "containerd"},
+		"runc":                          {Versions: []string{"1.3.3-0ubuntu1~24.04.2"}, Programs: []string{"runc"}},
+		"kubelet":                       {Origin: Kubernetes, Needs: []string{"kubernetes-cni"}, Programs: []string{"kubelet"}, Service: "kubelet", Restarts: true},
+		"kubeadm":                       {Origin: Kubernetes, Needs: []string{"cri-tools"}, Programs: []string{"kubeadm"}},
+		"kubectl":                       {Origin: Kubernetes, Programs: []string{"kubectl"}},
+		"kubernetes-cni":                {Origin: Kubernetes, Versions: []string{"1.8.0-1.1"}},
+		"cri-tools":                     {Origin: Kubernetes, Versions: []string{"1.36.0-1.1"}, Programs: []string{"crictl"}},
 		"zstd":                          {Versions: []string{"1.5.5+dfsg2-2build1.1"}},
 		"python3":                       {Versions: []string{"3.12.3-0ubuntu2"}},
 		"linux-generic":                 {Needs: []string{"linux-image-generic", "linux-headers-generic"}},
@@ -106,6 +121,8 @@ func InUbuntu(name string) (Release, bool) {
 	switch {
 	case ok && r.Origin == Toolkit:
 		r.Versions = toolkitVersions()
+	case ok && r.Origin == Kubernetes && r.Versions == nil:
+		r.Versions = kubernetesVersions()
 	case ok && r.Versions == nil:
 		r.Versions = []string{strings.Replace(KernelVersion(NewestKernel), "-", ".", 1)}
 	case !ok:

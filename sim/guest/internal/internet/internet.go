@@ -74,6 +74,10 @@ func Default() Internet {
 			if u.Path == "/libnvidia-container/gpgkey" {
 				return []byte(nvidiaKey), nil
 			}
+		case "pkgs.k8s.io":
+			if strings.HasPrefix(u.Path, "/core:/stable:/v1.") && strings.HasSuffix(u.Path, "/deb/Release.key") {
+				return []byte(kubernetesKey), nil
+			}
 		case "cloud-images.ubuntu.com":
 			return ubuntuImage(u.Path)
 		case "cloud.debian.org":
@@ -87,6 +91,19 @@ func Default() Internet {
 const nvidiaKey = `-----BEGIN PGP PUBLIC KEY BLOCK-----
 
 bm90IGEga2V5OiB0aGlzIGlzIHRoZSBzaW11bGF0ZWQgaW50ZXJuZXQ=
+-----END PGP PUBLIC KEY BLOCK-----
+`
+
+// kubernetesKey has the public key of pkgs.k8s.io, without who signed it.
+const kubernetesKey = `-----BEGIN PGP PUBLIC KEY BLOCK-----
+Version: GnuPG v1.4.5 (GNU/Linux)
+
+mQENBGMHoXcBCADukGOEQyleViOgtkMVa7hKifP6POCTh+98xNW4TfHK/nBJN2sm
+u4XaiUmtB9UuGt9jl8VxQg4hOMRf40coIwHsNwtSrc2R9v5Kgpvcv537QVIigVHH
+WMNvXeoZkkoDIUljvbCEDWaEhS9R5OMYKd4AaJ+f1c8OELhEcV2dAQLLyjtnEaF/
+qmREN+3Y9+5VcRZvQHeyBxCG+hdUGE740ixgnY2gSqZ/J4YeQntQ6pMUEhT6pbaE
+10q2HUierj/im0V+ZUdCh46Lk/Rdfa5ZKlqYOiA2iN1coDPIdyqKavcdfPqSraKF
+Lan2KLcZcgTxP+0+HfzKefvGEnZa11civbe9ABEBAAE=
 -----END PGP PUBLIC KEY BLOCK-----
 `
 

@@ -23,6 +23,14 @@ func apiGet(ctx context.Context, plane plane.Plane, path string) (int, []byte, e
 	return apiDo(ctx, plane, http.MethodGet, path, nil)
 }
 
+// Get is for other rooms that have a control plane.
+func Get(ctx context.Context, plane plane.Plane, path string) (int, []byte, error) {
+	return apiGet(ctx, plane, path)
+}
+
+// Authority is the certificate authority of a kubeconfig, PEM.
+func Authority(config []byte) []byte { return []byte(certificateAuthority(config)) }
+
 // apiDo is apiGet with any method; body is JSON.
 func apiDo(ctx context.Context, plane plane.Plane, method, path string, body []byte) (int, []byte, error) {
 	admin, err := readKubeconfig(plane.Kubeconfig("https://127.0.0.1:6443"))

@@ -302,6 +302,11 @@ func (n *node) gpus() []plane.GPU {
 	if failed != nil {
 		return nil
 	}
+	return CardsOf(cards)
+}
+
+// CardsOf are cards as a kubelet sees them.
+func CardsOf(cards []gpu.Card) []plane.GPU {
 	out := make([]plane.GPU, len(cards))
 	for i, c := range cards {
 		out[i] = plane.GPU{UUID: c.UUID, Model: c.Name, Index: i}

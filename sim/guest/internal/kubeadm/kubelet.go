@@ -1,0 +1,174 @@
+package kubeadm
+
+import (
+	"context"
+	"net/netip"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
+	"github.com/cps-gpu/homelab/sim/guest/internal/gpu"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
+	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
+)
+
+// How long things take, as on a machine of two cores with its images at hand.
+const (
+	controlPlaneTime = 12 * time.Second
+	kubeletTime      = 3 * time.Second
+	retryTime        = 5 * time.Second
+)
+
+// node is a kubelet that runs.
+type node struct {
+	sys     *machine.System
+	server  bool
+	cluster *cluster
+	flags   map[string]string
+}
+
+// IsKubelet reports whether a service is one.
+func IsKubelet(argv []string) bool { return path.Base(argv[0]) == "kubelet" }
+
+// Start is the kubelet's service until it has registered.
+func Start(ctx context.Context, s *machine.System, unit string, argv, _ []string) (stop func(), code int) {
+	v := s.Root()
+	fail := func(format string, args ...any) (func(), int) {
+		s.Log(unit, "E run.go:72] \"command failed\" err=\""+format+"\"", args...)
+		return nil, 1
+	}
+	data, err := v.ReadFile(argv[0])
+	if err != nil {
+		return nil, systemd.ExitExec
+	}
+	if _, err := v.ReadFile(kubelet + "/config.yaml"); err != nil {
+		return fail("failed to load kubelet config file, path: %s/config.yaml, error: open %[1]s/config.yaml: no such file or directory", kubelet)
+	}
+	if !systemd.Active(s, "containerd.service") {
+		return fail("failed to run Kubelet: validate service connection: validate CRI v1 runtime API for endpoint unix:///run/containerd/containerd.sock: connection refused")
+	}
+	if forward, _ := v.ReadFile("/proc/sys/net/ipv4/ip_forward"); strings.TrimSpace(string(forward)) != "1" {
+		return fail("failed to run Kubelet: ip_forward is off")
+	}
+	n := &node{sys: s, flags: flagsOf(v)}
+	if _, err := v.Stat(manifests + "/kube-apiserver.yaml"); err == nil {
+		n.server = true
+		if n.cluster = clusterOn(s); n.cluster == nil {
+			return fail("etcd of this machine has no data")
+		}
+	}
+	if !s.Pause(ctx, kubeletTime) || n.server && !s.Pause(ctx, controlPlaneTime) {
+		return nil, 1
+	}
+	for n.cluster == nil {
+		if n.cluster, err = reach(ctx, s, endpointOf(v)); err == nil {
+			break
+		}
+		s.Log(unit, "E kubelet_node_status.go:107] \"Unable to register node with API server\" err=%q", err)
+		if !s.Pause(ctx, retryTime) {
+			return nil, 1
+		}
+	}
+	if err := n.cluster.plane.Join(ctx, n.describe(versionOf(data))); err != nil {
+		return fail("%v", err)
+	}
+	stateOf(s).running.Store(n)
+	all := network.StateOf[servers](s.Config.Network)
+	if n.server {
+		all.set(s.Answers(), n.cluster)
+	}
+	return func() {
+		stateOf(s).running.CompareAndSwap(n, nil)
+		if n.server {
+			all.set(s.Answers(), nil)
+		}
+		n.cluster.plane.Leave(n.name())
+	}, 0
+}
+
+var serverLine = regexp.MustCompile(`(?m)^\s*server:\s*(\S+)\s*$`)
+
+// endpointOf is the host and port that the kubelet's login names.
+func endpointOf(v *disk.View) string {
+	data, _ := v.ReadFile(etc + "/kubelet.conf")
+	m := serverLine.FindSubmatch(data)
+	if m == nil {
+		return ""
+	}
+	u, err := url.Parse(string(m[1]))
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// flagsOf reads what kubeadm has written for kubelet (phases/kubelet/flags.go).
+func flagsOf(v *disk.View) map[string]string {
+	data, _ := v.ReadFile(kubelet + "/kubeadm-flags.env")
+	out := map[string]string{}
+	_, line, _ := strings.Cut(string(data), "\"")
+	line, _, _ = strings.Cut(line, "\"")
+	for _, flag := range strings.Fields(line) {
+		key, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		out[key] = value
+	}
+	return out
+}
+
+func (n *node) name() string {
+	if name := n.flags["hostname-override"]; name != "" {
+		return name
+	}
+	return strings.ToLower(n.sys.Hostname())
+}
+
+func (n *node) describe(version string) plane.Node {
+	boot, _ := n.sys.Root().ReadFile(machine.BootIDFile)
+	out := plane.Node{Name: n.name(), Role: "agent", InternalIP: n.sys.Address(), Version: version, Labels: map[string]string{}, ProviderID: n.flags["provider-id"],
+		CPUs: n.sys.Config.CPUs, Memory: n.sys.Config.Memory, GPUs: n.gpus, BootID: strings.TrimSpace(string(boot)),
+		Run: func(ctx context.Context, c plane.Container) (int, string, string) {
+			return k3s.Container(ctx, n.sys, c)
+		}}
+	if n.server {
+		out.Role = "server"
+	}
+	if a, err := netip.ParseAddr(n.flags["node-ip"]); err == nil {
+		out.InternalIP = a
+	}
+	for l := range strings.SplitSeq(n.flags["node-labels"], ",") {
+		if key, value, ok := strings.Cut(l, "="); ok {
+			out.Labels[key] = value
+		}
+	}
+	if taints := n.flags["register-with-taints"]; taints != "" {
+		out.Taints = strings.Split(taints, ",")
+	}
+	return out
+}
+
+// gpus are those that containers can use: containerd must know NVIDIA's runtime, and it must be there.
+func (n *node) gpus() []plane.GPU {
+	v := n.sys.Root()
+	config, _ := v.ReadFile("/etc/containerd/config.toml")
+	_, err := v.Stat("/usr/bin/nvidia-container-runtime")
+	if err != nil || !strings.Contains(string(config), ".runtimes.nvidia.options]") || n.sys.Context().Err() != nil {
+		return nil
+	}
+	cards, failed := gpu.NVML(n.sys)
+	if failed != nil {
+		return nil
+	}
+	return k3s.CardsOf(cards)
+}
+
+// versionOf is the release of a program of the package kubelet or kubeadm: v1.36.5 of 1.36.5-1.1.
+func versionOf(program []byte) string {
+	v, _, _ := strings.Cut(disk.Value(program, "version"), "-")
+	return "v" + v
+}

@@ -1,0 +1,189 @@
+package kubeadm
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
+)
+
+func components() []string {
+	return []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"}
+}
+
+// preflight are kubeadm's checks (preflight/checks.go), with their names.
+func (d *documents) preflight(p *machine.Proc, ignored string) int {
+	var problems []string
+	ignore := strings.Split(strings.ToLower(ignored), ",")
+	check := func(wrong bool, name, format string, args ...any) {
+		if wrong && !slices.Contains(ignore, strings.ToLower(name)) {
+			problems = append(problems, fmt.Sprintf("\t[ERROR %s]: %s", name, fmt.Sprintf(format, args...)))
+		}
+	}
+	available := func(file string) {
+		_, err := p.FS.Stat(file)
+		check(err == nil, "FileAvailable-"+strings.ReplaceAll(file, "/", "-"), "%s already exists", file)
+	}
+	running := stateOf(p.Sys).running.Load()
+	check(!systemd.Active(p.Sys, "containerd.service"), "CRI", "could not connect to the container runtime: failed to create new CRI runtime service: validate service connection")
+	for _, program := range []string{"conntrack", "mount", "ip"} {
+		_, err := p.Find(program)
+		check(err != nil, "FileExisting-"+program, "%s not found in system path", program)
+	}
+	forward, _ := p.FS.ReadFile("/proc/sys/net/ipv4/ip_forward")
+	check(strings.TrimSpace(string(forward)) != "1", "FileContent--proc-sys-net-ipv4-ip_forward", "/proc/sys/net/ipv4/ip_forward contents are not set to 1")
+	check(running != nil, "Port-10250", "Port 10250 is in use")
+	if d.verb == "init" {
+		check(p.Sys.Config.CPUs < 2, "NumCPU", "the number of available CPUs %d is less than the required 2", p.Sys.Config.CPUs)
+		check(p.Sys.Config.Memory < 1700<<20, "Mem", "the system RAM (%d MB) is less than the minimum 1700 MB", p.Sys.Config.Memory>>20)
+		for _, c := range components() {
+			available(manifests + "/" + c + ".yaml")
+		}
+		for _, port := range []string{"6443", "10259", "10257", "2379", "2380"} {
+			check(running != nil && running.server, "Port-"+port, "Port %s is in use", port)
+		}
+		entries, err := p.FS.ReadDir("/var/lib/etcd")
+		check(err == nil && len(entries) > 0, "DirAvailable--var-lib-etcd", "/var/lib/etcd is not empty")
+	} else {
+		for _, file := range []string{"kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt"} {
+			available(etc + "/" + file)
+		}
+	}
+	if len(problems) == 0 {
+		return 0
+	}
+	fmt.Fprintf(p.Stderr, "error: error execution phase preflight: [preflight] Some fatal errors occurred:\n%s\n[preflight] If you know what you are doing, you can make a check non-fatal with `--ignore-preflight-errors=...`\n", strings.Join(problems, "\n"))
+	return exitPreflight
+}
+
+// initialize is kubeadm init after its checks. What is there already is used again.
+func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
+	s, v := p.Sys, p.Sys.Root()
+	if d.cluster.Kind == "" {
+		return fails(p, 1, "kubeadm init without a ClusterConfiguration is not simulated")
+	}
+	own, err := netip.ParseAddr(d.init.Local.Address)
+	if err != nil {
+		own = s.Address()
+	}
+	cfg, err := d.cluster.plane(d.init.Registration.Name, own)
+	if err != nil {
+		return fails(p, 1, "%v", err)
+	}
+	if minor(d.cluster.Version) != minor(ownVersion(p)) {
+		return fails(p, 1, "this version of kubeadm only supports deploying clusters with the control plane version >= 1.%d.0. Current version: %s", minor(ownVersion(p))-1, d.cluster.Version)
+	}
+	c := clusterOn(s)
+	if c == nil {
+		if s.Config.Kubernetes == nil {
+			return fails(p, 1, "this simulation has no control plane")
+		}
+		formed, err := s.Config.Kubernetes.Form(ctx, cfg)
+		if err != nil {
+			return fails(p, 1, "%v", err)
+		}
+		c = &cluster{id: machine.HexID(8), plane: formed, ca: k3s.Authority(formed.Kubeconfig("https://" + d.cluster.Endpoint)), address: own, tokens: map[string]token{}}
+		network.Adopt(s.Config.Network, c.id, c, own)
+		v.Save(etcdMember, "cluster: "+c.id+"\n", 0o600)
+	}
+	v.Save(etc+"/pki/ca.crt", string(c.ca), 0o644)
+	s.RecordChange("kubeadm init")
+	for _, name := range []string{"admin", "super-admin", "kubelet", "controller-manager", "scheduler"} {
+		v.Save(etc+"/"+name+".conf", string(c.plane.Kubeconfig("https://"+d.cluster.Endpoint)), 0o600)
+	}
+	if p.Wait(ctx, time.Second) != nil {
+		return 1
+	}
+	for _, name := range components() {
+		v.Save(manifests+"/"+name+".yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", namespace: kube-system}\n", 0o600)
+	}
+	if code := d.startKubelet(ctx, p); code != 0 {
+		return code
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ttl := 24 * time.Hour
+	if len(d.init.Tokens) > 0 {
+		if t, err := time.ParseDuration(d.init.Tokens[0].TTL); err == nil {
+			ttl = t
+		}
+	}
+	p.Printf("Your Kubernetes control-plane has initialized successfully!\n\nkubeadm join %s --token %s \\\n\t--discovery-token-ca-cert-hash %s\n",
+		d.cluster.Endpoint, c.addToken(ttl, "The default bootstrap token generated by 'kubeadm init'."), keyDigest(c.ca))
+	return 0
+}
+
+// join is kubeadm join after its checks, of an agent.
+func (d *documents) join(ctx context.Context, p *machine.Proc) int {
+	t := d.joining.Discovery.Token
+	c, err := reach(ctx, p.Sys, t.Endpoint)
+	if err != nil { // it tries for five minutes (constants.DiscoveryTimeout)
+		return fails(p, 1, "error execution phase preflight: couldn't validate the identity of the API Server: failed to request the cluster-info ConfigMap: Get \"https://%s/api/v1/namespaces/kube-public/configmaps/cluster-info\": %v", t.Endpoint, err)
+	}
+	if !slices.Contains(t.Hashes, keyDigest(c.ca)) {
+		return fails(p, 1, "error execution phase preflight: couldn't validate the identity of the API Server: cluster CA found in cluster-info ConfigMap is invalid: none of the public keys %q are pinned", keyDigest(c.ca))
+	}
+	id, secret, _ := strings.Cut(t.Token, ".")
+	c.mu.Lock()
+	known, there := c.tokens[id]
+	c.mu.Unlock()
+	if !there || known.over() || known.secret != secret {
+		return fails(p, 1, "error execution phase preflight: couldn't validate the identity of the API Server: could not find a JWS signature in the cluster-info ConfigMap for token ID %q", id)
+	}
+	v := p.Sys.Root()
+	p.Sys.RecordChange("kubeadm join")
+	v.Save(etc+"/bootstrap-kubelet.conf", "server: https://"+t.Endpoint+"\n", 0o600)
+	v.Save(etc+"/pki/ca.crt", string(c.ca), 0o644)
+	if p.Wait(ctx, time.Second) != nil {
+		return 1
+	}
+	v.Save(etc+"/kubelet.conf", "apiVersion: v1\nclusters:\n- cluster:\n    server: https://"+t.Endpoint+"\n", 0o600)
+	if code := d.startKubelet(ctx, p); code != 0 {
+		return code
+	}
+	_ = v.Remove(etc + "/bootstrap-kubelet.conf")
+	p.Printf("This node has joined the cluster:\n")
+	return 0
+}
+
+// startKubelet writes what kubelet reads, starts it, and waits until it has registered.
+func (d *documents) startKubelet(ctx context.Context, p *machine.Proc) int {
+	v := p.Sys.Root()
+	v.Save(kubelet+"/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n", 0o644)
+	v.Save(kubelet+"/kubeadm-flags.env", d.registration().flags(), 0o644)
+	_ = systemd.Stop(p.Sys, "kubelet.service")
+	if err := systemd.Start(ctx, p.Sys, "kubelet.service", true); err != nil {
+		return fails(p, 1, "error execution phase wait-control-plane: failed while waiting for the kubelet to start: The HTTP call equal to 'curl -sSL http://127.0.0.1:10248/healthz' returned error: %v", err)
+	}
+	return 0
+}
+
+// keyDigest is that of an authority's public key (util/pubkeypin).
+func keyDigest(ca []byte) string {
+	block, _ := pem.Decode(ca)
+	if block == nil {
+		return ""
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(c.RawSubjectPublicKeyInfo))
+}
+
+func minor(version string) int {
+	var m int
+	_, _ = fmt.Sscanf(path.Base(version), "v1.%d.", &m)
+	return m
+}
