@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cps-gpu/homelab/cluster/internal/k3snodes"
+	"github.com/cps-gpu/homelab/cluster/internal/kubeadmnodes"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
@@ -12,6 +13,9 @@ import (
 // distributionOn returns the Kubernetes of a file on machines as one run reaches them. This is the one place that
 // knows which there are.
 func distributionOn(s *spec.Spec, ns *nodes.Nodes) distribution.Distribution {
+	if s != nil && s.Distribution == spec.DistributionKubeadm {
+		return kubeadmnodes.New(s, ns.Root)
+	}
 	return k3snodes.New(s, ns.Root)
 }
 
@@ -40,3 +44,6 @@ func (c *site) imager() distribution.Imager {
 	i, _ := c.distribution().(distribution.Imager)
 	return i
 }
+
+// Lacks says why a command cannot be done with the Kubernetes of a file; nil: it can.
+func Lacks(s *spec.Spec, command string) error { return distributionOn(s, nil).Facts().Lacks[command] }

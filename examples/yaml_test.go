@@ -46,6 +46,7 @@ var beside = map[string]string{
 	"login.md":         "hub:\nmonitoring:",
 	"mig.md":           "storage:",
 	"lab-vms.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\nhub:",
+	"kubeadm.md":       "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 2, addresses: [10.0.0.21-10.0.0.22]}}\nk3s:\nstorage:\nhub:",
 	"models.md":        "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 1, addresses: [10.0.0.21], gpus: {count: 1, model: RTX 4090}}}\nstorage:",
 	"nodes.md":         "pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}, wk: {count: 2, addresses: [10.0.0.21-10.0.0.22]}}\nstorage:\nhub:",
 	"platform.md":      "hub:",

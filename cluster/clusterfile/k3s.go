@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/kubernetes"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/talos"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
@@ -40,6 +41,11 @@ var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud
 
 func (r k3sSection) kubernetes() {
 	k := &r.spec.K3s
+	if kubernetes.Choose(r.Checker, r.spec) {
+		talos.CheckUnused(r.Checker, r.spec)
+		r.names()
+		return
+	}
 	r.disabled = k.Disable
 	if r.spec.Distribution == spec.Talos {
 		r.disabled = talos.Cluster(r.Checker, r.spec)
@@ -64,6 +70,15 @@ func (r k3sSection) kubernetes() {
 			r.Wrong(&k.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
 		}
 	}
+	r.names()
+	if k.VIPInterface != "" && !decode.Matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
+		r.Wrong(&k.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
+	}
+}
+
+// names checks what the API and services are called.
+func (r k3sSection) names() {
+	k := &r.spec.K3s
 	for i, s := range k.TLSSANs {
 		if !isHost(s) {
 			r.Wrong(&k.TLSSANs[i], fmt.Sprintf("%q can be neither a name nor an address in a certificate", s), "write e.g. k3s.home.arpa")
@@ -71,9 +86,6 @@ func (r k3sSection) kubernetes() {
 	}
 	if !decode.IsDNSName(k.ClusterDomain) {
 		r.Wrong(&k.ClusterDomain, fmt.Sprintf("%q is not a domain", k.ClusterDomain), "write e.g. cluster.local")
-	}
-	if k.VIPInterface != "" && !decode.Matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
-		r.Wrong(&k.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/kubernetes"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/talos"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
@@ -116,9 +117,11 @@ func resolve(c *decode.Checker, root *yamlnode.Node, file, dir string, checks []
 	raw.Nodes = nil
 	r.resolve(root)
 	r.validate()
+	kubernetes.Check(c, r.spec)
 	for _, check := range checks {
 		check(r.spec, report{c, r.spec})
 	}
+	kubernetes.Reword(c, r.spec)
 	if err := c.Err(); err != nil {
 		return nil, err
 	}

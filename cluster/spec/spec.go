@@ -22,10 +22,11 @@ type Spec struct {
 	Network   Network   `yaml:"network" absent:"required without DHCP" doc:"The network of every node."`
 	Access    Access    `yaml:"ssh" absent:"a generated key" doc:"Who may log in to the nodes, and how to reach them."`
 	Guest     Guest     `yaml:"guest" absent:"nothing" doc:"Packages, files and kernel settings for every node."`
-	// Distribution is spec.Talos, or empty for K3s.
-	Distribution string     `yaml:"distribution" json:",omitempty" enum:"k3s,talos" absent:"‘k3s’" doc:"What runs Kubernetes. [‘talos’](talos.md) needs another program. Cannot be changed later."`
+	// Distribution is spec.Talos, spec.DistributionKubeadm, or empty for K3s. K3s holds what any Kubernetes has.
+	Distribution string     `yaml:"distribution" json:",omitempty" enum:"k3s,kubeadm,talos" absent:"‘k3s’" doc:"What runs Kubernetes: ‘k3s’, [‘kubeadm’](kubeadm.md), or [‘talos’](talos.md), which needs another program. Cannot be changed later."`
 	Talos        TalosLinux `yaml:"talos" json:",omitzero" absent:"see below" doc:"Talos Linux, with ‘distribution: talos’."`
 	K3s          K3s        `yaml:"k3s" absent:"see below" doc:"Kubernetes."`
+	Kubeadm      Kubeadm    `yaml:"kubeadm" json:",omitzero" absent:"see below" doc:"Kubernetes with ‘distribution: kubeadm’."`
 	NVIDIA       NVIDIA     `yaml:"nvidia" absent:"see below" doc:"The driver, and how pods request GPUs."`
 	Patience     int        `yaml:"patience" json:",omitempty" min:"1" max:"100" absent:"1" doc:"Multiplies every time limit of a step. Use 3 on a slow host. A whole number, 1 to 100."`
 	Platform     Platform   `yaml:",inline"`
@@ -170,7 +171,7 @@ type File struct {
 
 // K3s configures Kubernetes.
 type K3s struct {
-	Version      string     `yaml:"version" absent:"‘v1.36.5+k3s1’" doc:"An exact release. Its files are checked by checksum."`
+	Version      string     `yaml:"version" absent:"‘v1.36.5+k3s1’; kubeadm: ‘v1.36.5’" doc:"An exact release. Its files are checked by checksum, or as packages by signature."`
 	VIP          netip.Addr `yaml:"vip" doc:"Virtual address of the Kubernetes API. Required with several servers; [must be unused](host-check.md#whose-an-address-is)."`
 	VIPInterface string     `yaml:"vipInterface" absent:"the one with the node's address" doc:"Interface that carries it."`
 	Network      string     `yaml:"network" json:",omitempty" absent:"the first card" doc:"Name of the [further card](nodes.md#several-networks) for traffic between nodes: pods, etcd, kubelets. Every VM needs it, with a static address. Cannot be changed later on a server."`
@@ -181,7 +182,7 @@ type K3s struct {
 	ClusterDomain  string   `yaml:"clusterDomain" default:"cluster.local" doc:"DNS domain of services."`
 	Disable        []string `yaml:"disable" enum:"coredns,servicelb,traefik,local-storage,metrics-server,runtimes" absent:"components that another part replaces" doc:"Components to leave out: ‘coredns’, ‘servicelb’, ‘traefik’, ‘local-storage’, ‘metrics-server’, ‘runtimes’."`
 	FlannelBackend string   `yaml:"flannelBackend" default:"vxlan" enum:"vxlan,host-gw,wireguard-native,none" doc:"‘vxlan’, ‘host-gw’, ‘wireguard-native’, or ‘none’ if you install another CNI."`
-	CNI            string   `yaml:"cni" json:",omitempty" enum:"flannel,cilium" absent:"‘flannel’" doc:"‘flannel’, or ‘cilium’, which also replaces kube-proxy. Cannot be changed later."`
+	CNI            string   `yaml:"cni" json:",omitempty" enum:"flannel,cilium" absent:"‘flannel’; kubeadm: ‘cilium’" doc:"‘flannel’, or ‘cilium’, which also replaces kube-proxy; with kubeadm, ‘cilium’ alone. Cannot be changed later."`
 
 	ServerConfig map[string]any `yaml:"server" doc:"Further keys of the servers' ‘config.yaml’."` // checked against K3s' own
 	AgentConfig  map[string]any `yaml:"agent" doc:"Further keys of every node's ‘config.yaml’."`  // checked against K3s' own
@@ -192,6 +193,15 @@ type K3s struct {
 	EmbeddedRegistry  bool       `yaml:"embeddedRegistry" json:",omitempty" doc:"Nodes fetch images [from each other](images.md#from-node-to-node) first."`
 	AirgapDir         string     `yaml:"airgap" absent:"none: download" doc:"Folder with ‘k3s’, ‘sha256sum-amd64.txt’ and ‘k3s-airgap-images-amd64.tar.zst’ of the release, for nodes without internet."`
 	Upgrade           Upgrade    `yaml:"upgrade" absent:"see below" doc:"What another ‘version’ does to running work: [upgrade.md](upgrade.md)."`
+}
+
+// DistributionKubeadm is the choice of Spec.Distribution.
+const DistributionKubeadm = "kubeadm"
+
+// Kubeadm configures Kubernetes as kubeadm sets it up: those settings of K3s that serve both. A completed Spec has
+// them in K3s.
+type Kubeadm struct {
+	K3s `yaml:",inline" without:"vip,vipInterface,network,disable,flannelBackend,server,agent,secretsEncryption,snapshots,registries,embeddedRegistry,airgap"`
 }
 
 // Cilium reports whether it is the pods' network, in place of flannel.
@@ -330,6 +340,15 @@ func (s *Spec) APIAddress() netip.Addr {
 		return s.K3s.VIP
 	}
 	return s.Servers()[0].Address.Addr()
+}
+
+// NodeAPI is where the nodes themselves reach the Kubernetes API, also without a network of pods: K3s has a proxy of
+// it on each.
+func (s *Spec) NodeAPI() netip.AddrPort {
+	if s.Distribution == DistributionKubeadm && len(s.Servers()) > 0 {
+		return netip.AddrPortFrom(s.APIAddress(), 6443)
+	}
+	return netip.MustParseAddrPort("127.0.0.1:6444")
 }
 
 // TemplateStorage returns the storage of the template's disk on a host.

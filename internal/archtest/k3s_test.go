@@ -27,6 +27,24 @@ func TestFewPackagesKnowK3s(t *testing.T) {
 	}, know, "a package that asks what a machine has asks internal/distribution")
 }
 
+// TestOnePlaceChoosesTheDistribution: which Kubernetes a file has is asked where the file is read, and where one is made
+// of it. Everything else asks that one.
+func TestOnePlaceChoosesTheDistribution(t *testing.T) {
+	choice := regexp.MustCompile(`\bDistributionKubeadm\b`)
+	var asks []string
+	require.NoError(t, filepath.WalkDir("../..", func(file string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(file)
+		if choice.Match(b) {
+			asks = append(asks, strings.TrimPrefix(file, "../../"))
+		}
+		return err
+	}))
+	assert.Equal(t, []string{"cluster/clusterfile/internal/kubernetes/kubernetes.go", "cluster/distribution.go", "cluster/spec/spec.go"}, asks)
+}
+
 // TestStepsDoNotNameK3s: what members and a rescue say has the title of the cluster's Kubernetes. Keys of the file,
 // as k3s.upgrade, are called what they are.
 func TestStepsDoNotNameK3s(t *testing.T) {

@@ -134,6 +134,7 @@ type Facts struct {
 	Step   string // its steps are Step/NODE
 	Server string // the service of a server, as its administrator calls it
 	Agent  string
+	Lacks  map[string]error // commands that cannot be done with it, and why
 }
 
 // Service names what runs on machines of a role.

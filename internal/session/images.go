@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/images"
 	"github.com/cps-gpu/homelab/internal/labctl"
@@ -62,6 +63,8 @@ func imagesOf(ctx context.Context, s *Session) (images.List, error) {
 	switch {
 	case s.Spec.K3s.AirgapDir != "":
 		more = append(more, "k3s: its own images are in the tarball of k3s.airgap")
+	case cluster.K3sURL(s.Spec) == "":
+		more = append(more, "kubernetes: its own images, which kubeadm config images list shows")
 	case simulated || s.opt.Offline:
 		more = append(more, "k3s: its own images, which "+release.URL("k3s-images.txt")+" lists")
 	default:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ import (
 // disable: [servicelb] if Cilium also assigns addresses to Services.
 type Cilium struct {
 	spec.K3s
-	Talos bool // the nodes run Talos Linux
+	Talos bool           // the nodes run Talos Linux
+	API   netip.AddrPort // where nodes reach the API without kube-proxy; not valid: K3s' proxy of it on every node
 }
 
 func (c Cilium) Info() Info {
@@ -43,11 +45,14 @@ func (c Cilium) Make(s *Site) (Recipe, error) {
 	if len(c.PodCIDR) > 1 || c.PodCIDR[0].Addr().Is6() {
 		return Recipe{}, errors.New("cilium: the pods' network is IPv6, and Cilium is set up for IPv4 alone: K3s' own flannel carries IPv6")
 	}
+	api := netip.MustParseAddrPort("127.0.0.1:6444")
+	if c.API.IsValid() {
+		api = c.API
+	}
 	v := values{
-		// Without kube-proxy, the API server's Service does not work before Cilium does. K3s has a
-		// proxy of it on every node.
-		"k8sServiceHost":       "127.0.0.1",
-		"k8sServicePort":       6444,
+		// Without kube-proxy, the API server's Service does not work before Cilium does.
+		"k8sServiceHost":       api.Addr().String(),
+		"k8sServicePort":       int(api.Port()),
 		"kubeProxyReplacement": "true", // text, says the chart's schema
 		"ipam": values{"mode": "cluster-pool", "operator": values{
 			"clusterPoolIPv4PodCIDRList": []any{c.PodCIDR[0].Masked().String()}}},

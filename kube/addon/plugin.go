@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -248,4 +249,12 @@ func (o PluginOptions) configVolume() corev1.Volume {
 	return corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: o.Name}},
 	}}
+}
+
+// RuntimeClass lets pods ask for NVIDIA's container runtime, where nothing else creates it.
+func RuntimeClass() runtime.Object {
+	return &nodev1.RuntimeClass{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"},
+		ObjectMeta: metav1.ObjectMeta{Name: nvidia.RuntimeClass}, Handler: nvidia.RuntimeClass,
+	}
 }

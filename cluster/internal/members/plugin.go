@@ -76,6 +76,9 @@ func PluginObjects(s *spec.Spec) ([]runtime.Object, error) {
 		}
 		out = append(out, objects...)
 	}
+	if slices.Contains(s.K3s.Disable, "runtimes") { // K3s' component that creates it
+		out = append(out, addon.RuntimeClass())
+	}
 	return out, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -20,6 +21,9 @@ import (
 
 // Backup writes a backup of the cluster.
 func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
+	if err := cluster.Lacks(s.Spec, "cluster:backup"); err != nil {
+		return session.Invalid("%w", err)
+	}
 	keys := slices.Concat(s.Spec.K3s.Snapshots.Recipients, strings.FieldsFunc(f.Recipient, func(r rune) bool { return r == ',' || r == ' ' }))
 	if len(keys) == 0 {
 		return session.Invalid("%w", errors.New("who may decrypt the backup? write recipients: [age1…] under k3s.snapshots, or add -recipient=age1…; age-keygen makes a pair of keys, "+

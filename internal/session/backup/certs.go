@@ -20,6 +20,9 @@ const warnDays = 90
 // Certs shows the ages of K3s' certificates, and rotates them with -rotate.
 func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 	if f.Rotate {
+		if err := cluster.Lacks(s.Spec, "cluster:certs -rotate"); err != nil {
+			return session.Invalid("%w", err)
+		}
 		return s.Change(ctx, func(context.Context) (*converge.Graph, error) { return s.Cluster.RotateCerts(), nil }, session.Change{
 			ChangeFlags: f.ChangeFlags, Question: "Restart K3s on these nodes, one after the other?",
 			Nothing: "All certificates are less than a month old.", Done: "All nodes have new certificates.",

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -18,6 +19,9 @@ import (
 
 // Restore brings the cluster back to a backup, or to a snapshot that a server has.
 func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
+	if err := cluster.Lacks(s.Spec, "cluster:restore"); err != nil {
+		return session.Invalid("%w", err)
+	}
 	say := session.Change{
 		ChangeFlags: f.ChangeFlags, Question: "Give up the present state of the cluster, and go back to this snapshot?", Name: s.Spec.Name,
 		Done: "Kubernetes is as it was then. Next: homelab cluster:up, for what the file says and the snapshot does not have.",

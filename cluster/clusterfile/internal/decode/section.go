@@ -89,6 +89,17 @@ func FieldAt(section any, path string) any {
 	return nil
 }
 
+// FieldPlace returns a pointer to the field of a key of a section.
+func FieldPlace(section any, key string) any {
+	v := reflect.ValueOf(section).Elem()
+	for _, f := range Fields(v.Type()) {
+		if f.Name == key {
+			return v.FieldByIndex(f.index).Addr().Interface()
+		}
+	}
+	return nil
+}
+
 // Keys lists the keys that a section knows, in their order.
 func Keys(t reflect.Type) []string {
 	var keys []string
