@@ -43,7 +43,7 @@ func (c *machines) removePluginStep(part string) *converge.Resource[[]kube.Ref] 
 		}
 		old, err := c.parts.RecordOf(ctx, other)
 		if err == nil && (old != nil || part == addon.DRADriverName && len(have) > 0) {
-			err = c.unheld(ctx)
+			err = unheld(ctx, c.members.Kube)
 		}
 		return have, err
 	}
@@ -53,8 +53,8 @@ func (c *machines) removePluginStep(part string) *converge.Resource[[]kube.Ref] 
 // unheld refuses to change between DRA and something else while pods hold GPUs. Kubernetes knows which cards a
 // device plugin gave out, and which ones claims have, and neither knows of the other: the new one would give a
 // card to a second pod.
-func (c *machines) unheld(ctx context.Context) error {
-	client, err := c.members.Kube(ctx)
+func unheld(ctx context.Context, connect func(context.Context) (*kube.Client, error)) error {
+	client, err := connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -80,14 +80,14 @@ func (c *machines) pluginStep() *converge.Resource[converge.Diff] {
 		if err != nil || d.Empty() { // a plugin that is complete came after the others had gone
 			return d, err
 		}
-		err = c.eachOther(ctx, func(old parts.Record) error {
+		err = eachOther(ctx, c.parts, c.members.Kube, func(old parts.Record) error {
 			d = append(old.Diff(), d...)
 			return nil
 		})
 		return d, err
 	}
 	step.Apply = func(ctx context.Context, d converge.Diff) error {
-		if err := c.eachOther(ctx, func(old parts.Record) error { return c.parts.RetirePart(ctx, old) }); err != nil {
+		if err := eachOther(ctx, c.parts, c.members.Kube, func(old parts.Record) error { return c.parts.RetirePart(ctx, old) }); err != nil {
 			return err
 		}
 		return apply(ctx, d)
@@ -96,11 +96,11 @@ func (c *machines) pluginStep() *converge.Resource[converge.Diff] {
 }
 
 // eachOther visits the parts that offer GPUs and that the cluster has in place of the device plugin.
-func (c *machines) eachOther(ctx context.Context, visit func(parts.Record) error) error {
+func eachOther(ctx context.Context, cluster *parts.Steps, connect func(context.Context) (*kube.Client, error), visit func(parts.Record) error) error {
 	for _, name := range []string{addon.GPUOperatorName, addon.DRADriverName} {
-		old, err := c.parts.RecordOf(ctx, name)
+		old, err := cluster.RecordOf(ctx, name)
 		if err == nil && old != nil && name == addon.DRADriverName {
-			err = c.unheld(ctx)
+			err = unheld(ctx, connect)
 		}
 		if err != nil {
 			return err

@@ -275,14 +275,14 @@ func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string)
 	if err != nil {
 		return nil, err
 	}
-	if reasons := c.unfitReasons(ctx, vm, to); len(reasons) > 0 {
+	if reasons := unfitReasons(ctx, c.spec, c.Proxmox.Agents, vm, to); len(reasons) > 0 {
 		return nil, converge.Permanent(fmt.Errorf("%s cannot be adopted, and is not changed:\n  %s", vm, strings.Join(reasons, "\n  ")))
 	}
 	return vm, nil
 }
 
 // unfitReasons says why a VM cannot become a node without changes.
-func (c *machines) unfitReasons(ctx context.Context, vm *proxmox.VM, to proxmox.VMSpec) []string {
+func unfitReasons(ctx context.Context, of *spec.Spec, agents *proxmox.AgentClient, vm *proxmox.VM, to proxmox.VMSpec) []string {
 	var reasons []string
 	for _, f := range to.Diff(vm) {
 		if f.Effect == converge.Replace {
@@ -290,7 +290,7 @@ func (c *machines) unfitReasons(ctx context.Context, vm *proxmox.VM, to proxmox.
 		}
 	}
 	for _, tag := range vm.Tags {
-		if strings.HasPrefix(tag, names.TagPrefix) && tag != names.Tag(c.spec) && !names.IsMark(c.spec, tag) {
+		if strings.HasPrefix(tag, names.TagPrefix) && tag != names.Tag(of) && !names.IsMark(of, tag) {
 			reasons = append(reasons, "it carries the tag "+tag+": it belongs to another cluster")
 		}
 	}
@@ -303,7 +303,7 @@ func (c *machines) unfitReasons(ctx context.Context, vm *proxmox.VM, to proxmox.
 	if !vm.Running {
 		return []string{"it does not run, so its contents cannot be checked: start it, and run this again"}
 	}
-	release, err := c.Proxmox.Agents.ReadFile(ctx, vm, "/etc/os-release")
+	release, err := agents.ReadFile(ctx, vm, "/etc/os-release")
 	switch {
 	case errors.Is(err, proxmox.ErrAgentNotRunning), !vm.Agent:
 		return []string{"its guest agent does not answer: install qemu-guest-agent in it, enable the agent in its options, and stop and start it"}
@@ -315,11 +315,11 @@ func (c *machines) unfitReasons(ctx context.Context, vm *proxmox.VM, to proxmox.
 	switch os := distro.ByName(system); {
 	case id != "ubuntu" && id != "debian":
 		return []string{fmt.Sprintf("its system is %q, and nodes run Ubuntu or Debian", system)}
-	case len(to.GPUs) > 0 && templates.InstallsDriver(c.spec) && !distro.IsKnown(system):
+	case len(to.GPUs) > 0 && templates.InstallsDriver(of) && !distro.IsKnown(system):
 		return []string{templates.UnknownSystem(system).Error()}
-	case len(to.GPUs) > 0 && c.spec.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.IsSupported():
+	case len(to.GPUs) > 0 && of.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.IsSupported():
 		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}
-	case len(to.GPUs) > 0 && templates.BuildsModules(c.spec) && vm.SecureBoot:
+	case len(to.GPUs) > 0 && templates.BuildsModules(of) && vm.SecureBoot:
 		return []string{templates.SecureBootOn(vm.String())}
 	}
 	return nil

@@ -20,7 +20,6 @@ type draft struct {
 	words map[string]word // by name
 	bits  int             // length of the nodes' network, where it is said apart
 	talos *setting        // the first setting of Talos
-	ssh   string          // SSH address of the host
 }
 
 // machine is a node of the new file.

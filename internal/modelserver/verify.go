@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 )
 
@@ -63,7 +64,7 @@ func (s Server) unready() error {
 	case Off:
 		return errors.New("it is off: replicas is 0")
 	case Asleep:
-		return fmt.Errorf("it sleeps %s: kubectl -n %s scale deployment %s --replicas=1 wakes it until its next end", s.Detail, Namespace, s.Name)
+		return fmt.Errorf("it sleeps %s: kubectl -n %s scale deployment %s --replicas=1 wakes it until its next end", s.Detail, Namespace, printable.Word(s.Name))
 	case Loading:
 		return fmt.Errorf("it is still loading, and wrote last: %s", s.Detail)
 	}

@@ -77,8 +77,8 @@ func (k *GatewayKeys) Restore(data []byte) error {
 	return nil
 }
 
-// changed reports what is to be kept; the caller has the lock.
-func (k *GatewayKeys) changed() {
+// tellChange reports what is to be kept; the caller has the lock.
+func (k *GatewayKeys) tellChange() {
 	if k.Changed == nil {
 		return
 	}
@@ -266,7 +266,7 @@ func (k *GatewayKeys) change(change func(keys map[string]*gatewayKey) (code int,
 		return code, message
 	}
 	k.keys = next
-	k.changed()
+	k.tellChange()
 	return http.StatusOK, ""
 }
 

@@ -47,7 +47,7 @@ func (k *GatewayKeys) note(key *gatewayKey, model string, u usage, now time.Time
 	k.use[i].Requests++
 	k.use[i].Prompt += u.Prompt
 	k.use[i].Answer += u.Answer
-	k.changed()
+	k.tellChange()
 }
 
 // usageReader passes an engine's answer on, and reads its usage. An engine writes an event at once.

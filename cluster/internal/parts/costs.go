@@ -39,7 +39,7 @@ func (s *Steps) costsOfReplaced(ctx context.Context, p addon.Recipe) (out []conv
 		client, err := s.Kube(ctx)
 		var old *Record
 		if err == nil {
-			old, err = s.readRecord(ctx, client, name)
+			old, err = readRecord(ctx, client, name)
 		}
 		switch why := p.Name + " replaces it"; {
 		case err != nil:

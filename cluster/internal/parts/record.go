@@ -84,7 +84,7 @@ func (r Record) Object() *corev1.ConfigMap {
 }
 
 // readRecord reads the cluster's record of a part, nil if it has none.
-func (s *Steps) readRecord(ctx context.Context, client *kube.Client, part string) (*Record, error) {
+func readRecord(ctx context.Context, client *kube.Client, part string) (*Record, error) {
 	cm := Record{Part: part}.Object()
 	if err := client.Get(ctx, cm); errors.Is(err, kube.ErrNotFound) {
 		return nil, nil
@@ -100,7 +100,7 @@ func (s *Steps) RecordOf(ctx context.Context, part string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.readRecord(ctx, client, part)
+	return readRecord(ctx, client, part)
 }
 
 func parseRecord(name, text string) (*Record, error) {
@@ -115,7 +115,7 @@ func parseRecord(name, text string) (*Record, error) {
 // enter records a part in the cluster before it creates anything, with everything that the part
 // had in an earlier file.
 func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) error {
-	have, err := s.readRecord(ctx, client, p.Name)
+	have, err := readRecord(ctx, client, p.Name)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func outdatedObjects(have *Record, want Record) []kube.Ref {
 // recordDiff lists what an earlier file left in a part, and reports whether the cluster has a
 // record of the part.
 func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Recipe) (converge.Diff, error) {
-	have, err := s.readRecord(ctx, client, p.Name)
+	have, err := readRecord(ctx, client, p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func dropRecordField(d converge.Diff) converge.Diff {
 // closeRecord deletes objects that a part had only in an earlier file, and records the current
 // state of the part.
 func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Recipe) error {
-	have, err := s.readRecord(ctx, client, p.Name)
+	have, err := readRecord(ctx, client, p.Name)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (s *Steps) supersede(ctx context.Context, p addon.Recipe) error {
 		return err
 	}
 	for _, name := range p.Replaces {
-		old, err := s.readRecord(ctx, client, name)
+		old, err := readRecord(ctx, client, name)
 		if err != nil {
 			return err
 		}

@@ -47,12 +47,12 @@ func TestPartsThatAreRetired(t *testing.T) {
 		}
 		r := Record{Part: "jupyterhub", Release: "hub", After: []kube.Ref{ref}, Secrets: []kube.Ref{ref}, Namespace: "hub"}
 		require.NoError(t, s.ReleaseToFleet(ctx, r))
-		kept, err := s.readRecord(ctx, client, "jupyterhub")
+		kept, err := readRecord(ctx, client, "jupyterhub")
 		require.NoError(t, err)
 		assert.Equal(t, &Record{Part: "jupyterhub", Namespace: "hub", Secrets: []kube.Ref{ref}}, kept)
 		r.Secrets = nil
 		require.NoError(t, s.ReleaseToFleet(ctx, r))
-		kept, err = s.readRecord(ctx, client, "jupyterhub")
+		kept, err = readRecord(ctx, client, "jupyterhub")
 		require.NoError(t, err)
 		assert.Nil(t, kept)
 

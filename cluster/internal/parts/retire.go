@@ -26,10 +26,10 @@ const claimKind = "PersistentVolumeClaim"
 // provisioner whose volumes could no longer be mounted or deleted. What belongs to parts that leave before it
 // does not count, nor do claims that are being deleted.
 func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record, leaving ...Record) error {
-	switch {
-	case r.Part == addon.PostgresName, r.Part == addon.PostgresBackupName:
+	switch r.Part {
+	case addon.PostgresName, addon.PostgresBackupName:
 		return s.checkDatabasesUnused(ctx, client, r, leaving)
-	case r.Part == addon.KueueName:
+	case addon.KueueName:
 		return checkQueuesUnused(ctx, client)
 	}
 	claims, err := boundClaims(ctx, client, r)
