@@ -242,7 +242,7 @@ func (d completion) tellAdoption(external bool) {
 		d.notes = append(d.notes, "No input names a Proxmox VE host, so the nodes are existing machines, which homelab reaches over SSH and never switches off.")
 	case d.options.Adopt:
 		d.notes = append(d.notes, "adopt: true makes the VMs the cluster's own: cluster:down destroys them. "+
-			"Kubernetes that another tool installed in them is not taken over: cluster:up refuses it.")
+			"remove the Kubernetes that another tool installed in them before cluster:up, which does not look for it.")
 	case !d.options.Lab:
 		d.notes = append(d.notes, "The file creates new VMs. If VMs with these names run already, remove them first, or write adopt: true (-adopt): docs/nodes.md#adopting-a-vm.")
 	}

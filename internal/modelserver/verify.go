@@ -64,7 +64,7 @@ func (s Server) unready() error {
 	case Off:
 		return errors.New("it is off: replicas is 0")
 	case Asleep:
-		return fmt.Errorf("it sleeps %s: kubectl -n %s scale deployment %s --replicas=1 wakes it until its next end", s.Detail, Namespace, printable.Word(s.Name))
+		return fmt.Errorf("it sleeps %s: kubectl -n %s scale deployment %s --replicas=1 wakes it until its next end", s.Detail, printable.Word(Namespace), printable.Word(s.Name))
 	case Loading:
 		return fmt.Errorf("it is still loading, and wrote last: %s", s.Detail)
 	}

@@ -49,7 +49,7 @@ func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64
 			}
 			return offeredGPUs(have), nil
 		},
-		Diff:   func(have map[string]int64) converge.Diff { return diffOffered(have, want) },
+		Diff:   func(have map[string]int64) converge.Diff { return diffOffered(have, want, gs.offeredBy()) },
 		Settle: gs.offerTime(),
 		Poll:   run.PollInterval,
 	}
@@ -64,7 +64,15 @@ func offeredGPUs(n *kube.Node) map[string]int64 {
 	return out
 }
 
-func diffOffered(have map[string]int64, want map[string]int) converge.Diff {
+// offeredBy is what tells Kubernetes of the GPUs.
+func (ks *Kubernetes) offeredBy() string {
+	if ks.Spec.NVIDIA.Stack == spec.StackDRA {
+		return "DRA driver"
+	}
+	return "device plugin"
+}
+
+func diffOffered(have map[string]int64, want map[string]int, by string) converge.Diff {
 	var d converge.Diff
 	names := slices.AppendSeq(slices.Collect(maps.Keys(have)), maps.Keys(want))
 	slices.Sort(names)
@@ -78,7 +86,7 @@ func diffOffered(have map[string]int64, want map[string]int) converge.Diff {
 		}
 		d = append(d, converge.Field{
 			Path: path, Have: fmt.Sprint(have[name]), Want: fmt.Sprintf("%d allocatable", want[name]), Effect: converge.Create,
-			Note: "driver, container toolkit and device plugin, or DRA driver, must all be in place",
+			Note: "driver, container toolkit and " + by + " must all be in place",
 		})
 	}
 	return d

@@ -189,7 +189,7 @@ var wishes = []wish{
 	{in: "file", keys: "traefik nginx ingressnginx haproxy gatewayapi", why: "how HTTP enters the cluster is called ingress", instead: "write ingress: traefik, gateway or none; another controller can be installed by hand with none"},
 	{in: "file", keys: "nodepools nodegroups workers worker agents masters master servers controlplane controlplanes machines hosts inventory", why: "nodes are in pools, or one by one in nodes",
 		instead: "write pools: {cp: {role: server, count: 3, …}, gpu: {count: 2, gpus: 1, …}}"},
-	{in: "file", keys: "kubernetes k8sversion k3sversion rke2 kubeadm k0s", why: "the cluster is K3s", instead: "write k3s: {version: …}"},
+	{in: "file", keys: "kubernetes k8sversion k3sversion rke2 k0s", why: "the cluster is K3s", instead: "write k3s: {version: …}"},
 	{in: "file", keys: "cloudinit users user packages sysctls", why: "what is in the machines is in guest, and who may log in is in ssh", instead: "write guest: {packages: […], files: […]} and ssh: {user: …, publicKeys: […]}"},
 	{in: "file", keys: "storageclass storageclasses csi nfs ceph cephfs localpath", why: "storage classes are in storage", instead: "write storage: {nfs: 10.0.0.30:/export}, or its other keys; default: names the default class"},
 	{in: "file", keys: "registry registries mirror mirrors proxy httpproxy", why: "image registries and proxies have places of their own", instead: "write k3s: {registries: {…}} for images, and guest: {apt: {httpsProxy: …}} for downloads"},
