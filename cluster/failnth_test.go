@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
@@ -128,7 +129,7 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 		return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "thing"}}
 	}
 	const volumes = `{"apiVersion":"v1","kind":"PersistentVolumeList","metadata":{},"items":[{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv"},` +
-		`"spec":{"storageClassName":"slow","claimRef":{"namespace":"x","name":"y"}},"status":{"phase":"Bound"}}]}`
+		`"spec":{"storageClassName":"slow","claimRef":{"namespace":"kube-system","name":"y"}},"status":{"phase":"Bound"}}]}`
 	for name, tt := range map[string]struct {
 		claimed   bool // a claim is bound to a volume of its class, when it is shown
 		meanwhile func(ctx context.Context, client *kube.Client) error
@@ -151,6 +152,13 @@ func TestLeftoversThatChangedSinceTheyWereShown(t *testing.T) {
 				c, _, way := failing(t, failingFile)
 				ctx, client := t.Context(), kubeOf(t, c)
 				require.NoError(t, kubetest.ErrOf(client.Apply(ctx, thing(), old.Object())))
+				if tt.claimed {
+					class := "slow"
+					require.NoError(t, kubetest.ErrOf(client.Apply(ctx, &corev1.PersistentVolumeClaim{
+						TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}, ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "y"},
+						Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+							Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}})))
+				}
 				next, claimed := way.Next, tt.claimed
 				way.Next = roundTrip(func(r *http.Request) (*http.Response, error) {
 					if !claimed || r.URL.Path != "/api/v1/persistentvolumes" {

@@ -2,6 +2,7 @@ package parts
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,7 +96,8 @@ func (s *Steps) observeModelKeys(ctx context.Context) (modelKeysState, error) {
 		}
 	}
 	seen.have, err = seen.gateway.Keys(ctx)
-	if errors.As(err, new(*kube.Error)) { // a plan is made while it does not run, too
+	// A plan is made while it does not run, too; and while its pod starts, something else may answer.
+	if errors.As(err, new(*kube.Error)) || errors.As(err, new(*json.SyntaxError)) {
 		seen.away, err = err, nil
 	}
 	return seen, err

@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"sim/lab/kueue":            {"converge"},
 	"sim/lab/operators":        {"converge", "sim/modelengine", "sim/proxmoxcsi"},
 	"sim/lab/traffic":          {"sim/guest"},
-	"sim/lab/plane":            {"converge", "sim/gpuoperator", "sim/guest", "sim/modelengine", "sim/proxmoxcsi"},
+	"sim/lab/plane":            {"converge", "sim/dra", "sim/gpuoperator", "sim/guest", "sim/modelengine", "sim/proxmoxcsi"},
 	"sim/lab/plane/real":       {"converge", "sim/guest"},
 	"sim/lab/plane/simulated":  {"sim/guest", "sim/kubesim"},
 	"sim/lab/site":             {"internal/labctl", "internal/labmodel", "sim/pvesim", "sim/guest", "sim/qemu", "remote/ssh"},
@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 // that is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
 	"converge", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
-	"remote", "remote/ssh", "secret", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim",
+	"remote", "remote/ssh", "secret", "sim/dra", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim",
 	"sim/kubesim/internal/admission", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/relay",
 	"sim/kubesim/internal/schedule", "sim/kubesim/internal/served", "sim/kubesim/internal/table",
 	"sim/modelengine", "sim/proxmoxcsi", "sim/pvesim", "sim/pvesim/model", "sim/qemu", "sim/sshserver",
