@@ -49,7 +49,7 @@ func (gs *GPUs) AllocatableStep(n spec.Node) *converge.Resource[map[string]int64
 			}
 			return offeredGPUs(have), nil
 		},
-		Diff:   func(have map[string]int64) converge.Diff { return diffOffered(have, want, gs.offeredBy()) },
+		Diff:   func(have map[string]int64) converge.Diff { return diffOffered(have, want, offeredBy(gs.Spec)) },
 		Settle: gs.offerTime(),
 		Poll:   run.PollInterval,
 	}
@@ -65,8 +65,8 @@ func offeredGPUs(n *kube.Node) map[string]int64 {
 }
 
 // offeredBy is what tells Kubernetes of the GPUs.
-func (ks *Kubernetes) offeredBy() string {
-	if ks.Spec.NVIDIA.Stack == spec.StackDRA {
+func offeredBy(of *spec.Spec) string {
+	if of.NVIDIA.Stack == spec.StackDRA {
 		return "DRA driver"
 	}
 	return "device plugin"
