@@ -21,7 +21,7 @@ func command(ctx context.Context, args []string) int {
 		Use: "homelab", Short: "From a bare Proxmox VE host with NVIDIA cards to a verified Kubernetes cluster, on Talos Linux too", Version: session.BuildVersion(),
 	}
 	c.SetVersionTemplate("homelab {{.Version}}, with Talos\n")
-	targets.AddCommands(c)
+	targets.AddCommands(c) //nolint:contextcheck // the commands get it from cobra
 	ctx = targets.WithDistribution(ctx, talosnodes.Maker(&talosnodes.Keeper{}))
 	return targets.Execute(ctx, c, args) //nolint:contextcheck // the commands get it from cobra
 }
