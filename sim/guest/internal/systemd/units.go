@@ -113,7 +113,9 @@ func Start(ctx context.Context, s *machine.System, name string, wait bool) error
 	if state(s, name).dependency {
 		return errDependency(name)
 	}
-	if st := state(s, name); st.active == "failed" || st.sub == "auto-restart" {
+	// Of a simple service the start job is done when its process is there, whatever becomes of it (systemd.service(5), Type=).
+	simple := slices.Contains([]string{"", "simple"}, f.get("Service.Type"))
+	if st := state(s, name); !simple && (st.active == "failed" || st.sub == "auto-restart") {
 		return fmt.Errorf("Job for %s failed because the control process exited with error code.\nSee \"systemctl status %s\" and \"journalctl -xeu %s\" for details.", name, name, name)
 	}
 	return nil
