@@ -50,16 +50,5 @@ func readToken(ctx context.Context, r remote.Runner, path string) (secret.Value,
 // machine: it points to server, and its names are cluster. It gives access to the whole
 // cluster, so it is a secret.
 func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (secret.Value, error) {
-	b, err := remote.ReadFile(ctx, r, kubeconfigFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w: %w", ErrNoCluster, err)
-	}
-	if err != nil {
-		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	out, err := kubeconfig.Rewrite(b, kubeconfig.Access{Server: server, Cluster: cluster})
-	if err != nil {
-		return secret.Value{}, err
-	}
-	return secret.New(string(out)), nil
+	return kubeconfig.Read(ctx, r, kubeconfigFile, kubeconfig.Access{Server: server, Cluster: cluster}, ErrNoCluster)
 }

@@ -106,18 +106,7 @@ func RevokeToken(ctx context.Context, r remote.Runner, id string) error {
 
 // Kubeconfig is the administrator's, with another URL of the API.
 func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (secret.Value, error) {
-	b, err := remote.ReadFile(ctx, r, adminFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w: %w", ErrNoCluster, err)
-	}
-	if err != nil {
-		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	out, err := kubeconfig.Rewrite(b, kubeconfig.Access{Server: server, Cluster: cluster})
-	if err != nil {
-		return secret.Value{}, err
-	}
-	return secret.New(string(out)), nil
+	return kubeconfig.Read(ctx, r, adminFile, kubeconfig.Access{Server: server, Cluster: cluster}, ErrNoCluster)
 }
 
 // Ready returns an error if the API server of this machine is not ready; the text is kubectl's.

@@ -3,10 +3,15 @@ package kubeconfig
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/remote"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 // Access says how a kubeconfig reaches its cluster.
@@ -14,6 +19,23 @@ type Access struct {
 	Server   string // e.g. https://10.0.0.10:6443
 	Cluster  string // name of the cluster, its user and its context; empty keeps the names
 	ProxyURL string // e.g. socks5://127.0.0.1:1080; empty for none
+}
+
+// Read reads the administrator's kubeconfig on a server, as [Rewrite] returns it. It gives access to the whole cluster,
+// so it is a secret. Without the file the error is noCluster.
+func Read(ctx context.Context, r remote.Runner, path string, to Access, noCluster error) (secret.Value, error) {
+	b, err := remote.ReadFile(ctx, r, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w: %w", noCluster, err)
+	}
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	out, err := Rewrite(b, to)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	return secret.New(string(out)), nil
 }
 
 // Rewrite returns a kubeconfig of one cluster, such as K3s writes, with another
