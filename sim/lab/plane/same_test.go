@@ -229,6 +229,9 @@ func said(t *testing.T, a api) []string {
 		if m["reason"] == "PortInUse" { // the lab's load balancer
 			continue
 		}
+		if strings.Contains(fmt.Sprint(m["message"]), `persistentvolumeclaim "data-db-0" not found`) {
+			continue // the scheduler may see the Pod before the claim, which was made first
+		}
 		if m["reason"] == "WaitForPodScheduled" && about["name"] == "data-db-0" {
 			// What a StatefulSet's claim waits for depends on whether its Pod, made right after
 			// it, is there when the controller of volumes looks first.
