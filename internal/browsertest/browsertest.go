@@ -46,8 +46,8 @@ type answer struct {
 // chromium is Debian's name of the program.
 const chromium = "chromium"
 
-// Open starts a browser with an empty tab, or skips the test where there is none.
-func Open(t testing.TB) *Browser {
+// Open starts a browser with an empty tab and further options of Chromium's, or skips the test where there is none.
+func Open(t testing.TB, options ...string) *Browser {
 	t.Helper()
 	program, err := exec.LookPath(chromium)
 	if err != nil {
@@ -62,8 +62,9 @@ func Open(t testing.TB) *Browser {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	var said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
-		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb", "--user-data-dir="+filepath.Join(dir, "profile"), "about:blank")
+	args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
+		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb", "--user-data-dir=" + filepath.Join(dir, "profile")}, options...)
+	cmd := exec.CommandContext(t.Context(), program, append(args, "about:blank")...)
 	cmd.ExtraFiles = []*os.File{read3, write4}
 	cmd.Env = append(os.Environ(), "HOME="+dir)
 	cmd.Stderr = &said

@@ -41,8 +41,7 @@ login:
   hostname: login.lab.example
   allowedGroups: [lab]
   adminGroups: [admins]
-  oidc: {issuer: https://id.example.org, clientID: dex, clientSecret: file:SECRET}
-  people:
+%s  people:
 %s
 hub: {hostname: hub.lab.example}
 monitoring: {hostname: grafana.lab.example, class: local-path}
@@ -54,8 +53,11 @@ modelGateway: true
 modelChat: {hostname: chat.lab.example}
 `
 
-// fileOf is a cluster whose login knows people, by name with their groups.
-func fileOf(t *testing.T, people map[string]string) *spec.Spec {
+// remembers is a provider at which people sign in once.
+const remembers = "  oidc: {issuer: https://id.example.org, clientID: dex, clientSecret: file:SECRET}\n"
+
+// fileOf is a cluster whose login knows a provider, and people by name with their groups.
+func fileOf(t *testing.T, provider string, people map[string]string) *spec.Spec {
 	t.Helper()
 	dir := t.TempDir()
 	var text strings.Builder
@@ -67,7 +69,7 @@ func fileOf(t *testing.T, people map[string]string) *spec.Spec {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "SECRET"), []byte("of Dex at the provider"), 0o600))
 	path := filepath.Join(dir, "cluster.yaml")
-	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, loginFile, text.String()), 0o600))
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, loginFile, provider, text.String()), 0o600))
 	f, err := clusterfile.Load(path)
 	require.NoError(t, err)
 	return f
@@ -85,6 +87,12 @@ func (s *site) browser(t *testing.T) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
+	return &browser{t: t, http: &http.Client{Transport: s.ways(t), Jar: jar, Timeout: 20 * time.Second}}
+}
+
+// ways lead to the names of the cluster's pages.
+func (s *site) ways(t *testing.T) *http.Transport {
+	t.Helper()
 	front, err := s.core.CoreV1().Services("kube-system").Get(t.Context(), "traefik", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NotEmpty(t, front.Status.LoadBalancer.Ingress)
@@ -106,8 +114,7 @@ func (s *site) browser(t *testing.T) *browser {
 		}
 		return conn, nil
 	}
-	transport := &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
-	return &browser{t: t, http: &http.Client{Transport: transport, Jar: jar, Timeout: 20 * time.Second}}
+	return &http.Transport{DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
 }
 
 func (b *browser) load(res *http.Response, err error) error {
@@ -215,7 +222,7 @@ func (s *site) people(t *testing.T, file *spec.Spec) {
 // a provider remembers signs in once; who leaves the file cannot sign in again. Without its login Rancher's sessions end.
 func TestLogin(t *testing.T) {
 	s := newSite(t)
-	pieces, err := platform.Pieces(fileOf(t, map[string]string{"ada": "admins", "bob": "lab"}), true)
+	pieces, err := platform.Pieces(fileOf(t, remembers, map[string]string{"ada": "admins", "bob": "lab"}), true)
 	require.NoError(t, err)
 	for _, p := range pieces {
 		s.bring(t, p)
@@ -268,6 +275,12 @@ func TestLogin(t *testing.T) {
 	once.pick("oidc")
 	assert.Contains(t, once.text, "whose role is readonly.")
 
+	pages := map[string]string{grafana: "Signed in as gil, whose role is Viewer.", chat: "Signed in as gil, whose role is user.", argo: "whose role is readonly."}
+	t.Run("in Chromium", func(t *testing.T) {
+		b := s.chromium(t, "https://hub.lab.example/", "https://login.lab.example/", grafana, chat, argo)
+		oneSignIn(b, pages)
+	})
+
 	stranger := s.browser(t)
 	stranger.until(hub, choose)
 	stranger.pick("oidc")
@@ -279,7 +292,7 @@ func TestLogin(t *testing.T) {
 		assert.Contains(t, stranger.text, "403 Forbidden")
 	}
 
-	s.people(t, fileOf(t, map[string]string{"bob": "lab"}))
+	s.people(t, fileOf(t, remembers, map[string]string{"bob": "lab"}))
 	again := s.browser(t)
 	eventually(t, 60*time.Second, "Dex knows ada no longer", func(context.Context) error {
 		if err := again.password("ada@lab.example", "secret of ada"); err != nil {
@@ -299,6 +312,16 @@ func TestLogin(t *testing.T) {
 		}
 		return nil
 	})
+
+	s.people(t, fileOf(t, "", map[string]string{"bob": "lab"}))
+	for _, page := range []string{"https://hub.lab.example/hub/home", grafana, chat, argo} {
+		eventually(t, 75*time.Second, "who comes from a provider that left the file is out of "+page, func(context.Context) error {
+			if err := once.load(once.http.Get(page)); err != nil || once.at.Host != "login.lab.example" {
+				return errors.Join(err, fmt.Errorf("%s: %.300s", once.at, once.text))
+			}
+			return nil
+		})
+	}
 
 	provider := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "AuthConfig", "metadata": map[string]any{"name": "genericoidc"}}}
 	_, err = s.kube.Apply(t.Context(), provider) // as cluster:up does when login has left the file
