@@ -4,23 +4,22 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
 // threeTwo is the cluster of docs/upgrade.md and docs/replace.md.
@@ -34,32 +33,6 @@ pools:
   cp: {role: server, count: 3, addresses: [10.0.0.11-10.0.0.13]}
   wk: {count: 2, addresses: [10.0.0.21-10.0.0.22], gpus: 2}
 `
-
-// changing is what differs from run to run: times, and what is numbered by them.
-var changing = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d +| in [\dhms.]+|-\d{9,}|VM \d+|\d\d:\d\d:\d\d`)
-
-// shown compares a block of a page with what a command said, or writes it with -update. The
-// lines of steps that go on at the same time come in any order.
-func shown(t *testing.T, page, name, said string) {
-	t.Helper()
-	file := "../../docs/" + page
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	begin := "<!-- " + name + " -->\n\n```\n"
-	before, rest, ok := strings.Cut(string(text), begin)
-	require.True(t, ok, "%s has no block %s", page, name)
-	is, after, ok := strings.Cut(rest, "```\n")
-	require.True(t, ok)
-	said = strings.TrimSpace(said) + "\n"
-	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(before+begin+said+"```\n"+after), 0o600))
-		return
-	}
-	lines := func(s string) []string {
-		return slices.Sorted(strings.Lines(changing.ReplaceAllString(s, "")))
-	}
-	assert.Equal(t, lines(said), lines(is), "docs/%s, %s: go test ./internal/session -run Page -update", page, name)
-}
 
 // whole is what a command says up to its advice.
 func (w *site) whole() string {
@@ -123,26 +96,26 @@ func TestUpgradePage(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		require.Equal(t, pending, code(w.do(newer, Options{}, Plan)))
-		shown(t, "upgrade.md", "plan", w.whole())
+		pages.Compare(t, "docs/upgrade.md", "plan", w.whole(), *update)
 		err := w.do(strings.Replace(threeTwo, "v1.36.5", "v1.38.1", 1), Options{}, up)
-		shown(t, "upgrade.md", "refused", w.steps("k3s/cp1 ")+err.Error())
+		pages.Compare(t, "docs/upgrade.md", "refused", w.steps("k3s/cp1 ")+err.Error(), *update)
 
 		w.restarts(t, "cp3", guest.Faults{EtcdSick: true})
 		err = w.do(newer, Options{}, up)
 		require.Error(t, err)
-		shown(t, "upgrade.md", "sick", w.steps("k3s/cp1 "))
+		pages.Compare(t, "docs/upgrade.md", "sick", w.steps("k3s/cp1 "), *update)
 		w.restarts(t, "cp3", guest.Faults{})
 
 		w.trains(t)
 		err = w.do(newer, Options{}, up)
 		require.Error(t, err)
-		shown(t, "upgrade.md", "gpus", w.steps("k3s/wk1 "))
+		pages.Compare(t, "docs/upgrade.md", "gpus", w.steps("k3s/wk1 "), *update)
 	})
 	inSite(t, func(t *testing.T, w *site) {
 		require.NoError(t, w.do(threeTwo, Options{}, with(UpFlags{}, Up)))
 		time.Sleep(time.Minute)
 		require.NoError(t, w.do(newer, Options{}, up))
-		shown(t, "../cluster/testdata/upgrade.md", "up", w.whole())
+		pages.Compare(t, "cluster/testdata/upgrade.md", "up", w.whole(), *update)
 	})
 }
 
@@ -178,9 +151,25 @@ func TestReplacePage(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		verb := NodeReplaceFlags{NodeFlags: NodeFlags{ChangeFlags: ChangeFlags{Yes: true}, Node: "cp1"}}
 		require.NoError(t, w.do(threeTwo, Options{}, with(verb, NodeReplace)))
-		shown(t, "replace.md", "replace", w.whole())
+		pages.Compare(t, "docs/replace.md", "replace", w.whole(), *update)
 		time.Sleep(3 * time.Minute)
 		require.NoError(t, w.do(threeTwo, Options{}, Plan))
-		shown(t, "replace.md", "after", w.whole())
+		pages.Compare(t, "docs/replace.md", "after", w.whole(), *update)
+	})
+}
+
+// TestPlanPages: docs/gpus.md and docs/vms.md show what cluster:plan says.
+func TestPlanPages(t *testing.T) {
+	inSite(t, func(t *testing.T, w *site) {
+		file := strings.Replace(threeTwo, "wk: {", "gpu: {", 1)
+		require.Equal(t, pending, code(w.do(file, Options{}, Plan)))
+		pages.Compare(t, "docs/gpus.md", "plan", w.whole(), *update)
+	})
+	inSite(t, func(t *testing.T, w *site) {
+		w.sim.Close()
+		w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{Kubernetes: w.kube})
+		file, _, _ := strings.Cut(threeTwo, "defaults:")
+		require.Equal(t, pending, code(w.do(file+"nodes: {cp: {role: server, address: 10.0.0.11}}\n"+pages.Page(t, "docs/vms.md")[0].Text, Options{}, Plan)))
+		pages.Compare(t, "docs/vms.md", "plan", w.whole(), *update)
 	})
 }

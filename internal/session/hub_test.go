@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/examples"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -33,9 +34,7 @@ func TestHubProfiles(t *testing.T) {
 	var data, talk bytes.Buffer
 	s := &Session{Console: &console.Console{Talk: &talk, Data: &data, Redact: &secret.Redactor{}}, Spec: spec}
 	require.NoError(t, HubProfiles(s))
-	require.Regexp(t, `(?m)^PROFILE +cp +wk-gpu +AT ONCE$`, data.String())
-	require.Regexp(t, `(?m)^gpu-1 .* 8$`, data.String())
-	require.Regexp(t, `(?m)^gpu-2 .* 4$`, data.String())
+	pages.Compare(t, "docs/profiles.md", "profiles", data.String(), *update)
 
 	c, err := cluster.New(spec, cluster.Backend{Dir: t.TempDir()})
 	require.NoError(t, err)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/internal/console"
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote/ssh"
@@ -30,9 +30,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "write the outputs into docs/restore.md")
-
-// page is where the outputs stand.
-const page = "../../../docs/restore.md"
 
 const home = `
 name: home
@@ -120,17 +117,17 @@ func TestPage(t *testing.T) {
 
 		require.ErrorContains(t, w.do(with(BackupFlags{}, Backup)), "who may decrypt the backup?")
 		to := BackupFlags{To: file, Recipient: key.Recipient().String()}
-		w.shows("backup", w.said(w.do(with(to, Backup))))
+		pages.Compare(t, "docs/restore.md", "backup", w.said(w.do(with(to, Backup))), *update)
 		info, err := os.Stat(file)
 		require.NoError(t, err)
 		assert.Equal(t, "-rw-------", info.Mode().String())
 		require.ErrorContains(t, w.do(with(to, Backup)), "the file exists already")
 
 		from := SourceFlags{From: file, Identity: identity}
-		w.shows("verify", w.said(Verify(t.Context(), session.Options{Console: w.console()}, VerifyFlags{SourceFlags: from})))
+		pages.Compare(t, "docs/restore.md", "verify", w.said(Verify(t.Context(), session.Options{Console: w.console()}, VerifyFlags{SourceFlags: from})), *update)
 
 		restore := RestoreFlags{SourceFlags: from}
-		w.shows("restore", w.said(w.do(with(restore, Restore)))) // nobody is there to agree
+		pages.Compare(t, "docs/restore.md", "restore", w.said(w.do(with(restore, Restore))), *update) // nobody is there to agree
 		assert.Contains(t, w.talk.String(), ", a key of this cluster\n")
 		restore.Yes = true
 		require.NoError(t, w.do(with(restore, Restore)))
@@ -138,7 +135,7 @@ func TestPage(t *testing.T) {
 		w.strangers(from, key)
 
 		time.Sleep(time.Minute)
-		w.shows("certs", w.said(w.do(with(CertsFlags{}, Certs))))
+		pages.Compare(t, "docs/restore.md", "certs", w.said(w.do(with(CertsFlags{}, Certs))), *update)
 		err = w.do(with(CertsFlags{Warn: 400}, Certs))
 		require.ErrorContains(t, err, "on 4 nodes a certificate ends within 400 days: homelab cluster:certs -rotate renews them")
 		require.NoError(t, w.do(with(CertsFlags{Rotate: true}, Certs)))
@@ -196,23 +193,4 @@ func (w *site) strangers(from SourceFlags, key *age.X25519Identity) {
 			return Restore(s, ctx, RestoreFlags{SourceFlags: forgery, ChangeFlags: yes, Digest: sum})
 		}))
 	}
-}
-
-var varies = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}|[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
-
-// shows compares an output with the block of the page that is marked with its name.
-func (w *site) shows(name, output string) {
-	w.t.Helper()
-	text, err := os.ReadFile(page)
-	require.NoError(w.t, err)
-	begin := "<!-- output: " + name + " -->\n```text\n"
-	before, rest, ok := strings.Cut(string(text), begin)
-	require.True(w.t, ok, "docs/restore.md has no block for %s", name)
-	block, after, _ := strings.Cut(rest, "```\n")
-	if *update {
-		require.NoError(w.t, os.WriteFile(page, []byte(before+begin+output+"```\n"+after), 0o600))
-		return
-	}
-	alike := func(s string) string { return varies.ReplaceAllString(s, "#") }
-	assert.Equal(w.t, alike(block), alike(output), "go test ./internal/session/backup -update")
 }

@@ -3,6 +3,7 @@ package results
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,9 +19,12 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/nvidia/check"
 	"github.com/cps-gpu/homelab/secret"
 )
+
+var update = flag.Bool("update", false, "write the outputs into docs/verify.md")
 
 const uuid = "GPU-5c8ad2b1-7d42-41bb-b5a4-3b0e5f7c1a90"
 
@@ -61,8 +65,11 @@ wk-gpu1  0    NVIDIA A100-PCIE-40GB  40GiB   580.95.05  GPU-5c8ad2b1-7d42-41bb-b
 			` \(-13 %\), driver 575.57.08 until 2000-01-04\n.*! slower  wk-gpu1\n    scratch write 31.0 MB/s.*! worse  wk-gpu1\n    it passed on 2000-01-04\n`+
 			`5 checks: 3 passed, 1 failed, 1 with a warning; 2 measures slower than before\n$`, data.String())
 
+		pages.Compare(t, "docs/verify.md", "slower", data.String(), *update)
+
 		data.Reset()
 		require.NoError(t, v.Print(&console.Console{Talk: &data, Data: &data, JSON: true, Redact: &secret.Redactor{}}))
+		pages.Compare(t, "docs/verify.md", "json", data.String(), *update)
 		lines := strings.Split(strings.TrimSpace(data.String()), "\n")
 		require.Len(t, lines, 2)
 		var gpu, node map[string]any

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
 
@@ -51,7 +51,7 @@ func TestBackupHarmRestore(t *testing.T) {
 	kubectl("delete", "secret", "counter")
 	kubectl("create", "namespace", "later")
 	out, said := u.must(t, "backup:verify", "-from=home.backup.age", "-identity=key.txt", "-start")
-	pageShows(t, "start", out+said)
+	pages.Compare(t, "docs/restore.md", "start", out+said, *update)
 	left, err := filepath.Glob("/dev/shm/homelab-scratch-*")
 	require.NoError(t, err)
 	assert.Empty(t, left)
@@ -91,20 +91,4 @@ func (u *user) asAdmin(t *testing.T) func(args ...string) string {
 		require.NoError(t, err, "%v: %s", args, out)
 		return string(out)
 	}
-}
-
-var variesOnPage = regexp.MustCompile(`SHA256:\S+|[0-9a-f]{16,}|[0-9]+(\.[0-9]+)?|MiB|KiB| +`)
-
-// pageShows compares the end of an output with the block of docs/restore.md of that name: what
-// differs each time, such as sizes, only has to look alike.
-func pageShows(t *testing.T, name, output string) {
-	t.Helper()
-	text, err := os.ReadFile("../../../docs/restore.md")
-	require.NoError(t, err)
-	_, rest, ok := strings.Cut(string(text), "<!-- output: "+name+" -->\n```text\n")
-	require.True(t, ok, "docs/restore.md has no block for %s", name)
-	block, _, _ := strings.Cut(rest, "```\n")
-	output = regexp.MustCompile(`(?m)^(building the lab|starting a control plane).*\n`).ReplaceAllString(output, "") // as long as it takes
-	alike := func(s string) string { return variesOnPage.ReplaceAllString(s, "#") }
-	assert.True(t, strings.HasSuffix(alike(output), alike(block)), "%s\n%s", block, output)
 }

@@ -1,14 +1,18 @@
 package e2e
 
 import (
+	"html"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/internal/pages"
 )
 
 // untypedRow says of commands why TestPages does not type them.
@@ -48,6 +52,48 @@ var untyped = []untypedRow{
 	{regexp.MustCompile(`^kubectl -n (logs port-forward|monitoring exec alertmanager)`), "a real pod of VictoriaLogs, of Alertmanager"},
 	{regexp.MustCompile(`^kubectl (config set-|get configmap kube-root-ca)`), "a kubeconfig of one's own, and a browser; sim/lab/login.TestForeignClient reads such a token"},
 	{regexp.MustCompile(`^sudo apt-get|^KUBECONFIG=\.homelab/real`), "real VMs in the lab; cluster.TestRealGuest"},
+}
+
+// shows compares each output on the pages with what its command printed: one time of all has to be like it.
+func (r *reader) shows(t *testing.T) {
+	for _, b := range pages.All(t) {
+		if b.Typed() && assert.Contains(t, r.heard, b.Output, "%s:%d", b.Page, b.Line) && !slices.ContainsFunc(r.heard[b.Output], b.Shows) {
+			pages.Compare(t, b.Page, b.Output, r.heard[b.Output][0], *update)
+		}
+	}
+	for _, b := range pictures(t) {
+		assert.True(t, slices.ContainsFunc(r.heard[b.Output], b.Shows), "docs/pictures/%s: record it again, docs/pictures/README.md: %s no longer prints\n%s", b.Page, b.Output, b.Text)
+	}
+}
+
+var (
+	frame   = regexp.MustCompile(`(?s)<g class="frame".*?</g>`)
+	svgLine = regexp.MustCompile(`<text x="14.0"[^>]*>([^<]*)<`)
+	node    = regexp.MustCompile(`(?m)^.* wk-gpu1 .*$`)
+)
+
+// pictures are the ends of README's pictures of runs: what cluster:up says after all, and the outputs of
+// two commands, but for the lines that name the node of the model.
+func pictures(t *testing.T) (blocks []pages.Block) {
+	t.Helper()
+	last := func(file string) string {
+		svg, err := os.ReadFile("../../../docs/pictures/" + file)
+		require.NoError(t, err)
+		frames, lines := frame.FindAllString(string(svg), -1), ""
+		require.NotEmpty(t, frames, file)
+		for _, m := range svgLine.FindAllStringSubmatch(frames[len(frames)-1], -1) {
+			lines += html.UnescapeString(m[1]) + "\n"
+		}
+		return lines
+	}
+	_, next, found := strings.Cut(last("up.svg"), "\nNext:\n")
+	require.True(t, found)
+	blocks = append(blocks, pages.Block{Page: "up.svg", Output: "go tool mage cluster:up", Text: next})
+	for part := range strings.SplitSeq(strings.TrimPrefix(last("models.svg"), "$ "), "\n$ ") {
+		command, text, _ := strings.Cut(part, "\n")
+		blocks = append(blocks, pages.Block{Page: "models.svg", Output: command, Text: node.ReplaceAllString(text, "…")})
+	}
+	return blocks
 }
 
 type pageCommand struct{ page, line string }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -21,12 +22,14 @@ import (
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
 
+var update = flag.Bool("update", false, "write the outputs into README and docs")
+
 // reader does what README and docs say, line by line, in a shell, where `go tool mage`
 // and kubectl are the user's.
 type reader struct {
 	*user
-	typed []string
-	env   []string // beside that of the test
+	heard map[string][]string // what each line that was typed printed, each time
+	env   []string            // beside that of the test
 }
 
 // TestPages types the commands of README and docs as they stand there. The lines of the
@@ -34,19 +37,20 @@ type reader struct {
 // untyped, which says why.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	r := &reader{user: newUserOf(t, labctl.Guests{})} // whose lab is the default one
+	r := &reader{user: newUserOf(t, labctl.Guests{}), heard: map[string][]string{}} // whose lab is the default one
 	r.programs(t)
 	t.Run("two commands", r.twoCommands)
 	t.Run("your own host", r.yourOwnHost)
 	t.Run("the lab", r.theLab)
 	r.saidNoSecrets(t)
+	r.shows(t)
 	var missed []string
 	rows := map[string]bool{}
 	for _, c := range pageCommands(t) {
 		row := slices.IndexFunc(untyped, func(u untypedRow) bool { return u.line.MatchString(c.line) })
 		if row >= 0 {
 			rows[untyped[row].line.String()] = true
-		} else if !slices.Contains(r.typed, c.line) {
+		} else if r.heard[c.line] == nil {
 			missed = append(missed, c.page+": "+c.line)
 		}
 	}
@@ -103,7 +107,6 @@ func (r *reader) says(t *testing.T, line string, agreed ...string) string {
 // ends is says for a command whose exit code tells something.
 func (r *reader) ends(t *testing.T, line string, agreed ...string) (said string, code int) {
 	t.Helper()
-	r.typed = append(r.typed, line)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "sh", "-c", strings.Join(append([]string{line}, agreed...), " "))
@@ -111,6 +114,7 @@ func (r *reader) ends(t *testing.T, line string, agreed ...string) (said string,
 	begun := time.Now()
 	out, err := sh.CombinedOutput()
 	r.said.Write(out)
+	r.heard[line] = append(r.heard[line], string(out))
 	require.NotNil(t, sh.ProcessState, "%s: %v", line, err)
 	t.Logf("%s: exit %d in %s", line, sh.ProcessState.ExitCode(), time.Since(begun).Round(100*time.Millisecond))
 	return string(out), sh.ProcessState.ExitCode()
@@ -119,7 +123,7 @@ func (r *reader) ends(t *testing.T, line string, agreed ...string) (said string,
 // interrupted types what goes on until Ctrl-C, once it has said what is wanted of it.
 func (r *reader) interrupted(t *testing.T, line, want string, meanwhile func(said string)) {
 	t.Helper()
-	r.typed = append(r.typed, line)
+	r.heard[line] = append(r.heard[line], "")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sh := exec.CommandContext(ctx, "sh", "-c", "exec "+line)
