@@ -126,7 +126,7 @@ func Compare(t testing.TB, page, name, said string, update bool) {
 	}
 }
 
-// write puts another text in the place of the block's.
+// write replaces the text of the block.
 func (b Block) write(root, text string) error {
 	file := filepath.Join(root, b.Page)
 	page, err := os.ReadFile(file)
@@ -146,28 +146,20 @@ func (b Block) write(root, text string) error {
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o644) //nolint:gosec // a page is for everybody
 }
 
-// varies is what differs from run to run, and what is put in its place.
-var varies = []struct {
-	what *regexp.Regexp
-	as   string
-}{
-	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
-	{regexp.MustCompile(`\b\d\d:\d\d(:\d\d)?\b`), "TIME"},
-	{regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "UUID"},
-	{regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}|\b[0-9a-f]{12,}\b|-\d{9,}\b`), "DIGEST"},
-	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+(\.\d+)?s\b|\b\d+(\.\d+)? ms\b`), "TIME"},
-	{regexp.MustCompile(`\b\d+\.\d [KM]iB\b|\b\d+ (keys|objects|kinds)\b|\brevision \d+`), "SIZE"},
-	{regexp.MustCompile(`\bVM \d+`), "VM"},
-	{regexp.MustCompile(`[ ─]{2,}`), "  "},
-	{regexp.MustCompile(`(?m) +$`), ""},
-}
+var (
+	// varies is what differs from run to run: days, times, identities, sizes of what is compressed or counted.
+	varies = regexp.MustCompile(strings.Join([]string{
+		`\b\d{4}-\d\d-\d\d\b`, `\b\d\d:\d\d(:\d\d)?\b`, `\b(\d+h)?(\d+m)?\d+(\.\d+)?s\b`, `\b\d+(\.\d+)? ms\b`,
+		`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`, `SHA256:[A-Za-z0-9+/]{43}`, `\b[0-9a-f]{12,}\b`, `-\d{9,}\b`, `\bVM \d+`,
+		`\b\d+\.\d [KM]iB\b`, `\b\d+ (keys|objects|kinds)\b`, `\brevision \d+`,
+	}, "|"))
+	columns = regexp.MustCompile(`[ ─]{2,}|(?m: +$)`)
+)
 
-// plain is a text without what varies.
+// plain is a text without what varies. A command names itself as it was started.
 func plain(text string) string {
-	for _, v := range varies {
-		text = v.what.ReplaceAllString(text, v.as)
-	}
-	return inOrder(text)
+	text = columns.ReplaceAllString(varies.ReplaceAllString(text, "#"), " ")
+	return inOrder(strings.ReplaceAll(text, "go tool mage ", "homelab "))
 }
 
 // inOrder sorts the lines of steps, which begin with a time: steps go on at the same time.
@@ -175,7 +167,7 @@ func inOrder(text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	for at := 0; at < len(lines); at++ {
 		end := at
-		for end < len(lines) && strings.HasPrefix(lines[end], "TIME ") {
+		for end < len(lines) && strings.HasPrefix(lines[end], "# ") {
 			end++
 		}
 		slices.Sort(lines[at:end])
@@ -189,12 +181,12 @@ func (b Block) Shows(said string) bool {
 	var want strings.Builder
 	want.WriteString("(?m)^")
 	for line := range strings.Lines(plain(b.Text)) {
-		line = strings.TrimSuffix(line, "\n")
+		line = strings.TrimRight(line, " \n")
 		if strings.TrimSpace(line) == "…" {
 			want.WriteString(`(?:.*\n)*?`)
 			continue
 		}
-		want.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", `.*`) + `\n`)
+		want.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", `.*`) + ` ?\n`)
 	}
 	return regexp.MustCompile(want.String()).MatchString(plain(said) + "\n")
 }
