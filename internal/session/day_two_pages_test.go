@@ -98,7 +98,8 @@ func TestUpgradePage(t *testing.T) {
 		require.Equal(t, pending, code(w.do(newer, Options{}, Plan)))
 		pages.Compare(t, "docs/upgrade.md", "plan", w.whole(), *update)
 		err := w.do(strings.Replace(threeTwo, "v1.36.5", "v1.38.1", 1), Options{}, up)
-		pages.Compare(t, "docs/upgrade.md", "refused", w.steps("k3s/cp1 ")+err.Error(), *update)
+		require.Error(t, err)
+		require.Contains(t, w.steps("k3s/cp1 "), "k3s cannot go from v1.36.5+k3s1 to v1.38.1+k3s1: upgrade one minor version at a time: write a v1.37 release first")
 
 		w.restarts(t, "cp3", guest.Faults{EtcdSick: true})
 		err = w.do(newer, Options{}, up)
@@ -154,7 +155,7 @@ func TestReplacePage(t *testing.T) {
 		pages.Compare(t, "docs/replace.md", "replace", w.whole(), *update)
 		time.Sleep(3 * time.Minute)
 		require.NoError(t, w.do(threeTwo, Options{}, Plan))
-		pages.Compare(t, "docs/replace.md", "after", w.whole(), *update)
+		require.Contains(t, w.whole(), "Nothing to change")
 	})
 }
 

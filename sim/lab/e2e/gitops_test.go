@@ -19,6 +19,7 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
 
@@ -90,7 +91,9 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	u.must(t, "cluster:up")
 	assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), tool+"/short/metallb/"+tool+".yaml")
 	status, _ := u.must(t, "fleet:status")
-	assert.Contains(t, status, "metallb")
+	if tool == "flux" {
+		pages.Compare(t, "docs/gitops.md", "status", status, *update)
+	}
 	u.againNothing(t)
 
 	u.write(t, "cluster.yaml", strings.NewReplacer("cull: 30m", "cull: 40m", "10.0.0.200-219", "10.0.0.200-229").Replace(text))

@@ -69,11 +69,11 @@ func (r *reader) shows(t *testing.T) {
 var (
 	frame   = regexp.MustCompile(`(?s)<g class="frame".*?</g>`)
 	svgLine = regexp.MustCompile(`<text x="14.0"[^>]*>([^<]*)<`)
-	node    = regexp.MustCompile(`(?m)^.* wk-gpu1 .*$`)
+	differs = regexp.MustCompile(`(?m)^(embedded lab: .*|.* wk-gpu1 .*)$`)
 )
 
 // pictures are the ends of README's pictures of runs: what cluster:up says after all, and the outputs of
-// two commands, but for the lines that name the node of the model.
+// two commands, but for the banner and the lines that name the node of the model.
 func pictures(t *testing.T) (blocks []pages.Block) {
 	t.Helper()
 	last := func(file string) string {
@@ -91,7 +91,7 @@ func pictures(t *testing.T) (blocks []pages.Block) {
 	blocks = append(blocks, pages.Block{Page: "up.svg", Output: "go tool mage cluster:up", Text: next})
 	for part := range strings.SplitSeq(strings.TrimPrefix(last("models.svg"), "$ "), "\n$ ") {
 		command, text, _ := strings.Cut(part, "\n")
-		blocks = append(blocks, pages.Block{Page: "models.svg", Output: command, Text: node.ReplaceAllString(text, "…")})
+		blocks = append(blocks, pages.Block{Page: "models.svg", Output: command, Text: differs.ReplaceAllString(text, "…")})
 	}
 	return blocks
 }
