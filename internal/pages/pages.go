@@ -149,7 +149,7 @@ func (b Block) write(root, text string) error {
 var (
 	// varies is what differs from run to run: days, times, identities, sizes of what is compressed or counted.
 	varies = regexp.MustCompile(strings.Join([]string{
-		`\b\d{4}-\d\d-\d\d\b`, `\b\d\d:\d\d(:\d\d)?\b`, `\b(\d+h)?(\d+m)?\d+(\.\d+)?s\b`, `\b\d+(\.\d+)? ms\b`,
+		`\b\d{4}-\d\d-\d\d\b`, `\b\d\d:\d\d(:\d\d)?\b`, `\b(\d+h)?(\d+m)?\d+(\.\d+)? ?m?s\b`,
 		`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`, `SHA256:[A-Za-z0-9+/]{43}`, `\b[0-9a-f]{12,}\b`, `-\d{9,}\b`, `\bVM \d+`,
 		`\b\d+\.\d [KM]iB\b`, `\b\d+ (keys|objects|kinds)\b`, `\brevision \d+`,
 	}, "|"))

@@ -23,6 +23,7 @@ func TestShows(t *testing.T) {
 	const said = "the lab\n12:00:01  a/x  done in 3.5s\n12:00:01  b/y  done in 4s\nNAME  AGE\nab    12s\ncd    1m3s\n3 of 3 passed\n"
 	for text, want := range map[string]bool{
 		"ab  5s\n":                            true,
+		"ab  700ms\n":                         true,
 		"ab  5s\n3 of 3 passed\n":             false,
 		"NAME  AGE\n…\n3 of 3 passed\n":       true,
 		"3 of 3 passed\n…\nNAME  AGE\n":       false,

@@ -69,6 +69,7 @@ func (r *reader) shows(t *testing.T) {
 var (
 	frame   = regexp.MustCompile(`(?s)<g class="frame".*?</g>`)
 	svgLine = regexp.MustCompile(`<text x="14.0"[^>]*>([^<]*)<`)
+	banner  = regexp.MustCompile(`(?m)^(No cluster\.yaml here: |embedded lab: |charts: the lab's ).*\n`)
 	differs = regexp.MustCompile(`(?m)^(embedded lab: .*|.* wk-gpu1 .*)$`)
 )
 

@@ -114,7 +114,7 @@ func (r *reader) ends(t *testing.T, line string, agreed ...string) (said string,
 	begun := time.Now()
 	out, err := sh.CombinedOutput()
 	r.said.Write(out)
-	r.heard[line] = append(r.heard[line], string(out))
+	r.heard[line] = append(r.heard[line], banner.ReplaceAllString(string(out), ""))
 	require.NotNil(t, sh.ProcessState, "%s: %v", line, err)
 	t.Logf("%s: exit %d in %s", line, sh.ProcessState.ExitCode(), time.Since(begun).Round(100*time.Millisecond))
 	return string(out), sh.ProcessState.ExitCode()
