@@ -13,7 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/request"
-	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
@@ -49,6 +48,8 @@ func nothingHandlers() map[string]world.Handler {
 	}
 	for _, one := range []struct{ path, param, text string }{
 		{"/cluster/replication/{id}", "id", "no such replication job '%s'"},
+		{"/cluster/sdn/controllers/{controller}", "controller", "sdn '%s' does not exist"},
+		{"/cluster/sdn/fabrics/fabric/{id}", "id", "fabric '%s' does not exist in configuration"},
 		{"/cluster/sdn/dns/{dns}", "dns", "sdn '%s' does not exist"},
 	} {
 		out["GET "+one.path] = func(c *world.Call) (any, error) { return nil, answer.Die(one.text, c.Param(one.param)) }
@@ -66,7 +67,6 @@ func refusers() map[string]world.Handler {
 			}
 			return nil, answer.Fail(http.StatusUnauthorized, "authentication failure")
 		},
-		"POST /cluster/replication": replicate,
 		"GET /nodes/{node}/qemu/{vmid}/mtunnelwebsocket": func(*world.Call) (any, error) {
 			return nil, answer.Fail(http.StatusUnauthorized, "permission denied - invalid PVETUNNEL ticket")
 		},
@@ -76,9 +76,6 @@ func refusers() map[string]world.Handler {
 			}
 			return notHere(c)
 		},
-		"GET /nodes/{node}/storage/{storage}/identity": storageIdentity,
-		"POST /access/domains/{realm}/sync":            access.SyncRealm,
-		"POST /access/openid/auth-url":                 access.AskOpenID,
 	}
 	refusals := struct {
 		Refuse map[string]string `yaml:"refuse"`
@@ -92,7 +89,7 @@ func refusers() map[string]world.Handler {
 			return nil, answer.Fail(http.StatusInternalServerError, request.Fill(text, c.Params))
 		}
 	}
-	for _, name := range []string{"POST /cluster/replication", "PUT /cluster/replication/{id}", "DELETE /cluster/replication/{id}", "POST /nodes/{node}/replication/{id}/schedule_now"} {
+	for _, name := range []string{"PUT /cluster/replication/{id}", "DELETE /cluster/replication/{id}", "POST /nodes/{node}/replication/{id}/schedule_now"} {
 		out[name] = replicator(out[name])
 	}
 	for name, text := range refusals.Wrong {
@@ -153,29 +150,4 @@ func replicator(h world.Handler) world.Handler {
 		}
 		return h(c)
 	}
-}
-
-// replicate refuses what cannot be: machines are here, or have nothing that replicates
-// (PVE/API2/ReplicationConfig.pm).
-func replicate(c *world.Call) (any, error) {
-	guest, _, _ := strings.Cut(c.Param("id"), "-")
-	v, target := c.State.VMs[schema.Atoi(guest)], c.Param("target")
-	switch {
-	case v == nil:
-		return nil, answer.Die("Guest '%s' does not exist.", guest)
-	case c.State.Hosts[target] == nil || len(c.State.Hosts) == 1: // who is alone has no members
-		return nil, answer.Die("Target '%s' does not exist.", target)
-	case c.Params.Has("source") && c.Param("source") != v.Node:
-		return nil, answer.Die("Source '%s' does not match current node of guest '%s' (%s)", c.Param("source"), guest, v.Node)
-	case target == v.Node:
-		return nil, answer.Die("Source and target must not be identical")
-	}
-	return nil, answer.Die("No replicatable volumes found")
-}
-
-func storageIdentity(c *world.Call) (any, error) {
-	if _, err := c.Storage(); err != nil {
-		return nil, err
-	}
-	return nil, answer.Die("get_identity not implemented for this plugin at /usr/share/perl5/PVE/Storage/Plugin.pm line 2681.")
 }

@@ -2,7 +2,6 @@ package access
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -195,43 +194,6 @@ func setRealm(c *world.Call, id string, section map[string]string) {
 		slices.Sort(sync)
 		realms[id]["sync-defaults-options"] = strings.Join(sync, ",")
 	}
-}
-
-// SyncRealm asks a directory that nobody is at (PVE/API2/Domains.pm, sync).
-func SyncRealm(c *world.Call) (any, error) {
-	id := c.Param("realm")
-	r := c.State.Access.Realm(id)
-	switch {
-	case r == nil:
-		return nil, answer.BadParam("realm", "Realm does not exist.")
-	case r["type"] != "ldap" && r["type"] != "ad":
-		return nil, answer.Die("Cannot sync realm type '%s'! Only LDAP/AD realms can be synced.", r["type"])
-	case !c.Params.Has("scope") && !strings.Contains(r["sync-defaults-options"], "scope="):
-		return nil, answer.BadParam("scope", "Not passed as parameter and not defined in realm default sync options.")
-	}
-	kind, begin := "auth-realm-sync", "starting sync for realm "+id
-	if c.Params.Bool("dry-run") {
-		kind, begin = "auth-realm-sync-test", "(dry test run) "+begin
-	}
-	return c.StartTask(kind, id, func(w world.Worker) error {
-		w.Log("%s", begin)
-		if _, err := netip.ParseAddr(r["server1"]); err != nil { // nobody knows its name here
-			return answer.Die("Temporary failure in name resolution")
-		}
-		return answer.Die("No route to host")
-	})
-}
-
-// AskOpenID refuses a realm that is none of OpenID's; there is nobody to ask for one that is.
-func AskOpenID(c *world.Call) (any, error) {
-	r := c.State.Access.Realm(c.Param("realm"))
-	switch {
-	case r == nil:
-		return nil, answer.Die("authentication domain '%s' does not exist", c.Param("realm"))
-	case r["type"] != "openid":
-		return nil, answer.Die("wrong realm type (%s != openid)", r["type"])
-	}
-	return nil, answer.Die("OpenID Connect: discovery failed: %s", r["issuer-url"])
 }
 
 func updateRealm(c *world.Call) (any, error) {

@@ -21,9 +21,7 @@ func Endpoints() map[string]world.Handler {
 		"POST " + vm + "/vncproxy":       vncOfVM,
 		"POST " + vm + "/termproxy":      terminalOfVM,
 		"POST " + vm + "/spiceproxy":     spiceOfVM,
-		"POST /nodes/{node}/vncshell":    vncShell,
 		"POST /nodes/{node}/termproxy":   terminalShell,
-		"POST /nodes/{node}/spiceshell":  spiceShell,
 		"GET /nodes/{node}/vncwebsocket": webSocket,
 		"GET " + vm + "/vncwebsocket":    webSocket,
 		"POST /access/vncticket":         vncTicket,
@@ -130,27 +128,11 @@ func shellOfHost(c *world.Call) error {
 	return nil
 }
 
-func vncShell(c *world.Call) (any, error) {
-	if err := shellOfHost(c); err != nil {
-		return nil, err
-	}
-	out, err := startConsole(c, "vncshell", "", world.Screen, nil, c.Params.Bool("websocket"))
-	if err != nil {
-		return nil, err
-	}
-	out["cert"], err = authority(c.State)
-	return out, err
-}
-
 func terminalShell(c *world.Call) (any, error) {
 	if err := shellOfHost(c); err != nil {
 		return nil, err
 	}
 	return startConsole(c, "vncshell", "", world.Terminal, nil, false)
-}
-
-func spiceShell(c *world.Call) (any, error) {
-	return nil, answer.Die("there is no SPICE server for shells here")
 }
 
 // webSocket is what a browser speaks to a console through. Without a handshake, or a

@@ -20,7 +20,6 @@ func bulkHandlers() map[string]world.Handler {
 	return map[string]world.Handler{
 		"POST " + node + "/startall":   startAll,
 		"POST " + node + "/stopall":    stopAll,
-		"POST " + node + "/suspendall": suspendAll,
 		"POST " + node + "/migrateall": migrateAll,
 	}
 }
@@ -151,25 +150,6 @@ func stopAll(c *world.Call) (any, error) {
 			}
 			w.Log("Stopping VM %d (timeout = %d seconds)", v.ID, timeout)
 			if _, err := one(c, w, http.MethodPost, v.Node, strconv.Itoa(v.ID)+"/status/shutdown", request.Params{"timeout": {strconv.Itoa(timeout)}, "forceStop": {force}}); err != nil {
-				w.Log("%v", err)
-			}
-		}
-		return nil
-	})
-}
-
-func suspendAll(c *world.Call) (any, error) {
-	if err := mayAll(c, "VM.PowerMgmt", "VM.Config.Disk"); err != nil {
-		return nil, err
-	}
-	return c.StartTask("suspendall", "", func(w world.Worker) error {
-		for _, v := range machinesOf(c, true) {
-			if !v.Running {
-				w.Log("VM %d not running, skipping suspension", v.ID)
-				continue
-			}
-			w.Log("Suspending VM %d", v.ID)
-			if _, err := one(c, w, http.MethodPost, v.Node, strconv.Itoa(v.ID)+"/status/suspend", request.Params{"todisk": {"1"}}); err != nil {
 				w.Log("%v", err)
 			}
 		}

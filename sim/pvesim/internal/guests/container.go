@@ -20,10 +20,8 @@ import (
 func containerHandlers() map[string]world.Handler {
 	const containers = "/nodes/{node}/lxc"
 	return map[string]world.Handler{
-		"GET " + containers:                            listContainers,
-		"GET " + containers + "/{vmid}":                containerIndex,
-		"GET " + containers + "/{vmid}/config":         containerConfig,
-		"GET " + containers + "/{vmid}/status/current": containerStatus,
+		"GET " + containers:                    listContainers,
+		"GET " + containers + "/{vmid}/config": containerConfig,
 	}
 }
 
@@ -44,11 +42,6 @@ func listContainers(c *world.Call) (any, error) {
 		}
 	}
 	return out, nil
-}
-
-func containerIndex(c *world.Call) (any, error) {
-	_, err := container(c)
-	return []any{map[string]any{"subdir": "config"}, map[string]any{"subdir": "status"}}, err
 }
 
 // containerConfig has LXC's own lines as pairs (PVE/API2/LXC/Config.pm).
@@ -72,9 +65,4 @@ func containerConfig(c *world.Call) (any, error) {
 	sum := sha1.Sum([]byte(fmt.Sprintln(ct)))
 	out["digest"] = hex.EncodeToString(sum[:])
 	return out, nil
-}
-
-func containerStatus(c *world.Call) (any, error) {
-	ct, err := container(c)
-	return world.ContainerFigures(ct), err
 }

@@ -59,10 +59,8 @@ func simpleAgentCommands() map[string]world.Handler {
 		"fstrim": agentSays(func(*world.VM) any {
 			return map[string]any{"paths": []any{map[string]any{"path": "/", "trimmed": 0, "minimum": 0}}}
 		}),
-		"suspend-ram":    agentSuspend,
-		"suspend-hybrid": agentSuspend,
-		"suspend-disk":   agentShutdown,
-		"shutdown":       agentShutdown,
+		"suspend-disk": agentShutdown,
+		"shutdown":     agentShutdown,
 	}
 }
 
@@ -111,18 +109,6 @@ func agentFileSystems(c *world.Call) (any, error) {
 		}
 	}
 	return result([]any{map[string]any{"name": "sda1", "mountpoint": "/", "type": "ext4", "total-bytes": size, "used-bytes": min(size, int64(2*model.GiB)), "disk": []any{disk}}}), nil
-}
-
-func agentSuspend(c *world.Call) (any, error) {
-	if _, err := agent(c); err != nil {
-		return nil, err
-	}
-	v, err := c.VM()
-	if err != nil {
-		return nil, err
-	}
-	v.Paused = true
-	return result(map[string]any{}), nil
 }
 
 func agentShutdown(c *world.Call) (any, error) {

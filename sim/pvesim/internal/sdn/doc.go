@@ -1,3 +1,3 @@
-// Package sdn answers for the controllers, fabrics and IPAM of Proxmox's SDN. It keeps them, and
-// no packet follows them.
+// Package sdn answers for the zones, virtual networks and IPAM of Proxmox's SDN. They are the
+// model's: machines join them, and nobody makes or changes one.
 package sdn

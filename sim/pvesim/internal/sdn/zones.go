@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
@@ -25,13 +26,13 @@ func one(c *world.Call, file, key, id string, e map[string]any) map[string]any {
 	e = maps.Clone(e)
 	e[key] = id
 	if !c.Params.Bool("pending") && !c.Params.Bool("running") {
-		e["digest"] = world.DigestOf(c.State.SDN.ConfigSections(file))
+		e["digest"] = world.DigestOf(c.State.SDN.Sections[file])
 	}
 	return e
 }
 
 func listEntries(c *world.Call, file, key string) (any, error) {
-	out, all := []any{}, read(c, file)
+	out, all := []any{}, c.State.SDN.Sections[file]
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		path := "/sdn/zones/" + id
 		if zone, _ := all[id]["zone"].(string); file == world.VNetsFile {
@@ -48,9 +49,9 @@ func listEntries(c *world.Call, file, key string) (any, error) {
 
 func showEntry(c *world.Call, file, key string) (any, error) {
 	id := c.Param(key)
-	e := read(c, file)[id]
+	e := c.State.SDN.Sections[file][id]
 	if e == nil {
-		return nil, noSDN(id)
+		return nil, answer.Die("sdn '%s' does not exist", id)
 	}
 	return one(c, file, key, id, e), nil
 }

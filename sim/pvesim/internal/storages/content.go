@@ -105,42 +105,6 @@ func describeVolume(c *world.Call) (any, error) {
 	return nil, nil
 }
 
-// copyVolumeTo copies a file or an image to another volume, also of another node.
-func copyVolumeTo(c *world.Call) (any, error) {
-	st, name, err := volumeOf(c)
-	if err != nil {
-		return nil, err
-	}
-	node := c.Param("target_node")
-	if node == "" {
-		node = c.Param("node")
-	}
-	h := c.State.Hosts[node]
-	if h == nil {
-		return nil, answer.Die("no such node '%s'", node)
-	}
-	to, target := h.Volume(c.Param("target"))
-	if to == nil {
-		to, target = h.Stores[st.Name], c.Param("target")
-	}
-	return c.StartTask("imgcopy", "", func(w world.Worker) error {
-		source := st.Volumes[name]
-		if source == nil {
-			return answer.Die("volume '%s:%s' does not exist", st.Name, name)
-		}
-		copied := *source
-		copied.Name, copied.Base, copied.Clones = target, nil, 0
-		if below := source.Contents(); below != nil {
-			copied.Disk = below.Clone()
-		}
-		if err := AllocateIn(w, to, &copied, w.State.Options.Timing.AllocateDisk, nil); err != nil {
-			return err
-		}
-		w.Log("DEBUG: end copy %s:%s to %s:%s", st.Name, name, to.Name, target)
-		return CopyData(w, to, source.Size)
-	})
-}
-
 // agentRedirects is how many LWP::UserAgent follows.
 const agentRedirects = 7
 

@@ -27,7 +27,6 @@ func Endpoints() map[string]world.Handler {
 		"GET " + store + "/rrddata":             storageHistory,
 		"POST " + store + "/content":            allocateVolume,
 		"PUT " + store + "/content/{volume}":    describeVolume,
-		"POST " + store + "/content/{volume}":   copyVolumeTo,
 		"GET /nodes/{node}/storage":             listStorages,
 		"GET " + store + "/status":              storageStatus,
 		"GET " + store + "/content":             storageContent,

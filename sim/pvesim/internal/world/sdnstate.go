@@ -10,26 +10,11 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/model"
 )
 
-// SDN is what is configured, what of it runs, and who alone may change it.
+// SDN is what a model says of it. Nothing here changes it, so what is configured runs.
 type SDN struct {
-	Config, Running map[string]SDNSections // by file
-	Lock            string                 // the token of the one who may; empty: everybody
-	Zones           []model.Zone
-	VNets           []*model.VNet // nobody makes or changes one here
-}
-
-// SDNSections are the things of one file, by ID, as they are read.
-type SDNSections map[string]map[string]any
-
-// ConfigSections are the sections of a file as they shall be.
-func (s *SDN) ConfigSections(file string) SDNSections {
-	if s.Config == nil {
-		s.Config = map[string]SDNSections{}
-	}
-	if s.Config[file] == nil {
-		s.Config[file] = SDNSections{}
-	}
-	return s.Config[file]
+	Zones    []model.Zone
+	VNets    []*model.VNet
+	Sections map[string]map[string]map[string]any // as they are read, by file and ID
 }
 
 // Files of zones and of their networks.
@@ -44,7 +29,7 @@ func (s *SDN) describe(m model.Model) {
 		return
 	}
 	s.Zones = slices.Clone(m.Zones)
-	zones, vnets := s.ConfigSections(ZonesFile), s.ConfigSections(VNetsFile)
+	zones, vnets := map[string]map[string]any{}, map[string]map[string]any{}
 	for _, n := range m.VNets {
 		n.Leases = slices.Clone(n.Leases)
 		s.VNets = append(s.VNets, &n)
@@ -56,7 +41,7 @@ func (s *SDN) describe(m model.Model) {
 	for _, z := range s.Zones {
 		zones[z.ID] = section(map[string]any{"type": z.Type, "nodes": strings.Join(z.Nodes, ","), "mtu": z.MTU, "bridge": z.Bridge})
 	}
-	s.Running = map[string]SDNSections{ZonesFile: maps.Clone(zones), VNetsFile: maps.Clone(vnets)}
+	s.Sections = map[string]map[string]map[string]any{ZonesFile: zones, VNetsFile: vnets}
 }
 
 // section is what a file says: nothing of what is not set.
