@@ -54,7 +54,9 @@ func test(ctx context.Context, mine string) error {
 }
 
 // runTalos tests the module with Talos' packages. It is alone, so that it decides on no version of ours.
-func runTalos(ctx context.Context) error { return run(ctx, "env", alone, "go", "-C", "talos", "test", "./...") }
+func runTalos(ctx context.Context) error {
+	return run(ctx, "env", alone, "go", "-C", "talos", "test", "./...")
+}
 
 func library(ctx context.Context) error {
 	concurrent, others, err := packages(ctx)

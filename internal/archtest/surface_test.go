@@ -265,12 +265,12 @@ func (s *source) points(to string, imports map[string]string, all map[string]*so
 }
 
 // TestExamples: the page of every package has a program that runs. No program
-// imports targets, conform and peers, and one that shows qemu boots real machines: it is
+// imports targets and conform, and one that shows qemu boots real machines: it is
 // compiled only.
 func TestExamples(t *testing.T) {
 	for _, p := range list(t, "./...", "./sim/...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if !public(name) || slices.Contains([]string{"magefiles/targets", "sim/conform", "sim/facts", "sim/peers", "sim/qemu"}, name) {
+		if !public(name) || slices.Contains([]string{"magefiles/targets", "sim/conform", "sim/facts", "sim/qemu"}, name) {
 			continue
 		}
 		tests, err := filepath.Glob(filepath.Join("../..", name, "*_test.go"))

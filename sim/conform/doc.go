@@ -1,11 +1,11 @@
 // Package conform compares the simulated Proxmox VE of package pvesim with the real one.
 //
-// [Coverage] compares pvesim with Proxmox's own API schema: routes, parameters with their
+// TestCoverage compares pvesim with Proxmox's own API schema: routes, parameters with their
 // allowed values, formats, permissions. All methods that the product calls must exist; for the
 // rest it reports the share. It finds the product's calls in the source of package proxmox,
 // and in the requests of whole lives of clusters (calls.txt).
 //
-// [Replays.Replay] repeats recorded requests to real Proxmox VE daemons on pvesim, in the same
+// TestConform repeats recorded requests to real Proxmox VE daemons on pvesim, in the same
 // order, and compares the answers: status, reason, error texts, keys, and values unless they
 // change from run to run. Every difference must be in differences.yaml, with a reason; a
 // reason without a difference is an error too.

@@ -1,4 +1,4 @@
-package peers
+package main
 
 import (
 	"bufio"
@@ -19,46 +19,45 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// Options select the suites.
-type Options struct {
-	Root string // of this module
-	Dir  string // where copies, logs and binaries are kept between runs
-	Only string // what the suites' names begin with; empty: all
-	Out  io.Writer
+// options select the suites.
+type options struct {
+	dir  string // where copies, logs and binaries are kept between runs
+	only string // what the suites' names begin with; empty: all
+	out  io.Writer
 }
 
 // suiteTime bounds one suite, its build included.
 const suiteTime = 90 * time.Minute
 
-// Run runs the suites and prints a table. It returns an error if a test fails unexpectedly, or
+// runSuites runs the suites and prints a table. It returns an error if a test fails unexpectedly, or
 // passes although a failure is expected.
-func Run(ctx context.Context, o Options) error {
+func runSuites(ctx context.Context, o options) error {
 	expected, err := readExpected()
 	if err != nil {
 		return err
 	}
-	if err := checkPrefix(o.Only); err != nil {
+	if err := checkPrefix(o.only); err != nil {
 		return err
 	}
-	pvesim := filepath.Join(o.Dir, "pvesim")
-	if _, err := goRun(ctx, o.Root, nil, "build", "-o", pvesim, "./sim/cmd/pvesim"); err != nil {
+	pvesim := filepath.Join(o.dir, "pvesim")
+	if _, err := goRun(ctx, ".", nil, "build", "-o", pvesim, "./sim/cmd/pvesim"); err != nil {
 		return err
 	}
 	var problems []error
 	for _, s := range suites() {
-		if !strings.HasPrefix(s.name, o.Only) {
+		if !strings.HasPrefix(s.name, o.only) {
 			continue
 		}
 		program, ok := s.program()
 		if !ok {
-			_, _ = fmt.Fprintf(o.Out, "%s %s: not tried: none of %s is here\n", s.name, s.version, strings.Join(s.needs, ", "))
+			_, _ = fmt.Fprintf(o.out, "%s %s: not tried: none of %s is here\n", s.name, s.version, strings.Join(s.needs, ", "))
 			continue
 		}
 		got, err := s.run(ctx, o, pvesim, program)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		problems = append(problems, report(o.Out, s, got, expected[s.name])...)
+		problems = append(problems, report(o.out, s, got, expected[s.name])...)
 	}
 	return errors.Join(problems...)
 }
@@ -121,8 +120,8 @@ func (s suite) copy(ctx context.Context, to string) (string, error) {
 }
 
 // site starts a pvesim; end stops it.
-func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end func(), err error) {
-	dir, err := os.MkdirTemp(o.Dir, "site-")
+func (s suite) site(ctx context.Context, o options, pvesim string) (at site, end func(), err error) {
+	dir, err := os.MkdirTemp(o.dir, "site-")
 	if err != nil {
 		return site{}, nil, err
 	}
@@ -143,7 +142,7 @@ func (s suite) site(ctx context.Context, o Options, pvesim string) (at site, end
 	}
 	model := s.model
 	if filepath.Ext(model) != "" {
-		model = filepath.Join(o.Root, "sim", "peers", "testdata", model)
+		model = filepath.Join("sim", "cmd", "peers", "testdata", model)
 	}
 	cmd := exec.CommandContext(ctx, pvesim, "-listen=127.0.0.1:0", "-ssh=127.0.0.1:0", "-speed=100", "-dir="+filepath.Join(dir, "sim"),
 		"-internet="+internet, "-model="+model, "-requests="+filepath.Join(dir, "requests.jsonl"))

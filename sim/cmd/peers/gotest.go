@@ -1,4 +1,4 @@
-package peers
+package main
 
 import (
 	"bytes"
@@ -43,11 +43,11 @@ type job struct {
 
 // run compiles the suite's tests once and runs them, each worker against a pvesim of its own,
 // so that leftovers and waits of one test do not affect another worker's.
-func (s suite) run(ctx context.Context, o Options, pvesim, program string) (map[string]outcome, error) {
+func (s suite) run(ctx context.Context, o options, pvesim, program string) (map[string]outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, suiteTime)
 	defer cancel()
 	file := strings.NewReplacer("/", "-", " ", "-").Replace(s.name)
-	dir, err := s.copy(ctx, filepath.Join(o.Dir, file))
+	dir, err := s.copy(ctx, filepath.Join(o.dir, file))
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s suite) run(ctx context.Context, o Options, pvesim, program string) (map[
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(o.Dir, file+".log"))
+	log, err := os.Create(filepath.Join(o.dir, file+".log"))
 	if err != nil {
 		return nil, err
 	}
