@@ -28,7 +28,7 @@ type unit struct {
 	since    time.Time
 	pid      int
 
-	dependency bool // it was not started: something that it requires was not there
+	job error // why its start job failed
 
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the goroutine that runs it is gone
@@ -92,7 +92,7 @@ func Start(ctx context.Context, s *machine.System, name string, wait bool) error
 	if u.active != "active" && u.active != "activating" {
 		run, cancel := context.WithCancel(s.Context())
 		u.cancel, u.ended, u.first = cancel, make(chan struct{}), make(chan struct{})
-		u.active, u.sub, u.code, u.restarts, u.since, u.dependency = "activating", "start", 0, 0, time.Now(), false
+		u.active, u.sub, u.code, u.restarts, u.since, u.job = "activating", "start", 0, 0, time.Now(), nil
 		if !s.Go(func() { runUnit(run, s, u, f) }) {
 			u.active, u.sub, u.cancel = "inactive", "dead", nil
 			unitsOf(s).mu.Unlock()
@@ -110,41 +110,29 @@ func Start(ctx context.Context, s *machine.System, name string, wait bool) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if state(s, name).dependency {
-		return errDependency(name)
-	}
-	// Of a simple service the start job is done when its process is there, whatever becomes of it (systemd.service(5), Type=).
-	simple := slices.Contains([]string{"", "simple"}, f.get("Service.Type"))
-	if st := state(s, name); !simple && (st.active == "failed" || st.sub == "auto-restart") {
-		return fmt.Errorf("Job for %s failed because the control process exited with error code.\nSee \"systemctl status %s\" and \"journalctl -xeu %s\" for details.", name, name, name)
-	}
-	return nil
+	return state(s, name).job
 }
 
 // runUnit is the life of a unit until it is stopped, or runs without needing a goroutine.
 func runUnit(ctx context.Context, s *machine.System, u *unit, f *unitFile) {
 	defer close(u.ended)
-	answered, first := false, u.first // a later start has one of its own
-	answer := func() {
-		if !answered {
-			answered = true
-			close(first)
-		}
-	}
+	first := u.first // a later start has one of its own
+	answer := sync.OnceFunc(func() { close(first) })
 	defer answer()
+	mu := &unitsOf(s).mu
 	if !storage.MountFor(ctx, s, u.name, strings.Fields(strings.Join(f.values["Unit.RequiresMountsFor"], " "))) {
-		unitsOf(s).mu.Lock()
-		u.active, u.sub, u.dependency = "inactive", "dead", true
-		unitsOf(s).mu.Unlock()
+		mu.Lock()
+		u.active, u.sub, u.job = "inactive", "dead", fmt.Errorf("A dependency job for %s failed. See 'journalctl -xe' for details.", u.name)
+		mu.Unlock()
 		s.Log(u.name, "Dependency failed for %s.", strings.TrimSuffix(u.name+" - "+f.get("Unit.Description"), " - "))
 		s.Log(u.name, "%s: Job %s/start failed with result 'dependency'.", u.name, u.name)
 		return
 	}
 	begin := mainProcess(s, f)
 	for {
-		unitsOf(s).mu.Lock()
+		mu.Lock()
 		u.pid = 1000 + len(unitsOf(s).all)*7 + u.restarts
-		unitsOf(s).mu.Unlock()
+		mu.Unlock()
 		stop, code := begin(ctx, u, f)
 		if ctx.Err() != nil {
 			if stop != nil {
@@ -152,29 +140,10 @@ func runUnit(ctx context.Context, s *machine.System, u *unit, f *unitFile) {
 			}
 			return
 		}
-		oneshot := f.get("Service.Type") == "oneshot"
-		again := code != 0 && slices.Contains([]string{"always", "on-failure"}, f.get("Service.Restart"))
-		why := "exit-code"
-		if code == ExitEarly {
-			why = "protocol"
-		}
-		unitsOf(s).mu.Lock()
-		u.code = max(code, 0)
-		switch {
-		case code == 0 && stop != nil:
-			u.active, u.sub, u.stop, u.result = "active", "running", stop, "success"
-		case code == 0 && oneshot && f.get("Service.RemainAfterExit") == "yes":
-			u.active, u.sub, u.result = "active", "exited", "success"
-		case code == 0:
-			u.active, u.sub, u.result = "inactive", "dead", "success"
-		case again:
-			u.active, u.sub, u.result = "activating", "auto-restart", why
-		default:
-			u.active, u.sub, u.result = "failed", "failed", why
-		}
-		u.since = time.Now()
-		u.pid = map[bool]int{true: u.pid}[u.sub == "running"]
-		unitsOf(s).mu.Unlock()
+		mu.Lock()
+		again := u.settle(f, stop, code)
+		why := u.result
+		mu.Unlock()
 		if code > 0 {
 			s.Log(u.name, "%s: Main process exited, code=exited, status=%d/FAILURE", u.name, code)
 		}
@@ -182,19 +151,44 @@ func runUnit(ctx context.Context, s *machine.System, u *unit, f *unitFile) {
 			s.Log(u.name, "%s: Failed with result '%s'.", u.name, why)
 		}
 		answer()
-		if !again {
+		if !again || !s.Pause(ctx, restartDelay(f)) {
 			return
 		}
-		if !s.Pause(ctx, restartDelay(f)) {
-			return
-		}
-		unitsOf(s).mu.Lock()
+		mu.Lock()
 		u.restarts++
 		u.sub = "start"
 		n := u.restarts
-		unitsOf(s).mu.Unlock()
+		mu.Unlock()
 		s.Log(u.name, "%s: Scheduled restart job, restart counter is at %d.", u.name, n)
 	}
+}
+
+// settle is the state of a unit whose main process is ready or has ended, and whether it starts again.
+func (u *unit) settle(f *unitFile, stop func(), code int) (again bool) {
+	u.code, u.job, u.result, u.since = max(code, 0), nil, "success", time.Now()
+	kind := f.get("Service.Type")
+	switch {
+	case code == 0 && stop != nil:
+		u.active, u.sub, u.stop = "active", "running", stop
+		return false
+	case code == 0 && kind == "oneshot" && f.get("Service.RemainAfterExit") == "yes":
+		u.active, u.sub = "active", "exited"
+	case code == 0:
+		u.active, u.sub = "inactive", "dead"
+	default:
+		u.active, u.sub, u.result = "failed", "failed", "exit-code"
+		if code == ExitEarly {
+			u.result = "protocol"
+		}
+		if kind != "" && kind != "simple" { // its job is done when its process is there, whatever becomes of it (systemd.service(5), Type=)
+			u.job = errFailed(u.name)
+		}
+		if again = slices.Contains([]string{"always", "on-failure"}, f.get("Service.Restart")); again {
+			u.active, u.sub = "activating", "auto-restart"
+		}
+	}
+	u.pid = 0
+	return again
 }
 
 func restartDelay(f *unitFile) time.Duration {
@@ -385,9 +379,9 @@ func earlier(name string, names []string, files map[string]*unitFile) (out []str
 	return out
 }
 
-// errDependency is what systemctl says of a unit whose mounts did not come.
-func errDependency(name string) error {
-	return fmt.Errorf("A dependency job for %s failed. See 'journalctl -xe' for details.", name)
+// errFailed is what systemctl says of a unit whose process ended.
+func errFailed(name string) error {
+	return fmt.Errorf("Job for %s failed because the control process exited with error code.\nSee \"systemctl status %s\" and \"journalctl -xeu %s\" for details.", name, name, name)
 }
 
 // States are the states of all units that were started since the last boot.
