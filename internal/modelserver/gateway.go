@@ -61,13 +61,22 @@ func KeyHash(key secret.Value) string {
 // The mark of keys that homelab made, in their metadata.
 const markKey, markValue = "managed-by", "homelab"
 
-// maxPages bounds the reading of a list, of 100 keys a page.
+// maxPages bounds the reading of a list.
 const maxPages = 100
 
-// Keys lists all keys (litellm/proxy/management_endpoints/key_management_endpoints.py, as all requests here).
-func (g *Gateway) Keys(ctx context.Context) ([]Key, error) {
-	var out []Key
+// pages reads a list page by page, and does not take a part of it for the whole.
+func pages(what string, read func(page int) (more bool, err error)) error {
 	for page := 1; page <= maxPages; page++ {
+		if more, err := read(page); err != nil || !more {
+			return err
+		}
+	}
+	return fmt.Errorf("the models' gateway has more than %d pages of %s", maxPages, what)
+}
+
+// Keys lists all keys (litellm/proxy/management_endpoints/key_management_endpoints.py, as all requests here).
+func (g *Gateway) Keys(ctx context.Context) (out []Key, err error) {
+	err = pages("keys", func(page int) (bool, error) {
 		var list struct {
 			Keys []struct {
 				Token    string         `json:"token"`
@@ -81,17 +90,15 @@ func (g *Gateway) Keys(ctx context.Context) ([]Key, error) {
 		}
 		query := url.Values{"return_full_object": {"true"}, "size": {"100"}, "page": {strconv.Itoa(page)}}
 		if err := g.do(ctx, "/key/list", query, nil, &list); err != nil {
-			return nil, err
+			return false, err
 		}
 		for _, k := range list.Keys {
 			slices.Sort(k.Models)
 			out = append(out, Key{Name: k.Alias, Hash: k.Token, Ours: k.Metadata[markKey] == markValue, Limits: Limits{k.Models, k.RPM, k.TPM}})
 		}
-		if page >= list.Pages {
-			break
-		}
-	}
-	return out, nil
+		return page < list.Pages, nil
+	})
+	return out, err
 }
 
 // limitsOf are limits as the gateway takes them: null is none.
@@ -138,7 +145,7 @@ type Use struct {
 // model (litellm/proxy/management_endpoints/common_daily_activity.py). Keys that are gone are in it.
 func (g *Gateway) Use(ctx context.Context, from, to time.Time) ([]Use, error) {
 	sums := map[[2]string]*Use{}
-	for page := 1; page <= maxPages; page++ {
+	err := pages("use; ask for fewer days", func(page int) (bool, error) {
 		var list struct {
 			Results []struct {
 				Breakdown struct {
@@ -154,7 +161,7 @@ func (g *Gateway) Use(ctx context.Context, from, to time.Time) ([]Use, error) {
 		query := url.Values{"start_date": {from.UTC().Format(time.DateOnly)}, "end_date": {to.UTC().Format(time.DateOnly)},
 			"page_size": {"1000"}, "page": {strconv.Itoa(page)}}
 		if err := g.do(ctx, "/user/daily/activity", query, nil, &list); err != nil {
-			return nil, err
+			return false, err
 		}
 		for _, day := range list.Results {
 			for model, m := range day.Breakdown.Models {
@@ -163,9 +170,10 @@ func (g *Gateway) Use(ctx context.Context, from, to time.Time) ([]Use, error) {
 				}
 			}
 		}
-		if !list.Metadata.More {
-			break
-		}
+		return list.Metadata.More, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	var out []Use
 	for _, u := range sums {

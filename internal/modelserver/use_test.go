@@ -88,5 +88,9 @@ func TestUseOfManyKeys(t *testing.T) {
 		all, err = g.Use(t.Context(), time.Now(), time.Now())
 		require.NoError(t, err)
 		assert.Equal(t, []modelserver.Use{{Key: "01234567…", Model: "qwen", Requests: 2}}, all)
+
+		w.engine = said(http.StatusOK, strings.Replace(row, "false", "true", 1))
+		_, err = g.Use(t.Context(), time.Now(), time.Now())
+		assert.EqualError(t, err, "the models' gateway has more than 100 pages of use; ask for fewer days")
 	})
 }
