@@ -107,7 +107,6 @@ func besideSites(t *testing.T, what string, do func(t *testing.T, spec *spec.Spe
 			synctest.Test(t, func(t *testing.T) {
 				spec, model := sized(t, nodes)
 				w := newWorld(t, model)
-				defer w.close()
 				b := &bystander{w: w}
 				b.ask(t)
 				b.idle = median(b.between(time.Time{}, time.Now().Add(time.Hour)))
@@ -152,7 +151,6 @@ func TestPlanWhileGuestsBoot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				spec, model := sized(t, 7)
 				w := newWorld(t, model)
-				defer w.close()
 				ctx, stop := context.WithCancel(t.Context())
 				c := w.cluster(t, spec)
 				w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/status/start", Skip: 1, Times: -1, Guest: &tt.faults})

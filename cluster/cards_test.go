@@ -33,7 +33,6 @@ func TestFurtherCards(t *testing.T) {
 		model.Hosts[0].MTUs = map[string]int{"vmbr1": 9000}
 		model.Hosts[0].Bridges = append(model.Hosts[0].Bridges, "vmbr1")
 		w := newWorld(t, model)
-		defer w.close()
 		spec := parse(t, storageNetwork)
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -66,7 +65,6 @@ func TestKubernetesOnAFurtherCard(t *testing.T) {
 		model := pvesim.OneGPU()
 		model.Hosts[0].Bridges = append(model.Hosts[0].Bridges, "vmbr1")
 		w := newWorld(t, model)
-		defer w.close()
 		file := replace(t, storageNetwork, "mtu: 9000, ", "")
 		file = replace(t, file, "addresses: [10.0.0.11]}", "addresses: [10.0.0.11], networks: {storage: {bridge: vmbr1, prefix: 10.10.0.0/24, addresses: [10.10.0.11]}}}")
 		moved := parse(t, file+"k3s: {network: storage}\n")
@@ -99,7 +97,6 @@ func TestServersMoveToAnotherCard(t *testing.T) {
 		model := pvesim.OneGPU()
 		model.Hosts[0].Bridges = append(model.Hosts[0].Bridges, "vmbr1")
 		w := newWorld(t, model)
-		defer w.close()
 		file := `
 name: cards
 proxmox: {endpoint: lab}

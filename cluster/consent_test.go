@@ -221,7 +221,6 @@ func peopled(t *testing.T) (*world, string) {
 func TestNothingIsLostWithoutConsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, text := peopled(t)
-		defer w.close()
 		require.Empty(t, w.plan(t, parse(t, text)))
 		mine := share.Start(t, "changes that nobody agreed to")
 		var answers []string // in the order of the table
@@ -295,7 +294,6 @@ func (w *world) takeBack(t *testing.T, k kindOfChange, text string) {
 func TestCostsAreByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, text := peopled(t)
-		defer w.close()
 		changed := strings.NewReplacer(
 			"  wk1: {address: 10.0.0.31, cores: 4, memory: 8GiB, disks: {data: {size: 50GiB, mount: /data, role: data}}}\n", "",
 			"  wk2: {address: 10.0.0.32, cores: 4, memory: 8GiB}\n", "",

@@ -66,7 +66,6 @@ func TestDevices(t *testing.T) {
 		model := workstation()
 		model.Mappings = []pvesim.PCIMapping{{ID: "other", Map: []string{"node=pve1,path=0000:04:00.0,id=144d:a80a,subsystem-id=144d:a80a,iommugroup=31"}}}
 		w := newWorld(t, model)
-		defer w.close()
 		spec := parse(t, twoDevices)
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -122,7 +121,6 @@ func TestFunctionsOfOneCard(t *testing.T) {
 				Address: fmt.Sprintf("0000:0c:00.%d", i), ID: "8086:1521", Subsystem: "8086:0001", Class: "020000", Group: 40 + i, Vendor: "Intel", Name: "I350"})
 		}
 		w := newWorld(t, model)
-		defer w.close()
 		spec := parse(t, replace(t, twoDevices, `{nvme: {pci: "0000:03:00.0"}}`, `{port1: {pci: "0000:0c:00.1"}, port3: {pci: "0000:0c:00.3"}}`))
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
@@ -163,7 +161,6 @@ func TestDevicesThatNoNodeGets(t *testing.T) {
 					{ID: "busy", Map: []string{"node=pve1,path=0000:03:00.0,id=144d:a80a,subsystem-id=144d:a80a,iommugroup=30"}},
 				}
 				w := newWorld(t, model)
-				defer w.close()
 				text := strings.ReplaceAll(replace(t, twoDevices, `{nvme: {pci: "0000:03:00.0"}}`, `{it: {pci: "`+device+`"}}`), "    devices: {tpu: {pci: \"1ac1:089a\"}}\n", "")
 				if want == "" {
 					text, want = replace(t, twoDevices, `{nvme: {pci: "0000:03:00.0"}}`, `{tpu: {pci: "1ac1:089a"}}`), "goes to another device of the file"
@@ -185,7 +182,6 @@ nodes: {wk1: {devices: {zigbee: {usb: "10c4:ea60"}}}}`))
 		model := leastModel("9.2.11", hostprep.Grants(spec, proxmox.Version{Version: "9.2.11"}))
 		model.Hosts[0].PCI, model.Hosts[0].USB, model.Hosts[0].SATA = workstation().Hosts[0].PCI, workstation().Hosts[0].USB, true
 		w := newWorld(t, model)
-		defer w.close()
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
 		c := w.cluster(t, spec)
@@ -213,7 +209,6 @@ func TestUSBDevices(t *testing.T) {
 		model := workstation()
 		model.Mappings = []pvesim.PCIMapping{{ID: "meter2", USB: true, Map: []string{"node=pve1,id=1a86:7523,path=1-3.2"}}}
 		w := newWorld(t, model)
-		defer w.close()
 		w.up(t, parse(t, replace(t, usbDevices, ", devices: {zigbee: {usb: 10C4:EA60}, meter: {usb: \"1a86:7523\", port: 1-3.1}}", "")))
 		machine := w.guests()["wk1"]
 		step := func(spec *spec.Spec, usb0, usb1 string) {
@@ -258,7 +253,6 @@ func TestUSBDevicesThatNoNodeGets(t *testing.T) {
 					{ID: "lab2_w_stick", USB: true, Description: "made by homelab for cluster lab2", Map: []string{"node=pve1,id=0403:6001"}},
 				}
 				w := newWorld(t, model)
-				defer w.close()
 				before := mappingsOf(w)
 				text := replace(t, usbDevices, "{zigbee: {usb: 10C4:EA60}, meter: {usb: \"1a86:7523\", port: 1-3.1}}", "{stick: {"+device+"}}")
 				_, err := w.cluster(t, parse(t, text)).Up().Run(t.Context(), w.listen(t))

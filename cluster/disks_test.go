@@ -102,7 +102,6 @@ func TestDisksOfEveryMachineType(t *testing.T) {
 					model.Roles[0].Privs = append(pvesim.OperatorPrivileges(), "VM.Monitor")
 				}
 				w := newWorld(t, model)
-				defer w.close()
 				w.up(t, parse(t, oneDisk))
 				assert.Contains(t, ask(t, w.guests()["wk1"], "ls", "/dev/disk/by-id"), link+"\n")
 				assert.Empty(t, w.plan(t, parse(t, oneDisk)))

@@ -168,7 +168,6 @@ func TestOldCardOnDebian(t *testing.T) {
 			}
 		}
 		w := newWorld(t, model)
-		defer w.close()
 		_, err := w.cluster(t, parse(t, dkmsOn("debian-13"))).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "and NVIDIA's repository for Debian 13 begins with 590")
 		require.ErrorContains(t, err, "write image: ubuntu-24.04, which has it")

@@ -214,7 +214,6 @@ func findTheCauses(t *testing.T, all []mishap) {
 					model = m.model()
 				}
 				w := newWorld(t, model)
-				defer w.close()
 				text := example(t, "eight-a100")
 				if m.file != nil {
 					text = m.file(t)

@@ -55,7 +55,6 @@ func downOf(t *testing.T, nodes int, s unheard) (took time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		spec, model := sized(t, nodes)
 		w := newWorld(t, model)
-		defer w.close()
 		w.sim.Fail(pvesim.Rule{Method: http.MethodPost, Path: ".*/status/start", Skip: 1, Times: -1, Guest: &s.guests})
 		ctx, stop := context.WithCancel(t.Context())
 		c := w.cluster(t, spec)

@@ -76,7 +76,6 @@ func TestNamesakes(t *testing.T) {
 			}})
 		}
 		w := newWorld(t, model)
-		defer w.close()
 		untouched := w.inventory()
 		spec := parse(t, lab(example(t, "one-gpu")))
 		c := w.cluster(t, spec)

@@ -29,7 +29,6 @@ func (w *world) devices(t testing.TB) (slices, claims int) {
 func TestLifeWithDRA(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		plugin := parse(t, withPlatform(t, "one-gpu", ""))
 		w.up(t, plugin)
 		file := parse(t, withPlatform(t, "one-gpu", "nvidia: {stack: dra}\n"))

@@ -124,7 +124,6 @@ func TestADriverThatCannotBeFetchedDrainsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net internet
 		w := newWorldWith(t, pvesim.EightA100(), pvesim.Options{Internet: net.get})
-		defer w.close()
 		text := replace(t, small, "gpus: 1", "gpus: 2")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)

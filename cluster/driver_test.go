@@ -17,7 +17,6 @@ func TestOldCardOfSomebodyElse(t *testing.T) {
 			Address: "0000:0b:00.0", ID: "10de:101e", Subsystem: "10de:095f", Class: "030200", Group: 29, Vendor: "NVIDIA Corporation", Name: "GK110GL [Tesla K20X]"})
 		model.VMs = append(model.VMs, pvesim.VM{ID: 300, Node: "pve1", Name: "win11", Config: map[string]string{"hostpci0": "0000:0b:00", "memory": "4096"}})
 		w := newWorld(t, model)
-		defer w.close()
 		spec := parse(t, small)
 		w.up(t, spec)
 		assert.EqualValues(t, 1, w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))

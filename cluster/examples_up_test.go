@@ -33,7 +33,6 @@ func TestOneGPUUp(t *testing.T) {
 		model.Hosts[0].Name = "pve" // as Proxmox's installer suggests
 		model.Hosts[0].Storages[1].Name = "local-lvm"
 		w := newWorld(t, model)
-		defer w.close()
 		spec := parse(t, example(t, "one-gpu"))
 		w.live(t, spec, func() {
 			assert.EqualValues(t, 1, w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))

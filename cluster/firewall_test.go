@@ -19,7 +19,6 @@ func TestSecurityGroups(t *testing.T) {
 		m := pvesim.OneGPU()
 		m.SecurityGroups = []string{"k8s", "web"}
 		w := newWorld(t, m)
-		defer w.close()
 		untouched := w.inventory()
 		with := func(groups string) *spec.Spec {
 			return parse(t, replace(t, replace(t, oneDisk, "gateway: 10.0.0.1}", "gateway: 10.0.0.1, firewall: true}"), "addresses: [10.0.0.21]", "addresses: [10.0.0.21]\n    securityGroups: "+groups))

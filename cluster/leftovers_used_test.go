@@ -88,7 +88,6 @@ func TestFilesOfASilentHost(t *testing.T) {
 					}
 				}
 				w := newWorld(t, model)
-				defer w.close()
 				spec := parse(t, duo+"image: {seedStorage: "+storage+"}\n")
 				w.up(t, spec)
 				w.sim.AddVM(pvesim.VM{ID: 900, Node: "pve2", Name: "somebodys", Running: true, Config: map[string]string{"memory": "1024"}})

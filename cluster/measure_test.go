@@ -62,7 +62,6 @@ func makespan(t *testing.T, nodes int) (report *converge.Report, virtual, real t
 	synctest.Test(t, func(t *testing.T) {
 		spec, model := sized(t, nodes)
 		w = newWorld(t, model)
-		defer w.close()
 		start := time.Now()
 		report = w.up(t, spec)
 		virtual = time.Since(start)
@@ -145,7 +144,6 @@ func noop(t *testing.T) (asked []string) {
 	synctest.Test(t, func(t *testing.T) {
 		spec, model := sized(t, 7)
 		w := newWorld(t, model)
-		defer w.close()
 		w.up(t, spec)
 		w.sim.ForgetRequests()
 		w.up(t, spec)
@@ -164,7 +162,6 @@ func TestMeasurePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec, model := sized(t, planned)
 		w := newWorld(t, model)
-		defer w.close()
 		begun := wall()
 		w.up(t, spec)
 		up := wall() - begun

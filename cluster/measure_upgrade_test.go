@@ -27,7 +27,6 @@ func upgradeOf(t *testing.T, nodes int) turns {
 	synctest.Test(t, func(t *testing.T) {
 		before, model := sized(t, nodes)
 		w := newWorld(t, model)
-		defer w.close()
 		w.up(t, before)
 		time.Sleep(time.Minute)
 		after := *before

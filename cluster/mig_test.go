@@ -118,7 +118,6 @@ func TestMIGOnHopper(t *testing.T) {
 			}
 		}
 		w := newWorld(t, model)
-		defer w.close()
 		divided := parse(t, replace(t, small, "gpus: 1}", "gpus: {count: 1, sharing: {strategy: mig, layouts: [{profiles: {3g.40gb: 1, 1g.10gb: 4}}]}}}"))
 		w.up(t, divided)
 		assert.NotContains(t, strings.Join(w.mutations(), "\n"), fmt.Sprintf("/qemu/%d/status/shutdown", w.vm(t, "gpu1").ID), "it is not restarted for that")

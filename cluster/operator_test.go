@@ -44,7 +44,6 @@ func (w *world) offering(t *testing.T) []string {
 func TestLifeWithTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		plugin := parse(t, withPlatform(t, "one-gpu", ""))
 		w.up(t, plugin)
 		assert.Equal(t, []string{"nvidia-device-plugin/nvidia-device-plugin"}, w.offering(t))
@@ -80,7 +79,6 @@ func TestCrashWhileTheStackChanges(t *testing.T) {
 		var want, requests []string
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, pvesim.OneGPU())
-			defer w.close()
 			w.up(t, x.before)
 			requests = w.platformWrites(t, x.then)
 			want = w.stands(t)
@@ -95,7 +93,6 @@ func TestCrashWhileTheStackChanges(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, pvesim.OneGPU())
-					defer w.close()
 					w.up(t, x.before)
 					if !w.dies(t, x.then, n, n%2 == 0) {
 						t.Skip("it was done by then")
@@ -128,7 +125,6 @@ func (w *world) plugins() (n int) {
 func TestOperatorBringsTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		spec := parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator, branch: 580-server}"))
 		report := w.up(t, spec)
 		for _, n := range spec.GPUNodes() {
@@ -152,7 +148,6 @@ func TestOperatorBringsTheDriver(t *testing.T) {
 func TestAnotherDriverOfTheOperatorWaitsForPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
 		text := replace(t, withPlatform(t, "eight-a100", ""), "driver: {branch: auto}", "stack: operator\n  driver: {mode: operator, branch: 580-server}")
 		w.up(t, parse(t, text))
 		time.Sleep(time.Minute)
@@ -190,7 +185,6 @@ func TestAnotherDriverOfTheOperatorWaitsForPods(t *testing.T) {
 func TestOperatorsDriverBesideAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		w.up(t, parse(t, withPlatform(t, "one-gpu", "")))
 		_, err := w.cluster(t, parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator}"))).Up().Run(t.Context(), w.listen(t))
 		assert.ErrorContains(t, err, "gpu1 has a driver of its own (linux-modules-nvidia-580-server-open-")
@@ -202,7 +196,6 @@ func TestOperatorsDriverBesideAnother(t *testing.T) {
 func TestNoDriverContainerForTheKernel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		spec := parse(t, withOperator(t, "one-gpu", ", driver: {mode: operator}, values: {driver: {usePrecompiled: true}}"))
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
 		require.Error(t, err)
@@ -217,7 +210,6 @@ func TestNoDriverContainerForTheKernel(t *testing.T) {
 func TestOperatorToleratesTaints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		text := withOperator(t, "one-gpu", "")
 		spec := parse(t, replace(t, text, "gpus: 1}", "gpus: 1, taints: [dedicated=research:NoSchedule]}"))
 		w.up(t, spec) // waits until all GPUs are allocatable
@@ -235,7 +227,6 @@ func TestOperatorToleratesTaints(t *testing.T) {
 func TestSharingWithTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		w.up(t, parse(t, withOperator(t, "one-gpu", ", sharing: {strategy: mps, replicas: 2}")))
 		own := replace(t, withOperator(t, "one-gpu", ", sharing: {strategy: mps, replicas: 2}"), "gpus: 1}", "gpus: {count: 1, sharing: {strategy: time-slicing, replicas: 4}}}")
 		w.up(t, parse(t, own)) // waits for four

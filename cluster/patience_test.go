@@ -19,7 +19,6 @@ func TestPatience(t *testing.T) {
 			spec, model := sized(t, 5)
 			spec.Patience = patience
 			w := newWorld(t, model)
-			defer w.close()
 			w.sim.Fail(pvesim.Rule{Path: ".*/status/start", Skip: 1, Times: -1, Guest: &slow})
 			c := w.cluster(t, spec)
 			defer c.Close()

@@ -115,8 +115,7 @@ func TestGrantsAreEnough(t *testing.T) {
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, err := leastLife(t, version, leastGrants(t, version), nil)
-				defer w.close()
+				_, err := leastLife(t, version, leastGrants(t, version), nil)
 				require.NoError(t, err)
 			})
 		})
@@ -148,7 +147,6 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				m.Users, m.Tokens = nil, nil
 				m.Roles = []pvesim.Role{{ID: "homelab-least-vms", Privs: []string{"VM.Audit", "VM.Console"}}} // from an earlier file
 				w := newWorld(t, m)
-				defer w.close()
 				shell := w.rootShell(t, "pve1")
 
 				script := hostprep.RoleScript(spec, v, "homelab@pve!least")
@@ -230,7 +228,6 @@ func TestStartupWantsMore(t *testing.T) {
 		m := leastModel(versions[1], given)
 		m.Hosts[0] = pvesim.OneGPU().Hosts[0]
 		w := newWorld(t, m)
-		defer w.close()
 		w.tap = tap
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), w.listen(t))
 		return err
@@ -302,7 +299,6 @@ func TestEveryGrantIsNeeded(t *testing.T) {
 // told is what a user is told who lacks a privilege on a path.
 func told(t *testing.T, version, what string, need, less []proxmox.Grant) string {
 	w, early := leastLife(t, version, less, nil)
-	defer w.close()
 	require.Error(t, early, "nobody misses it")
 	assert.Empty(t, w.mutations(), "it is known before anything changes")
 	blind, late := leastLife(t, version, less, believing(t, version, need))

@@ -201,7 +201,6 @@ func partThroughGit(t *testing.T, tool fleet.Tool, part string, play func(*world
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("GIT_TOKEN", "correct horse battery")
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		g := newGitHost(t)
 		w.gitDial = g.Dial
 		ctx, stop := context.WithCancel(t.Context())

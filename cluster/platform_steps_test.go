@@ -14,7 +14,6 @@ import (
 func stepsOf(t *testing.T, text string) []string {
 	t.Helper()
 	w := newWorld(t, pvesim.EightA100())
-	defer w.close()
 	c := w.cluster(t, parse(t, text))
 	var out []string
 	for _, name := range c.Up().Names() {
@@ -53,7 +52,6 @@ func TestStepsOfAPlatform(t *testing.T) {
 // A part that cannot be made is said before anything changes.
 func TestSecretOfAPartIsMissing(t *testing.T) {
 	w := newWorld(t, pvesim.OneGPU())
-	defer w.close()
 	c := w.cluster(t, parse(t, withPlatform(t, "one-gpu", smallPlatform+
 		"backup: {bucket: backups, accessKey: env:NO_SUCH_KEY, secretKey: env:NO_SUCH_SECRET}\n")))
 	plan, err := c.Up().Plan(t.Context())

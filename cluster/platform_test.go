@@ -122,7 +122,6 @@ func TestChangedSecretRestartsItsReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("HUB_PASSWORD", "correct horse battery")
 		w := newWorld(t, pvesim.OneGPU())
-		defer w.close()
 		spec := parse(t, replace(t, withPlatform(t, "one-gpu", smallPlatform), "auth: dummy", "auth: {dummy: {password: env:HUB_PASSWORD}}"))
 		w.up(t, spec)
 		t.Setenv("HUB_PASSWORD", "another horse battery")

@@ -51,7 +51,6 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 		model.Hosts[0].NoIOMMU = true
 		model.Hosts[0].Memory = 24 * pvesim.GiB
 		w := newWorld(t, model)
-		defer w.close()
 		w.sim.Revoke("VM.Clone")
 		c := w.cluster(t, parse(t, strings.Replace(small, "storage: vmdata", "storage: fast", 1)))
 		_, err := c.Up().Run(t.Context(), w.listen(t))
@@ -72,7 +71,6 @@ func TestAHostThatIsOffIsToldOnce(t *testing.T) {
 		model := pvesim.TwoHosts()
 		model.Hosts[1].Offline = true
 		w := newWorld(t, model)
-		defer w.close()
 		c := w.cluster(t, parse(t, strings.Replace(small, "{endpoint: lab}", "{endpoint: lab, host: pve2}", 1)))
 		_, err := c.Up().Run(t.Context(), w.listen(t))
 		require.Error(t, err)
@@ -86,7 +84,6 @@ func TestHostWarningsAreKept(t *testing.T) {
 		model := pvesim.OneGPU()
 		model.Hosts[0].ClockOffset = 2 * time.Minute
 		w := newWorld(t, model)
-		defer w.close()
 		c := w.cluster(t, parse(t, small))
 		_, err := c.Up().Run(t.Context(), w.listen(t))
 		require.NoError(t, err)

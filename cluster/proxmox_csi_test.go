@@ -139,7 +139,6 @@ func TestEveryClaimGrantIsNeeded(t *testing.T) {
 					}
 				}
 				w := newWorld(t, m)
-				defer w.close()
 				user, operator := w.sim.Token()
 				require.Equal(t, 200, request(t, w.sim.Client(), "POST", "/nodes/pve1/qemu", user+"="+operator, `{"vmid":201,"name":"wk1","scsihw":"virtio-scsi-single"}`))
 				w.sim.Settle()

@@ -195,7 +195,6 @@ func (r report) answer(t *testing.T) string {
 	var out string
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, r.model(t))
-		defer w.close()
 		out = said(s, r.ask(t, w, s, &out)) + out
 	})
 	return out

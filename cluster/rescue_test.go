@@ -213,7 +213,6 @@ func TestScheduledSnapshots(t *testing.T) {
 		t.Setenv("S3_ID", "AKIA0")
 		t.Setenv("S3_KEY", "5ec2e7")
 		w := newWorld(t, pvesim.EightA100())
-		defer w.close()
 		guest.OfferBucket(w.sim.Network(), "minio.home.arpa:9000", "etcd", "AKIA0", "5ec2e7")
 		text := strings.Replace(safeServers, "vip: 10.0.0.10", `vip: 10.0.0.10, snapshots: {schedule: "0 * * * *", retention: 2, `+
 			`s3: {endpoint: "http://minio.home.arpa:9000", bucket: etcd, folder: safe, accessKey: env:S3_ID, secretKey: env:S3_KEY}}`, 1)

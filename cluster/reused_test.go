@@ -76,7 +76,6 @@ func TestDoubledMachinesAreSaidAndCanGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		model := pvesim.OneGPU()
 		w := newWorld(t, model)
-		defer w.close()
 		untouched := w.inventory()
 		spec := parse(t, lab(example(t, "one-gpu")))
 		w.up(t, spec)

@@ -26,7 +26,6 @@ func TestSeedsOfAnotherProxmoxOnOneStorage(t *testing.T) {
 						Size: 100 * pvesim.GiB, Config: map[string]string{"server": "10.0.0.5", "export": "/isos"}})
 				}
 				w := newWorld(t, model)
-				defer w.close()
 				text := duo + "image: {seedStorage: " + storage + "}\n"
 				spec := parse(t, text)
 				w.up(t, spec)

@@ -61,7 +61,6 @@ func TestBakingOnASmallHost(t *testing.T) {
 		m := pvesim.OneGPU()
 		m.Hosts[0].CPUs = 2
 		w := newWorld(t, m)
-		defer w.close()
 		spec := parse(t, little)
 		c := w.cluster(t, spec)
 		defer c.Close()

@@ -240,7 +240,6 @@ func TestBakingWithoutDHCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := &guest.Network{}
 		w := newWorldWith(t, pvesim.OneGPU(), pvesim.Options{Network: network})
-		defer w.close()
 		defer func() { _ = network.Close() }()
 		var seen atomic.Bool
 		done := make(chan struct{})
@@ -282,7 +281,6 @@ func TestWorkerNeedsNoMirror(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var net internet
 		w := newWorldWith(t, pvesim.EightA100(), pvesim.Options{Internet: net.get})
-		defer w.close()
 		text := replace(t, small, "gpus: 1", "gpus: 2") + "guest: {packages: [htop, git]}\n"
 		w.up(t, parse(t, text))
 		net.off.Store(true)
@@ -453,7 +451,6 @@ func TestABakeGoesOn(t *testing.T) {
 					}
 					return net.get(url)
 				}})
-				defer w.close()
 				spec := parse(t, small)
 				require.False(t, w.cut(t, spec, at))
 				for _, vm := range w.sim.VMs() {

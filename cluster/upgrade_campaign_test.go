@@ -314,7 +314,6 @@ func (x *cuts) page(t *testing.T, moments, servers []string) {
 // cutOff upgrades a new world, and cuts off a server at a moment.
 func cutOff(t *testing.T, before, after *spec.Spec, moment, server string) row {
 	w := newWorld(t, pvesim.EightA100())
-	defer w.close()
 	w.up(t, before)
 	time.Sleep(time.Minute)
 	pve := w.cluster(t, after).Proxmox

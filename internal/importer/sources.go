@@ -1,7 +1,6 @@
 package importer
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -262,6 +261,3 @@ func noBlocks(name string, b *hclsyntax.Body) error {
 	}
 	return nil
 }
-
-// IsNotFound reports whether what was to be imported does not exist.
-func IsNotFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -188,7 +188,6 @@ const (
 func TestLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		defer w.close()
 		untouched := w.left()
 		s := w.file(t, cp1+w1)
 		assert.Contains(t, w.plan(t, s), "vm/cp1")
@@ -219,7 +218,6 @@ func TestLife(t *testing.T) {
 func TestServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		defer w.close()
 		three := w.file(t, cp1+cp2+cp3+w1)
 		w.up(t, three)
 		assert.Equal(t, []string{"cp1", "cp2", "cp3"}, w.net.Members())
