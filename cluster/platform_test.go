@@ -117,6 +117,22 @@ func TestPartTakenOut(t *testing.T) {
 	})
 }
 
+// A plan says that a volume cannot grow, and what to do, before anything is changed.
+func TestVolumeThatCannotGrow(t *testing.T) {
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
+		text := withPlatform(t, "one-gpu", "logs: {size: 10GiB, class: local-path}\n")
+		w.up(t, parse(t, text))
+		c := w.cluster(t, parse(t, replace(t, text, "10GiB", "20GiB")))
+		defer c.Close()
+		before := w.now()
+		plan, err := c.Up().Plan(t.Context())
+		require.NoError(t, err)
+		require.EqualError(t, plan.Err(), `chart/logs: apply persistentvolumeclaim logs/victoria-logs: the claim's storage class cannot grow volumes: persistentvolumeclaims "victoria-logs" is forbidden: `+
+			"only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize: write the size that it has, or move its data to a claim of a class with allowVolumeExpansion")
+		assert.Equal(t, changes{}, before.changes())
+	})
+}
+
 // A changed password reaches what has read the old one, and nothing else restarts.
 func TestChangedSecretRestartsItsReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

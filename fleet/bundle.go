@@ -49,7 +49,7 @@ func (b Bundle) releaseName() string {
 // BundlesOf turns a part into bundles: one for its chart, and one each for the objects before
 // and after it, named NAME-before and NAME-after. Definitions of kinds of which there are also
 // objects are in a bundle NAME-crds. The bundles depend on each other in this order. A part
-// with objects only is one bundle with its name.
+// with objects only is one bundle with its name. Namespaces among the objects are not in bundles: make them before.
 func BundlesOf(p chart.Part) ([]Bundle, error) {
 	before, err := plain(p.Before)
 	if err != nil {

@@ -68,19 +68,23 @@ func (d *document) bytes() []byte { return []byte(d.b.String()) }
 // value would be Modified forever.
 const managedBy = "app.kubernetes.io/managed-by"
 
-// plain returns objects as the mappings that are sent to the API server, without Helm's label.
+// plain returns objects as the mappings that are sent to the API server, without Helm's label, and without namespaces:
+// several parts may have objects in one, and Fleet would delete it, with all that is in it, with the first that leaves Git.
 func plain(objects []runtime.Object) ([]*unstructured.Unstructured, error) {
-	out := make([]*unstructured.Unstructured, len(objects))
-	for i, o := range objects {
+	out := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, o := range objects {
 		u, err := kube.ToUnstructured(o)
 		if err != nil {
 			return nil, err
+		}
+		if u.GetKind() == "Namespace" {
+			continue
 		}
 		if labels := u.GetLabels(); labels[managedBy] != "" {
 			delete(labels, managedBy)
 			u.SetLabels(labels)
 		}
-		out[i] = u
+		out = append(out, u)
 	}
 	return out, nil
 }

@@ -22,6 +22,7 @@ var (
 	ErrConflict     = errors.New("changed by somebody else in the meantime")
 	ErrInvalid      = errors.New("refused as invalid")
 	ErrForbidden    = errors.New("not allowed")
+	ErrCannotGrow   = errors.New("the claim's storage class cannot grow volumes")
 	ErrUnauthorized = errors.New("not known to the API server")
 	ErrUnreachable  = errors.New("the API server does not answer")
 	ErrCertificate  = errors.New("the API server's certificate is not trusted")
@@ -99,9 +100,9 @@ func (e *Error) Transient() bool {
 	return errors.Is(e.Kind, ErrUnreachable) || errors.Is(e.Kind, ErrConflict)
 }
 
-// Permanent reports whether waiting does not help: these credentials may not do that.
+// Permanent reports whether waiting does not help: these credentials may not do that, or this class cannot.
 func (e *Error) Permanent() bool {
-	return errors.Is(e.Kind, ErrForbidden)
+	return errors.Is(e.Kind, ErrForbidden) || errors.Is(e.Kind, ErrCannotGrow)
 }
 
 // explain classifies an error. Everything that this package knows about failures of Kubernetes
@@ -137,6 +138,8 @@ func explainStatus(s metav1.Status) (hint string, kind error) {
 		return "", ErrConflict
 	case s.Code == http.StatusForbidden && strings.Contains(s.Message, "is being terminated"):
 		return "wait until the old namespace is gone", ErrConflict
+	case s.Code == http.StatusForbidden && strings.Contains(s.Message, "must support resize"): // plugin/pkg/admission/storage/persistentvolume/resize
+		return "write the size that it has, or move its data to a claim of a class with allowVolumeExpansion", ErrCannotGrow
 	case s.Code == http.StatusForbidden:
 		return "", ErrForbidden
 	case s.Code == http.StatusUnauthorized:

@@ -16,7 +16,7 @@ import (
 
 // TestErrorsAreSorted: by code, and where a code says too little, by the API server's words.
 func TestErrorsAreSorted(t *testing.T) {
-	kinds := []error{ErrNotFound, ErrConflict, ErrInvalid, ErrForbidden, ErrUnauthorized, ErrUnreachable, ErrCertificate, ErrWebhook}
+	kinds := []error{ErrNotFound, ErrConflict, ErrInvalid, ErrForbidden, ErrCannotGrow, ErrUnauthorized, ErrUnreachable, ErrCertificate, ErrWebhook}
 	said := func(code int32, message string) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: message}}
 	}
@@ -29,6 +29,8 @@ func TestErrorsAreSorted(t *testing.T) {
 		{said(404, `pods "a" not found`), ErrNotFound, `do: pods "a" not found`},
 		{said(409, "no"), ErrConflict, "do: changed by somebody else in the meantime: no"},
 		{said(403, "no"), ErrForbidden, "do: not allowed: no"},
+		{said(403, "the storageclass must support resize"), ErrCannotGrow, "do: the claim's storage class cannot grow volumes: the storageclass must support resize: " +
+			"write the size that it has, or move its data to a claim of a class with allowVolumeExpansion"},
 		{said(403, "it is being terminated"), ErrConflict, "do: changed by somebody else in the meantime: it is being terminated: wait until the old namespace is gone"},
 		{said(401, "is being terminated"), ErrUnauthorized, "do: not known to the API server: is being terminated: the kubeconfig's credentials have expired or are for another cluster: read it again from a server"},
 		{said(500, "failed calling webhook x"), ErrWebhook, "do: a webhook of the cluster does not answer: failed calling webhook x"},
@@ -65,7 +67,7 @@ func TestErrorsAreSorted(t *testing.T) {
 		var e *Error
 		require.ErrorAs(t, err, &e)
 		assert.Equal(t, errors.Is(c.kind, ErrUnreachable) || errors.Is(c.kind, ErrConflict), e.Transient(), "%v", err)
-		assert.Equal(t, errors.Is(c.kind, ErrForbidden), e.Permanent(), "%v", err)
+		assert.Equal(t, errors.Is(c.kind, ErrForbidden) || errors.Is(c.kind, ErrCannotGrow), e.Permanent(), "%v", err)
 		assert.Len(t, e.Unwrap(), map[bool]int{true: 1, false: 2}[c.kind == nil])
 	}
 	assert.NoError(t, explain("do", nil))

@@ -21,7 +21,7 @@ func (g gitOps) Info() addon.Info {
 	f, via := g.GitOps()
 	i := addon.Info{
 		Name: GitOps, Section: via, On: f != nil && f.Repo != "",
-		NeverInFleet: fleet.Tool(via).Title() + " learns from it what to deploy",
+		NeverInFleet: "the tool learns from it what to deploy",
 	}
 	if i.On {
 		i.Stays = "the folder " + f.Path + " of " + f.Repo

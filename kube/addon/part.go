@@ -76,8 +76,20 @@ func (p Recipe) InGit() bool {
 }
 
 // NeedsObjectsFirst reports whether a part that goes through Git needs objects in the cluster first: Secrets,
-// and labels of its namespace that Fleet does not set.
-func (p Recipe) NeedsObjectsFirst() bool { return len(p.Secrets) > 0 || len(p.NamespaceLabels) > 0 }
+// namespaces, and labels of its own that Fleet does not set.
+func (p Recipe) NeedsObjectsFirst() bool {
+	return len(p.Secrets) > 0 || len(p.NamespaceLabels) > 0 || len(p.Namespaces()) > 0
+}
+
+// Namespaces are those among the objects of a part.
+func (p Recipe) Namespaces() []runtime.Object {
+	return slices.DeleteFunc(slices.Concat(p.Before, p.After), func(o runtime.Object) bool { return !IsNamespace(o) })
+}
+
+// IsNamespace reports whether an object is a namespace.
+func IsNamespace(o runtime.Object) bool {
+	return o.GetObjectKind().GroupVersionKind().Kind == "Namespace"
+}
 
 // Recipe is how a part is installed.
 type Recipe struct {

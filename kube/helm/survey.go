@@ -198,7 +198,7 @@ func (c cluster) observe(ctx context.Context, u *unstructured.Unstructured, chan
 	var refused *kube.Error
 	switch {
 	case err == nil:
-	case errors.Is(err, kube.ErrUnreachable), !errors.As(err, &refused), ctx.Err() != nil:
+	case errors.Is(err, kube.ErrUnreachable), errors.Is(err, kube.ErrCannotGrow), !errors.As(err, &refused), ctx.Err() != nil:
 		return l, err
 	default:
 		// An immutable field, one that the definition gets only with this upgrade, or a

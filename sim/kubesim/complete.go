@@ -147,7 +147,15 @@ func (c server) complete(t target, live *entry, u *unstructured.Unstructured) er
 	if live != nil && t.sub == "" && !waiting(live) {
 		errs = append(errs, immutable(k, live.obj, u)...)
 	}
-	return invalid(k, u.GetName(), errs)
+	claim, is := typ.(*corev1.PersistentVolumeClaim)
+	if !is || live == nil || t.sub != "" {
+		return invalid(k, u.GetName(), errs)
+	}
+	was := entryAs[corev1.PersistentVolumeClaim](live)
+	if err := invalid(k, u.GetName(), append(errs, admission.SizeErrors(claim, was)...)); err != nil {
+		return err
+	}
+	return c.admission().Grow(claim, was)
 }
 
 // waiting reports whether a Job is suspended and was never started: it may still be changed, see

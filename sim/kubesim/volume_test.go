@@ -3,7 +3,9 @@ package kubesim_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +86,34 @@ func TestVolumeIsMadeOnlyWithItsProvisioner(t *testing.T) {
 		a.do("DELETE", ns+"pods/r", "", "")
 		time.Sleep(time.Minute)
 		assert.Empty(t, a.c.Names("persistentvolumes"))
+	})
+}
+
+// A claim grows if it is bound and its class says that it can, and is never smaller than its volume.
+func TestSizeOfAClaim(t *testing.T) {
+	bubble(t, func(t *testing.T, a api) {
+		require.NoError(t, a.c.Join(t.Context(), volumeNode("a", 0)))
+		for name, more := range map[string]string{"x": "", "y": `,"allowVolumeExpansion":true`} {
+			a.apply("/apis/storage.k8s.io/v1/storageclasses/"+name, fmt.Sprintf(`{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":%q},"provisioner":"x.example"%s}`, name, more))
+			a.apply(ns+"persistentvolumeclaims/"+name, strings.Replace(fmt.Sprintf(aClaim, name), `"c"`, `"`+name+`"`, 1))
+		}
+		size := func(claim, to string) (int, string) {
+			code, out := a.do("PATCH", ns+"persistentvolumeclaims/"+claim, "application/merge-patch+json", `{"spec":{"resources":{"requests":{"storage":"`+to+`"}}}}`)
+			return code, fmt.Sprint(out)
+		}
+		code, out := size("y", "2Gi")
+		assert.Equal(t, http.StatusUnprocessableEntity, code)
+		assert.Contains(t, out, "for bound claims")
+		a.apply(ns+"pods/provisioner", provider)
+		time.Sleep(time.Minute)
+		code, out = size("x", "2Gi")
+		assert.Equal(t, http.StatusForbidden, code)
+		assert.Contains(t, out, `persistentvolumeclaims "x" is forbidden: only dynamically provisioned pvc can be resized`)
+		code, out = size("y", "2Gi")
+		assert.Equal(t, http.StatusOK, code, out)
+		code, out = size("y", "1Gi")
+		assert.Equal(t, http.StatusUnprocessableEntity, code)
+		assert.Contains(t, out, "field can not be less than status.capacity")
 	})
 }
 

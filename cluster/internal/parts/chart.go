@@ -8,10 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
@@ -128,17 +130,16 @@ func (s *Steps) applyChart(ctx context.Context, seen chartState) error {
 
 // objectsBeforeRelease are the objects of a part that are applied before its release, the namespaces first.
 func (s *Steps) objectsBeforeRelease(p addon.Recipe) []runtime.Object {
-	return append(s.namespacesOf(p), slices.DeleteFunc(slices.Clone(p.Before), isNamespace)...)
+	return append(s.namespacesOf(p), slices.DeleteFunc(slices.Clone(p.Before), addon.IsNamespace)...)
 }
 
-func isNamespace(o runtime.Object) bool {
-	return o.GetObjectKind().GroupVersionKind().Kind == "Namespace"
-}
-
-// namespacesOf are the namespace of a part's release and those among its objects before that. If several parts
-// share the release's, each adds its labels.
+// namespacesOf are the namespace of a part's release and those among its objects before that, or of a part that goes
+// through Git all of its objects: Git has none. If several parts share the release's, each adds its labels.
 func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
-	own := slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return !isNamespace(o) })
+	own := slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return !addon.IsNamespace(o) })
+	if p.InGit() {
+		own = keptNamespaces(p)
+	}
 	if p.Release == nil {
 		return own
 	}
@@ -157,4 +158,17 @@ func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		}}, own...)
 	}
+}
+
+// keptNamespaces are the namespaces of a part that goes through Git. Helm, and so Fleet, does not delete one that an
+// earlier commit had (helm v3.22.0, pkg/kube/client.go, Update).
+func keptNamespaces(p addon.Recipe) []runtime.Object {
+	out := p.Namespaces()
+	for i, o := range out {
+		out[i] = o.DeepCopyObject()
+		if m, err := meta.Accessor(out[i]); err == nil && p.Via == spec.ViaFleet {
+			m.SetAnnotations(map[string]string{"helm.sh/resource-policy": "keep"})
+		}
+	}
+	return out
 }

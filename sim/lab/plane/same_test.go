@@ -209,6 +209,8 @@ func TestKubesimAnswersAsTheRealOne(t *testing.T) {
 		{"GET", cm + "?watch=true&resourceVersion=1&timeoutSeconds=1", "", ""}, {"GET", cm + "?watch=true&timeoutSeconds=1&labelSelector=same", "", ""},
 		{"GET", cm + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dm", "", ""},
 		{"GET", cm + "?watch=true&sendInitialEvents=true&timeoutSeconds=1", "", ""},
+		{"PATCH", paths("PersistentVolumeClaim", "", "") + "/old", "application/merge-patch+json", `{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}`},
+		{"PATCH", paths("PersistentVolumeClaim", "", "") + "/old", "application/merge-patch+json", `{"spec":{"resources":{"requests":{"storage":"1Mi"}}}}`},
 		{"DELETE", cm + "/m", js, ""}, {"DELETE", paths("PersistentVolumeClaim", "", "") + "/data", js, ""}, {"DELETE", paths("Namespace", "", "") + "/same", js, ""},
 		{"POST", cm, js, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"late"}}`},
 		{"GET", "/api/v1/none", "", ""}, {"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", js,

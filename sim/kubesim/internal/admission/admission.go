@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -72,6 +73,22 @@ func (c Admission) New(obj any) error {
 		selectJob(o)
 	}
 	return nil
+}
+
+// Grow refuses that a claim grows whose class does not say that it can: the plugin PersistentVolumeClaimResize
+// (plugin/pkg/admission/storage/persistentvolume/resize).
+func (c Admission) Grow(claim, was *corev1.PersistentVolumeClaim) error {
+	size := sizeOf(claim)
+	if size.Cmp(sizeOf(was)) <= 0 {
+		return nil
+	}
+	for _, class := range control.All[storagev1.StorageClass](c, "storageclasses.storage.k8s.io") {
+		if claim.Spec.StorageClassName != nil && class.Name == *claim.Spec.StorageClassName && class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion {
+			return nil
+		}
+	}
+	return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), claim.Name,
+		errors.New("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"))
 }
 
 // defaultClass is the class that a claim without one gets: of several, the newest.

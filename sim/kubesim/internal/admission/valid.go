@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -38,6 +39,23 @@ func WellFormed(obj any) field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "template", "metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
 	}
 	return append(errs, containers(field.NewPath("spec", "template", "spec"), template.Spec.Containers)...)
+}
+
+// SizeErrors says why a claim cannot have another size: ValidatePersistentVolumeClaimUpdate of
+// pkg/apis/core/validation, without the list of differences of the two specs.
+func SizeErrors(claim, was *corev1.PersistentVolumeClaim) field.ErrorList {
+	size, before, has := sizeOf(claim), sizeOf(was), was.Status.Capacity[corev1.ResourceStorage]
+	switch {
+	case size.Cmp(before) != 0 && was.Status.Phase != corev1.ClaimBound:
+		return field.ErrorList{field.Forbidden(field.NewPath("spec"), "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims")}
+	case size.Cmp(before) < 0 && size.Cmp(has) <= 0:
+		return field.ErrorList{field.Forbidden(field.NewPath("spec", "resources", "requests", "storage"), "field can not be less than status.capacity")}
+	}
+	return nil
+}
+
+func sizeOf(claim *corev1.PersistentVolumeClaim) resource.Quantity {
+	return claim.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 
 func containers(at *field.Path, list []corev1.Container) (errs field.ErrorList) {
