@@ -5,18 +5,18 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/internal/k3snodes"
 	"github.com/cps-gpu/homelab/cluster/internal/kubeadmnodes"
-	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
+	"github.com/cps-gpu/homelab/remote"
 )
 
-// distributionOn returns the Kubernetes of a file on machines as one run reaches them. This is the one place that
-// knows which there are.
-func distributionOn(s *spec.Spec, ns *nodes.Nodes) distribution.Distribution {
+// distributionOn returns the Kubernetes of a file on machines that root reaches. This is the one place that knows which
+// there are.
+func distributionOn(s *spec.Spec, root func(machine string) remote.Runner) distribution.Distribution {
 	if s != nil && s.Distribution == spec.DistributionKubeadm {
-		return kubeadmnodes.New(s, ns.Root)
+		return kubeadmnodes.New(s, root)
 	}
-	return k3snodes.New(s, ns.Root)
+	return k3snodes.New(s, root)
 }
 
 // errNoTalos is the error for a file of another program.
@@ -36,7 +36,7 @@ func (c *site) distribution() distribution.Distribution {
 		other := c.Distribution.(distribution.Maker) // which New has checked
 		return other(distribution.Site{Spec: c.spec, Root: c.nodes.Root, Dial: c.nodes.DialTo, ReadStart: c.nodes.ReadStart, Token: c.Token})
 	}
-	return distributionOn(c.spec, c.nodes)
+	return distributionOn(c.spec, c.nodes.Root)
 }
 
 // imager is what the machines boot, if that is an image of their own; else nil.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -17,6 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/remote"
 )
 
 // vmStep makes a node's VM and keeps it up to date.
@@ -275,10 +277,31 @@ func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string)
 	if err != nil {
 		return nil, err
 	}
-	if reasons := unfitReasons(ctx, c.spec, c.Proxmox.Agents, vm, to); len(reasons) > 0 {
+	reasons := unfitReasons(ctx, c.spec, c.Proxmox.Agents, vm, to)
+	if len(reasons) == 0 {
+		reasons, err = kubernetesReasons(ctx, c, n, vm)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", vm, err)
+	}
+	if len(reasons) > 0 {
 		return nil, converge.Permanent(fmt.Errorf("%s cannot be adopted, and is not changed:\n  %s", vm, strings.Join(reasons, "\n  ")))
 	}
 	return vm, nil
+}
+
+// kubernetesReasons says which Kubernetes of others a VM to adopt has. A clone or a restored copy of a node of this
+// cluster keeps the mark of its original.
+func kubernetesReasons(ctx context.Context, c *machines, n spec.Node, vm *proxmox.VM) ([]string, error) {
+	root := c.Proxmox.Agents.Runner(vm)
+	reason, err := members.CheckAdoption(ctx, c.members.Kubernetes, members.Adoptee{
+		Node: n, Root: root, Distribution: distributionOn(c.spec, func(string) remote.Runner { return root }),
+		Copy: slices.ContainsFunc(append(strings.Fields(vm.Description), vm.Tags...), func(word string) bool { return names.IsMark(c.spec, word) }),
+	})
+	if reason == "" {
+		return nil, err
+	}
+	return []string{reason}, nil
 }
 
 // unfitReasons says why a VM cannot become a node without changes.

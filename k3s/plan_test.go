@@ -410,12 +410,12 @@ func TestKeysOfAServer(t *testing.T) {
 // K3s on an external machine may be another cluster's.
 func TestForeignCluster(t *testing.T) {
 	e := &ForeignClusterError{Node: "nuc", Of: "other", Cluster: "lab"}
-	assert.Contains(t, e.Error(), "K3s on the external machine nuc belongs to another cluster, other ("+ClusterFile+"): remove it there (node:remove -node=nuc with the file of other), or remove nuc")
+	assert.Contains(t, e.Error(), "K3s on nuc belongs to another cluster, other ("+ClusterFile+"): remove it there (node:remove -node=nuc with the file of other), or remove nuc")
 	for of, role := range map[string]Role{"": RoleAgent, "lab": RoleNone} {
 		e.Of, e.Role = of, role
-		start := "K3s runs, as agent, on the external machine nuc already"
+		start := "K3s runs, as agent, on nuc already"
 		if role == RoleNone {
-			start = "K3s on the external machine nuc already"
+			start = "K3s on nuc already"
 		}
 		assert.Contains(t, e.Error(), start+", and may belong to another cluster: ")
 		assert.Contains(t, e.Error(), "if it belongs to lab, run there: echo lab | sudo tee "+ClusterFile)

@@ -68,7 +68,7 @@ func (m *member) Foreign() error {
 	if m.have.Cluster != "" {
 		of = "the cluster " + m.have.Cluster
 	}
-	return distribution.Means(fmt.Errorf("the Kubernetes on %s belongs to %s, and not to %s", m.node.Name, of, m.spec.Name), distribution.ErrForeign)
+	return distribution.Means(fmt.Errorf("the Kubernetes on %s belongs to %s, and not to %s: move its work and remove it there (kubeadm reset), or take %[1]s out of the file", m.node.Name, of, m.spec.Name), distribution.ErrForeign)
 }
 
 // Diff compares the machine with the file.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/cps-gpu/homelab/cluster/internal/occupants"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
@@ -19,12 +20,28 @@ import (
 // machine may have been a member of another cluster before it was added to the file, and may
 // still be one. Names and addresses alone prove nothing, since many sites use the same ones.
 // Proof is the mark that Up writes, together with the address or the authority of this
-// cluster's API. A server that has not joined another is its own authority.
+// cluster's API. A server that has not joined another is its own authority. A machine without this
+// cluster's Kubernetes has none of another tool either.
 func (ks *Kubernetes) owns(ctx context.Context, n spec.Node, member distribution.Member) error {
-	have := member.State()
-	if !n.External || have.Cluster == "" && have.Role == "" && !have.Configured && have.Authority == "" {
+	switch have := member.State(); {
+	case !n.External:
 		return nil
+	case have.Cluster != "" || have.Role != "" || have.Configured || have.Authority != "":
+		return ownsMarked(ctx, ks, n, member)
 	}
+	found, err := occupants.Observe(ctx, ks.Nodes.Root(n.Name))
+	if err != nil {
+		return err
+	}
+	if why := found.Others(ks.Distribution.Facts().Step, n.Name); why != "" {
+		return distribution.Means(fmt.Errorf("on the external machine %s: %s", n.Name, why), distribution.ErrForeign)
+	}
+	return nil
+}
+
+// ownsMarked asks the mark of a machine on which something was set up.
+func ownsMarked(ctx context.Context, ks *Kubernetes, n spec.Node, member distribution.Member) error {
+	have := member.State()
 	if have.Cluster != ks.Spec.Name {
 		return member.Foreign()
 	}
