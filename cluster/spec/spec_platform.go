@@ -207,7 +207,7 @@ type TLS struct {
 	Email     string    `yaml:"email" absent:"required for ‘acme’" doc:"Address for notices about expiring certificates."`
 	Server    string    `yaml:"server" absent:"Let's Encrypt" doc:"For ‘acme’: URL of the directory."`
 	Challenge string    `yaml:"challenge" enum:"http,dns" absent:"‘dns’ with the section ‘dns’, else ‘http’" doc:"For ‘acme’: how names are proven. ‘http’: port 80 can be reached from the internet. ‘dns’: a record in a zone of ‘dns’; the only way for wildcards and clusters that cannot be reached."`
-	CACert    string    `yaml:"ca" absent:"required for ‘ca’" doc:"PEM file of the authority's certificate. For ‘secret’: that of the signer."`
+	CACert    string    `yaml:"ca" absent:"required for ‘ca’; else none" doc:"PEM file of the authority's certificate. For ‘secret’: that of the signer. For ‘acme’: of a private server, that of its own page and that of the certificates that it signs."`
 	CAKey     SecretRef `yaml:"key" absent:"required for ‘ca’" doc:"Reference to the authority's private key."`
 	Secret    string    `yaml:"secret" absent:"required for ‘secret’" doc:"‘namespace/name’ of a Secret of type ‘kubernetes.io/tls’, which homelab copies where it is needed."`
 }

@@ -201,11 +201,9 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	}
 	h.Version = cmp.Or(h.Version, p.Charts.Versions["jupyterhub"])
 	err := hubSecrets(&h, site)
-	if p.TLS != nil && (p.TLS.Source == spec.TLSCA || p.TLS.Source == spec.TLSSecret) {
-		var caErr error
-		h.CA, caErr = addon.File("tls.ca", p.TLS.CACert)
-		err = errors.Join(err, caErr)
-	}
+	var caErr error
+	h.CA, caErr = addon.Authority(p.TLS)
+	err = errors.Join(err, caErr)
 	if h.Scratch != nil && h.Scratch.Class == "" {
 		h.Scratch = nil
 	}

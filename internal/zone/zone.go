@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -27,6 +28,15 @@ const limit = 20 * time.Second
 // them it returns nil.
 func Check(ctx context.Context, d *spec.DNS) error {
 	return checker{"https://api.cloudflare.com/client/v4"}.check(ctx, d)
+}
+
+// OnLoopback reports whether the zones are served by this machine: a lab may ask no other.
+func OnLoopback(d *spec.DNS) bool {
+	if d == nil || d.RFC2136 == nil {
+		return false
+	}
+	at, err := netip.ParseAddrPort(d.RFC2136.Server)
+	return err == nil && at.Addr().IsLoopback()
 }
 
 // checker has the address of Cloudflare's API.

@@ -25,10 +25,10 @@ func (s *Site) copiedCertificate(part chart.Part, namespace, name string) func(c
 	return withCertificate(part, s.TLS.Secret, namespace, name)
 }
 
-// Authority is the certificate, as PEM, of a private CA that the file has and that signs all pages; none if the file has
-// none, as with a CA that the cluster makes itself.
+// Authority is the certificates, as PEM, of a private CA that the file has and that signs all pages; none if the file has
+// none, as with a public CA or one that the cluster makes itself.
 func Authority(t *spec.TLS) ([]byte, error) {
-	if t == nil || t.Source != spec.TLSSecret && t.Source != spec.TLSCA {
+	if t == nil || t.Source == spec.TLSSelfSigned {
 		return nil, nil
 	}
 	return File("tls.ca", t.CACert)

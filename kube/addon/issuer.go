@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/mail"
@@ -47,7 +48,11 @@ func (i Issuer) Make(s *Site) (Recipe, error) {
 		if err != nil {
 			return Recipe{}, err
 		}
-		p.After, p.Secrets = []runtime.Object{i.acme(solver)}, secrets
+		ca, err := File("tls.ca", i.CACert)
+		if err != nil {
+			return Recipe{}, err
+		}
+		p.After, p.Secrets = []runtime.Object{i.acme(solver, ca)}, secrets
 	case spec.TLSCA:
 		cert, err := File("tls.ca", i.CACert)
 		key, keyErr := s.Secret("tls.ca.key", i.CAKey)
@@ -112,12 +117,16 @@ func (i Issuer) selfSignedObjects() []runtime.Object {
 	}
 }
 
-func (i Issuer) acme(solver values) *unstructured.Unstructured {
-	return clusterIssuer(i.Issuer, values{"acme": values{
+func (i Issuer) acme(solver values, ca []byte) *unstructured.Unstructured {
+	v := values{
 		"email": i.Email, "server": i.Server,
 		"privateKeySecretRef": values{"name": i.Issuer + "-acme"},
 		"solvers":             []any{solver},
-	}})
+	}
+	if len(ca) > 0 {
+		v["caBundle"] = base64.StdEncoding.EncodeToString(ca)
+	}
+	return clusterIssuer(i.Issuer, values{"acme": v})
 }
 
 // solver says how the authority is shown that a name is ours, and has the credentials for that.

@@ -17,6 +17,8 @@ require (
 	github.com/fluxcd/kustomize-controller/api v1.8.3
 	github.com/fluxcd/source-controller/api v1.8.2
 	github.com/google/uuid v1.6.0
+	github.com/letsencrypt/pebble/v2 v2.10.3
+	github.com/miekg/dns v1.1.72
 	github.com/openai/openai-go/v3 v3.9.0
 	github.com/things-go/go-socks5 v0.1.0
 	golang.org/x/crypto v0.58.0
@@ -31,11 +33,17 @@ require (
 )
 
 require (
+	github.com/letsencrypt/challtestsrv v1.4.2 // indirect
+	golang.org/x/mod v0.41.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
+)
+
+require (
 	github.com/coreos/go-oidc/v3 v3.17.0
 	github.com/fluxcd/pkg/apis/acl v0.9.0 // indirect
 	github.com/fluxcd/pkg/apis/kustomize v1.15.1 // indirect
 	github.com/fluxcd/pkg/apis/meta v1.25.1 // indirect
-	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
+	github.com/go-jose/go-jose/v4 v4.1.8 // indirect
 	sigs.k8s.io/controller-runtime v0.23.1 // indirect
 )
 

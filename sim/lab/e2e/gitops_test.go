@@ -155,11 +155,17 @@ func (u *user) applicationsKept(t *testing.T, parts ...string) {
 // objects reaches objects of the cluster.
 func (u *user) objects(t *testing.T, of schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", "short", "kubeconfig"))
+	return u.client(t, "short").Resource(of).Namespace(namespace)
+}
+
+// client reaches all objects of a cluster.
+func (u *user) client(t *testing.T, cluster string) dynamic.Interface {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", cluster, "kubeconfig"))
 	require.NoError(t, err)
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	return client.Resource(of).Namespace(namespace)
+	return client
 }
 
 // releaseKept does what the message says: Flux forgets a release.

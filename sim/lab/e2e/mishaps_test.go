@@ -156,15 +156,15 @@ func (u *user) shutLaptop(t *testing.T) {
 	u.must(t, "cluster:down", "-yes")
 }
 
-// eventually waits, for a minute at most, until something is so.
+// eventually waits, for three minutes at most, until something is so.
 func (u *user) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < 3*time.Minute; time.Sleep(100 * time.Millisecond) {
 		if is() {
 			return
 		}
 	}
-	require.Fail(t, "waited a minute in vain", what)
+	require.Fail(t, "waited three minutes in vain", what)
 }
 
 // vmid is the VMID of a machine of the cluster.

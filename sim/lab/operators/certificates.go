@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/lab/internal/object"
 	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
+	"github.com/cps-gpu/homelab/sim/lab/zones"
 )
 
 func certificatesKind() kind { return kind{"cert-manager.io", "v1", "certificates"} }
@@ -78,6 +80,10 @@ func (i *instance) issuerState(ctx context.Context, issuer *unstructured.Unstruc
 		reason, message = "ACMEAccountRegistered", "The ACME account was registered with the ACME server"
 		if object.Text(issuer, "spec", "acme", "server") == "" || object.Text(issuer, "spec", "acme", "privateKeySecretRef", "name") == "" {
 			status, reason, message = "False", "ErrInitIssuer", "Error initializing issuer: spec.acme wants server and privateKeySecretRef"
+		} else if hasServer(issuer) {
+			if err := i.registered(ctx, issuer); err != nil {
+				status, reason, message = "False", "ErrRegisterACMEAccount", err.Error()
+			}
 		}
 	default:
 		status, reason, message = "False", "ErrInitIssuer", "Error initializing issuer: no issuer specified for Issuer '"+strings.TrimPrefix(issuer.GetNamespace()+"/"+issuer.GetName(), "/")+"'"
@@ -133,6 +139,9 @@ func (i *instance) issue(ctx context.Context, c *unstructured.Unstructured) erro
 	if old != nil && i.current(c, old, issuer) {
 		return i.certificateReady(ctx, c, old)
 	}
+	if backsOff(c) {
+		return nil
+	}
 	if why == "" && !object.IsTrue(issuer, "Ready") {
 		why = fmt.Sprintf("Issuer %s is not ready", issuer.GetName())
 	}
@@ -140,7 +149,9 @@ func (i *instance) issue(ctx context.Context, c *unstructured.Unstructured) erro
 		return i.certificateWaits(ctx, c, why)
 	}
 	data, err := i.sign(ctx, c, issuer, old)
-	if err != nil {
+	if refused := (*zones.Refused)(nil); errors.As(err, &refused) {
+		return i.certificateFailed(ctx, c, refused.Reason)
+	} else if err != nil {
 		return i.certificateWaits(ctx, c, err.Error())
 	}
 	if err := i.writePair(ctx, c, issuer, data); err != nil {
@@ -193,7 +204,7 @@ func (i *instance) certificateReady(ctx context.Context, c *unstructured.Unstruc
 	list = slices.DeleteFunc(list, func(v any) bool { return v.(map[string]any)["type"] == "Issuing" })
 	left := pair.Cert.NotAfter.Sub(pair.Cert.NotBefore)
 	return i.patchStatus(ctx, c, map[string]any{
-		"conditions": list, "revision": 1, "notBefore": pair.Cert.NotBefore.UTC().Format(time.RFC3339), "notAfter": pair.Cert.NotAfter.UTC().Format(time.RFC3339),
+		"conditions": list, "revision": 1, "lastFailureTime": nil, "failedIssuanceAttempts": nil, "notBefore": pair.Cert.NotBefore.UTC().Format(time.RFC3339), "notAfter": pair.Cert.NotAfter.UTC().Format(time.RFC3339),
 		"renewalTime": pair.Cert.NotAfter.Add(-left / 3).UTC().Format(time.RFC3339),
 	})
 }
@@ -237,6 +248,9 @@ func (i *instance) sign(ctx context.Context, c, issuer *unstructured.Unstructure
 	t, err := certificateTemplate(c)
 	if err != nil {
 		return nil, err
+	}
+	if has(issuer, "spec", "acme") && hasServer(issuer) {
+		return i.order(ctx, c, issuer)
 	}
 	var key []byte
 	if old != nil && object.Text(c, "spec", "privateKey", "rotationPolicy") == "Never" {

@@ -59,8 +59,14 @@ func (i *instance) wanted(ctx context.Context, owner *unstructured.Unstructured,
 // certificatesOfGateways is cert-manager's gateway-shim, where the kinds are served.
 // Since 1.15 it is on by configuration only.
 func (i *instance) certificatesOfGateways(ctx context.Context) error {
-	if !i.gatewayAPI(ctx) || !i.has(gateways()) {
+	if !i.gatewayAPI(ctx) {
 		return nil
+	}
+	if !i.has(gateways()) {
+		i.Mapper.Reset() // the kinds may have come since
+		if !i.has(gateways()) {
+			return nil
+		}
 	}
 	list, err := i.Dynamic.Resource(gateways().gvr()).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -124,20 +124,29 @@ func (i *instance) has(k kind) bool {
 	return err == nil
 }
 
-// argument finds --name=value or --name value in the container's command line.
+// argument is the first value of an argument.
 func (i *instance) argument(name string) string {
+	if list := i.arguments(name); len(list) > 0 {
+		return list[0]
+	}
+	return ""
+}
+
+// arguments finds each --name=value or --name value in the container's command line.
+func (i *instance) arguments(name string) []string {
+	var out []string
 	all := append(append([]string(nil), i.container.Command...), i.container.Args...)
 	for n, arg := range all {
 		key, value, both := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		switch {
 		case key != name || !strings.HasPrefix(arg, "-"):
 		case both:
-			return value
+			out = append(out, value)
 		case n+1 < len(all):
-			return all[n+1]
+			out = append(out, all[n+1])
 		}
 	}
-	return ""
+	return out
 }
 
 // environment returns a variable that the container's specification gives itself.

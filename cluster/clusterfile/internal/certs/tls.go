@@ -89,6 +89,7 @@ func (r section) tlsKeys(raw *spec.TLS) {
 		} else if !decode.Matches(`^[^@\s]+@[^@\s]+\.[^@\s]+$`, raw.Email) {
 			r.Wrong(&raw.Email, fmt.Sprintf("%q is not an address", raw.Email), "write name@domain")
 		}
+		r.holdsCertificate(&raw.CACert)
 	case spec.TLSCA:
 		if raw.CACert == "" {
 			r.Wrong(&raw.CACert, "tls has no certificate of the authority", "write ca: and the PEM file of its certificate")
@@ -108,7 +109,7 @@ func (r section) tlsKeys(raw *spec.TLS) {
 		name  string
 		means []string
 	}{
-		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.Challenge, "challenge", []string{spec.TLSACME}}, {&raw.CACert, "ca", []string{spec.TLSCA, spec.TLSSecret}},
+		{&raw.Email, "email", []string{spec.TLSACME}}, {&raw.Server, "server", []string{spec.TLSACME}}, {&raw.Challenge, "challenge", []string{spec.TLSACME}}, {&raw.CACert, "ca", []string{spec.TLSCA, spec.TLSSecret, spec.TLSACME}},
 		{&raw.CAKey, "key", []string{spec.TLSCA}}, {&raw.Secret, "secret", []string{spec.TLSSecret}}, {&raw.Issuer, "issuer", []string{spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA}},
 	} {
 		if r.IsSet(k.at) && !slices.Contains(k.means, raw.Source) {

@@ -123,6 +123,15 @@ func NewCA(name string) (cert, key []byte, err error) {
 	return Make(t, nil, nil)
 }
 
+// Key reads the private key of an elliptic curve, as Make writes it.
+func Key(data []byte) (crypto.Signer, error) {
+	key, err := x509.ParseECPrivateKey(DecodePEM(data))
+	if err != nil {
+		return nil, fmt.Errorf("private key: %w", err)
+	}
+	return key, nil
+}
+
 // DecodePEM returns the first block of a kind.
 func DecodePEM(data []byte) []byte {
 	if block, _ := pem.Decode(data); block != nil {

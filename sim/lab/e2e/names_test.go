@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
+)
+
+// namesFile is a small cluster with a hub, whose address is known.
+const namesFile = `name: names
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+nodes: {cp1: {role: server, address: 10.0.0.11, memory: 16GiB}}
+loadBalancer: {addresses: [10.0.0.200-10.0.0.219], reserved: {ingress: 10.0.0.200}}
+`
+
+// Sections of the file that come and go. %s is what stands for the server of names, and that of certificates.
+const (
+	hubText   = "hub: {hostname: hub.home.example, auth: {kind: native, admins: [teacher]}}\n"
+	zoneText  = "dns: {zones: [home.example], rfc2136: {server: \"%s\", key: homelab, secret: file:key}, records: true, resolvers: [\"%[1]s\"]}\n"
+	acmeText  = "tls: {source: acme, email: teacher@home.example, server: \"%s\", ca: authority.pem}\n"
+	ownerText = `homelab-a-%[1]s TXT "heritage=external-dns,external-dns/owner=names,external-dns/resource=`
+)
+
+// wildcard and page are a user's own, beside those of the file.
+const (
+	wildcard = `apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: wildcard, namespace: default}
+spec: {secretName: wildcard-tls, dnsNames: ["*.home.example"], issuerRef: {kind: ClusterIssuer, name: homelab}}
+`
+	page = `apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: page, namespace: default}
+spec:
+  ingressClassName: traefik
+  rules: [{host: page.home.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: kubernetes, port: {number: 443}}}}]}}]
+`
+)
+
+// TestLifeOfNames gives a cluster a zone: records of BIND and certificates of Pebble come, follow what the file and the
+// user ask for, and go.
+func TestLifeOfNames(t *testing.T) { labtest.OnBoth(t, lifeOfNames) }
+
+func lifeOfNames(t *testing.T, kind labctl.Guests) {
+	t.Parallel()
+	names := labtest.Names(t, "home.example")
+	pebble := labtest.Certificates(t, names)
+	u := newUserOf(t, kind)
+	u.write(t, "authority.pem", string(pebble.CA))
+	u.write(t, "cluster.yaml", namesFile)
+	u.must(t, "cluster:up")
+	before := u.inCluster(t, "names")
+
+	zone, acme := fmt.Sprintf(zoneText, names.Address), fmt.Sprintf(acmeText, pebble.Directory)
+	u.refusedZones(t, zone, acme)
+	u.write(t, "key", names.Secret)
+	u.write(t, "cluster.yaml", namesFile+zone+acme+hubText)
+	plan, _, code := u.run(t, "cluster:plan")
+	assert.Equal(t, 2, code, plan)
+	u.must(t, "cluster:up")
+	u.againNothing(t)
+	u.found(t, names, "hub.home.example")
+	u.trusted(t, pebble, "jupyterhub", "hub.home.example")
+	u.create(t, schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}, wildcard)
+	u.create(t, schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, page)
+	u.trusted(t, pebble, "default", "*.home.example")
+	u.found(t, names, "page.home.example")
+
+	// The Gateway API instead, and another name of the hub; the user's Ingress goes on working.
+	u.write(t, "cluster.yaml", namesFile+zone+acme+strings.Replace(hubText, "hub.home", "notebooks.home", 1)+"ingress: gateway\n")
+	u.must(t, "cluster:up", "-yes")
+	u.againNothing(t)
+	u.found(t, names, "notebooks.home.example")
+	u.found(t, names, "page.home.example")
+	u.trusted(t, pebble, "kube-system", "notebooks.home.example")
+	u.eventually(t, "the hub's old name is gone", func() bool {
+		return !slices.ContainsFunc(names.Records(t, "home.example"), func(r string) bool { return strings.Contains(r, "hub.home.example") })
+	})
+
+	// First what has names goes, so that external-dns still removes them.
+	u.remove(t, schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}, "wildcard")
+	u.remove(t, schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, "page")
+	u.write(t, "cluster.yaml", namesFile+zone+acme+"ingress: gateway\n")
+	u.must(t, "cluster:up", "-yes")
+	u.eventually(t, "the zone is as it was", func() bool { return len(names.Records(t, "home.example")) == 0 })
+	u.write(t, "cluster.yaml", namesFile)
+	u.must(t, "cluster:up", "-yes")
+	u.againNothing(t)
+	left := append(slices.Clone(stays), regexp.MustCompile(`^secrets cert-manager/homelab-acme$`)) // cert-manager's account
+	for _, o := range u.inCluster(t, "names") {
+		assert.True(t, slices.Contains(before, o) || slices.ContainsFunc(left, func(s *regexp.Regexp) bool { return s.MatchString(o) }), "left behind: %s", o)
+	}
+	assert.NotContains(t, u.said.String(), names.Secret)
+}
+
+// refusedZones tries keys that cannot work: nothing changes, and the message says what to correct.
+func (u *user) refusedZones(t *testing.T, zone, acme string) {
+	t.Helper()
+	for text, want := range map[string]string{
+		zone: "has another secret for the key homelab: correct dns.rfc2136.secret",
+		strings.Replace(zone, "key: homelab", "key: other", 1):          "does not let the key other change this zone",
+		strings.Replace(zone, "home.example", "work.example", 1):        "does not serve this zone as its primary: correct dns.zones or dns.rfc2136.server",
+		strings.Replace(zone, "key: homelab", "key: nobody", 1):         "does not know the key nobody with hmac-sha256",
+		strings.Replace(zone, "secret: file:key", "secret: file:no", 1): "no such file",
+	} {
+		u.write(t, "key", "b3RoZXItc2VjcmV0LW9mLXRoZS1rZXktb2YtMzItYnl0")
+		if !strings.Contains(want, "another secret") {
+			u.write(t, "key", "c2VjcmV0LW9mLXRoZS1rZXktb2YtMzItYnl0ZXMhISE=")
+		}
+		u.write(t, "cluster.yaml", namesFile+text+acme)
+		_, talk, code := u.run(t, "cluster:up", "-yes")
+		assert.NotZero(t, code)
+		assert.Contains(t, talk, want)
+	}
+}
+
+// found waits until the zone has a name with the ingress' address, and says that it is this cluster's.
+func (u *user) found(t *testing.T, names labtest.NameServer, host string) {
+	t.Helper()
+	u.eventually(t, "the zone has "+host, func() bool {
+		all := names.Records(t, "home.example")
+		return slices.Contains(all, host+" A 10.0.0.200") && slices.ContainsFunc(all, func(r string) bool { return strings.HasPrefix(r, fmt.Sprintf(ownerText, host)) })
+	})
+}
+
+// trusted waits until a namespace has a certificate for a name that Pebble has signed.
+func (u *user) trusted(t *testing.T, pebble *labtest.ACME, namespace, host string) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", "names", "kubeconfig"))
+	require.NoError(t, err)
+	client, roots := kubernetes.NewForConfigOrDie(config), x509.NewCertPool()
+	roots.AppendCertsFromPEM(pebble.CA)
+	u.eventually(t, namespace+" has a certificate for "+host, func() bool {
+		all, err := client.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "type=kubernetes.io/tls"})
+		require.NoError(t, err)
+		return slices.ContainsFunc(all.Items, func(s corev1.Secret) bool {
+			block, rest := pem.Decode(s.Data["tls.crt"])
+			leaf, err := x509.ParseCertificate(block.Bytes)
+			require.NoError(t, err)
+			between := x509.NewCertPool()
+			between.AppendCertsFromPEM(rest)
+			_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between})
+			return err == nil && slices.Equal(leaf.DNSNames, []string{host})
+		})
+	})
+}
+
+// create and remove are what a user does with objects of his own.
+func (u *user) create(t *testing.T, of schema.GroupVersionResource, text string) {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
+	_, err := u.client(t, "names").Resource(of).Namespace("default").Create(t.Context(), o, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func (u *user) remove(t *testing.T, of schema.GroupVersionResource, name string) {
+	t.Helper()
+	require.NoError(t, u.client(t, "names").Resource(of).Namespace("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
+}

@@ -1,0 +1,159 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/sim/lab/internal/object"
+	"github.com/cps-gpu/homelab/sim/lab/zones"
+)
+
+// namePrograms are external-dns without and with the Gateway API, whose kinds it then needs at its start.
+func namePrograms() []program {
+	watchesRoutes := func(c corev1.Container) bool { return hasArgument(c, "--source=gateway-httproute") }
+	plain := []kind{ingresses(), services()}
+	return []program{
+		{name: "external-dns", image: "external-dns/external-dns", is: func(c corev1.Container) bool { return !watchesRoutes(c) }, watch: plain, sync: externalDNS},
+		{name: "external-dns-gateway", image: "external-dns/external-dns", is: watchesRoutes, watch: append(slices.Clone(plain), gateways(), routes()), sync: externalDNS},
+	}
+}
+
+// externalDNS simulates external-dns with a name server of RFC 2136 on the loopback interface: it looks at every
+// change, where the real one looks once a minute.
+func externalDNS(ctx context.Context, i *instance) (time.Duration, error) {
+	const interval = 10 * time.Second
+	address := net.JoinHostPort(i.argument("rfc2136-host"), i.argument("rfc2136-port"))
+	if i.argument("provider") != "rfc2136" || !zones.OnLoopback(address) {
+		return 0, nil
+	}
+	secret, err := i.secretVariable(ctx, "EXTERNAL_DNS_RFC2136_TSIG_SECRET")
+	if err != nil {
+		return 0, err
+	}
+	names, err := i.names()
+	if err != nil {
+		return 0, err
+	}
+	return interval, zones.Keeper{
+		Server: zones.Server{Address: address, Key: i.argument("rfc2136-tsig-keyname"), Algorithm: i.argument("rfc2136-tsig-secret-alg"), Secret: secret},
+		Zones:  i.arguments("rfc2136-zone"), Owner: i.argument("txt-owner-id"), Prefix: i.argument("txt-prefix"),
+	}.Sync(ctx, names)
+}
+
+// secretVariable is a variable that the container has from a Secret.
+func (i *instance) secretVariable(ctx context.Context, name string) (string, error) {
+	for _, e := range i.container.Env {
+		if e.Name != name || e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil {
+			continue
+		}
+		s, err := i.Client.CoreV1().Secrets(i.pod.Namespace).Get(ctx, e.ValueFrom.SecretKeyRef.Name, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("variable %s: %w", name, err)
+		}
+		return strings.TrimSpace(string(s.Data[e.ValueFrom.SecretKeyRef.Key])), nil
+	}
+	return "", nil
+}
+
+// names are all that the cluster's objects ask for. Sources: external-dns, source/ingress.go, service.go, gateway.go.
+func (i *instance) names() ([]zones.Name, error) {
+	var out []zones.Name
+	list, err := all[networkingv1.Ingress](i, ingresses())
+	if err != nil {
+		return nil, err
+	}
+	for _, ing := range list {
+		hosts := annotated(ing.Annotations)
+		for _, r := range ing.Spec.Rules {
+			hosts = append(hosts, r.Host)
+		}
+		for _, t := range ing.Spec.TLS {
+			hosts = append(hosts, t.Hosts...)
+		}
+		var targets []string
+		for _, a := range ing.Status.LoadBalancer.Ingress {
+			targets = append(targets, a.IP)
+		}
+		out = append(out, named(hosts, targets, "ingress/"+ing.Namespace+"/"+ing.Name)...)
+	}
+	fronts, err := all[corev1.Service](i, services())
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range fronts {
+		var targets []string
+		for _, a := range s.Status.LoadBalancer.Ingress {
+			targets = append(targets, a.IP)
+		}
+		out = append(out, named(annotated(s.Annotations), targets, "service/"+s.Namespace+"/"+s.Name)...)
+	}
+	if !hasArgument(i.container, "--source=gateway-httproute") {
+		return out, nil
+	}
+	more, err := i.namesOfRoutes()
+	return append(out, more...), err
+}
+
+// namesOfRoutes are those of routes that a Gateway has accepted, at its addresses.
+func (i *instance) namesOfRoutes() ([]zones.Name, error) {
+	list, err := all[unstructured.Unstructured](i, routes())
+	if err != nil {
+		return nil, err
+	}
+	var out []zones.Name
+	for _, r := range list {
+		hosts, _, _ := unstructured.NestedStringSlice(r.Object, "spec", "hostnames")
+		for _, p := range nestedList(r, "status", "parents") {
+			parent := &unstructured.Unstructured{Object: map[string]any{"status": p}}
+			if !object.IsTrue(parent, "Accepted") {
+				continue
+			}
+			namespace := object.Text(parent, "status", "parentRef", "namespace")
+			if namespace == "" {
+				namespace = r.GetNamespace()
+			}
+			g, err := one[unstructured.Unstructured](i, gateways(), namespace, object.Text(parent, "status", "parentRef", "name"))
+			if err != nil {
+				return nil, err
+			}
+			if g == nil {
+				continue
+			}
+			var targets []string
+			for _, a := range nestedList(g, "status", "addresses") {
+				value, _ := a["value"].(string)
+				targets = append(targets, value)
+			}
+			out = append(out, named(hosts, targets, "httproute/"+r.GetNamespace()+"/"+r.GetName())...)
+		}
+	}
+	return out, nil
+}
+
+// annotated are the names that an object asks for by its annotation.
+func annotated(annotations map[string]string) []string {
+	const hostname = "external-dns.alpha.kubernetes.io/hostname"
+	if annotations[hostname] == "" {
+		return nil
+	}
+	return strings.Split(strings.ReplaceAll(annotations[hostname], " ", ""), ",")
+}
+
+func named(hosts, targets []string, resource string) []zones.Name {
+	var out []zones.Name
+	for _, h := range hosts {
+		if h != "" && len(targets) > 0 {
+			out = append(out, zones.Name{Host: h, Targets: targets, Resource: resource})
+		}
+	}
+	return out
+}
