@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -79,6 +80,11 @@ func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	u.must(t, "cluster:up")
 	u.againNothing(t)
 	u.found(t, names, "hub.home.example")
+	text, err := os.ReadFile("../../../docs/platform.md")
+	require.NoError(t, err)
+	for _, r := range names.Records(t, "home.example") {
+		assert.Contains(t, string(text), "\n"+r+"\n")
+	}
 	u.trusted(t, pebble, "jupyterhub", "hub.home.example")
 	u.create(t, schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}, wildcard)
 	u.create(t, schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, page)
