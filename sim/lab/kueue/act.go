@@ -196,6 +196,12 @@ func (m *Manager) schedule(ctx context.Context, w *world) error {
 		q := w.queues[d.queue]
 		why, short := q.why, map[string]int64(nil)
 		if why == "" {
+			var err error
+			if why, err = m.refusal(ctx, l); err != nil {
+				return err
+			}
+		}
+		if why == "" {
 			why, short = w.fits(q, l)
 			if why != "" {
 				why = "couldn't assign flavors to pod set main: " + why

@@ -39,6 +39,7 @@ type load struct {
 	door     string // namespace/name of its LocalQueue
 	queue    string // the ClusterQueue that has admitted it; "": none
 	requests map[string]int64
+	claims   []corev1.PodResourceClaim
 	done     bool
 }
 
@@ -94,6 +95,7 @@ func readLoad(u *unstructured.Unstructured, w *world) *load {
 			continue
 		}
 		template, count := podsOf(o)
+		l.claims = template.ResourceClaims
 		for name, n := range requestsOf(template) {
 			if w.counted(name) {
 				l.requests[name] = n * count

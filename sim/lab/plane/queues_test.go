@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -169,6 +170,30 @@ func sharesEightCards(t *testing.T, kind labctl.Guests) {
 	runs(t, c, "student2", "b0")
 	runs(t, c, "student1", "a1 a2 a3 a4 a5 a6")
 	otherPodsDoNotWait(t, c, said)
+	ownClaimsWait(t, c, said)
+}
+
+// A pod with a claim of its own is not admitted: Kueue knows no quota for it.
+func ownClaimsWait(t *testing.T, c kubernetes.Interface, said func(ctx context.Context, namespace, name string) string) {
+	t.Helper()
+	template := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Name: "gpu", Namespace: "student2"}}
+	template.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.nvidia.com"}}}
+	_, err := c.ResourceV1().ResourceClaimTemplates("student2").Create(t.Context(), template, metav1.CreateOptions{})
+	require.NoError(t, err)
+	for name, claim := range map[string]corev1.PodResourceClaim{
+		"by-template": {Name: "gpu", ResourceClaimTemplateName: &template.Name}, "by-name": {Name: "gpu", ResourceClaimName: &template.Name},
+	} {
+		p := student("student2", name, "1")
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "gpu"}}}
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{claim}
+		start(t, c, p)
+	}
+	for name, want := range map[string]string{
+		"by-template": `spec.podSets[0].template.spec.resourceClaims[0].resourceClaimTemplateName: Not found: "DeviceClass gpu.nvidia.com is not mapped in DRA configuration for podset main"`,
+		"by-name":     "KueueDRAIntegration feature does not support use of resource claims",
+	} {
+		eventually(t, time.Minute, name+" says why it waits", func(ctx context.Context) error { return is("message", want, said(ctx, "student2", name)) })
+	}
 }
 
 // Outside of queues, and in the hub's namespace without the label, nothing waits; a Job waits as a whole.
