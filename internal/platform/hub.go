@@ -44,6 +44,9 @@ func (h hub) Make(s *addon.Site) (addon.Recipe, error) {
 	part.Needs = hubNeeds(p, s)
 	out := addon.Recipe{Part: part, Late: hubFromCluster(p, its, part.Needs), Assumes: assumedOfHub(p, its),
 		Web: &addon.Web{Title: "notebooks", URL: its.URL()}}
+	if its.SignsIn {
+		out.Web.Login = p.Issuer()
+	}
 	for _, n := range its.GeneratedSecrets() {
 		out.Passwords = append(out.Passwords, addon.Password(n))
 	}

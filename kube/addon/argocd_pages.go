@@ -42,7 +42,7 @@ func (a ArgoCDPages) Info() Info {
 
 func (a ArgoCDPages) Make(s *Site) (Recipe, error) {
 	host := a.ArgoCD.Hostname
-	p := Recipe{Web: &Web{"Argo CD", s.scheme() + host}, Part: chart.Part{Name: argoPages}}
+	p := Recipe{Web: &Web{Title: "Argo CD", URL: s.scheme() + host, Login: a.Issuer()}, Part: chart.Part{Name: argoPages}}
 	s.requireParts(&p, "argocd", "issuer", "ingress", LoginName)
 	if a.Login == nil {
 		p.After = s.page(meta(argoPages, argoNamespace, argoServer), host, 80, argoTLS)

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -62,7 +64,8 @@ func (l Login) Make(s *Site) (Recipe, error) {
 		return Recipe{}, err
 	}
 	p := Recipe{
-		Web: &Web{"sign-in", l.Platform.Issuer()},
+		Web:    &Web{Title: "sign-in", URL: l.Platform.Issuer(), API: true},
+		Verify: []verify.Check{{Name: "programs find it and its keys", Try: l.published}},
 		Part: chart.Part{Name: LoginName, Before: append(l.objects(s), l.roles()...), Secrets: []chart.Secret{
 			{Namespace: LoginName, Name: dexConfig, Data: map[string]secret.Value{"config.yaml": config}},
 			{Namespace: LoginName, Name: dexClients, Generate: map[string]int{}},
@@ -74,6 +77,35 @@ func (l Login) Make(s *Site) (Recipe, error) {
 	s.requireParts(&p, "issuer", "ingress")
 	p.Late = s.copiedCertificate(p.Part, LoginName, dexTLS)
 	return p, nil
+}
+
+// published looks for what programs read of Dex: its own description (OpenID Connect Discovery 1.0, section 4.3: the
+// issuer has to be the one that was asked), and the keys of its tokens.
+func (l Login) published(ctx context.Context, c verify.Cluster) (string, error) {
+	issuer := l.Platform.Issuer()
+	var its struct {
+		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
+	}
+	page, err := c.OpenJSON(ctx, issuer+"/.well-known/openid-configuration", &its)
+	if err != nil {
+		return "", err
+	}
+	if its.Issuer != issuer {
+		return "", fmt.Errorf("it calls itself %q, and programs take no tokens but those of %s", its.Issuer, issuer)
+	}
+	var list struct {
+		Keys []struct {
+			Use string `json:"use"`
+		} `json:"keys"`
+	}
+	if _, err := c.OpenJSON(ctx, its.Keys, &list); err != nil {
+		return "", err
+	}
+	if len(list.Keys) == 0 {
+		return "", fmt.Errorf("%s has no keys: nobody can check its tokens", its.Keys)
+	}
+	return page.With(printable.Count(len(list.Keys), "key")), nil
 }
 
 // client is a program that people sign in to.

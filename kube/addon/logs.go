@@ -1,13 +1,20 @@
 package addon
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"fmt"
+	"net/url"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 const (
@@ -51,7 +58,33 @@ func (l Logs) Make(s *Site) (Recipe, error) {
 	s.tolerate(v, []string{"server"})
 	p := Recipe{Part: chart.Part{Name: "logs", Release: s.release(l.Info(), v), NamespaceLabels: privilegedLabels(), Keep: true}}
 	s.requireParts(&p, s.Provider(cmp.Or(l.StorageClass, s.DefaultClass)))
+	p.Verify = []verify.Check{{Name: "a line of a pod is found", Try: l.find}}
 	return p, nil
+}
+
+// find has a pod write a line, and looks for it.
+func (Logs) find(ctx context.Context, c verify.Cluster) (string, error) {
+	word := verify.Word()
+	pod := c.Pod(verify.Namespace, "logs", `echo "$WORD"`, corev1.EnvVar{Name: "WORD", Value: word})
+	var began time.Time
+	err := c.With(ctx, pod, func(ctx context.Context) error {
+		if _, err := c.Ends(ctx, pod); err != nil {
+			return err
+		}
+		began = time.Now()
+		return verify.Await(ctx, func(ctx context.Context) (string, error) {
+			// A word alone is looked for in what pods wrote (docs/victorialogs/logsql.md, app/vlselect/main.go).
+			said, err := c.Ask(ctx, kube.ServiceRequest{Namespace: logsNamespace, Service: "victoria-logs", Port: "9428", Path: "/select/logsql/query", Query: url.Values{"query": {word}, "limit": {"1"}}})
+			if err != nil || bytes.Contains(said, []byte(word)) {
+				return "", err
+			}
+			return "VictoriaLogs has no line of the pod: kubectl -n " + logsNamespace + " get pods shows whether log-collector runs on its node", nil
+		})
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s after it was written", time.Since(began).Round(time.Second)), nil
 }
 
 // LogCollector sends the logs of all pods to [Logs], from every node.

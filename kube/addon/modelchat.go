@@ -49,7 +49,7 @@ func (c ModelChat) Info() Info {
 func (c ModelChat) Make(s *Site) (Recipe, error) {
 	p := Recipe{
 		Settle: 15 * time.Minute, // it downloads images, and makes the tables of its database
-		Web:    &Web{"chat", s.scheme() + c.Hostname},
+		Web:    &Web{Title: "chat", URL: s.scheme() + c.Hostname, Login: c.Platform.Issuer()},
 		Part: chart.Part{
 			Name:    modelChatName,
 			Secrets: []chart.Secret{{Namespace: modelserver.Namespace, Name: chatName, Generate: map[string]int{chatSecretKey: 32, proxyCookieKey: 16}}},

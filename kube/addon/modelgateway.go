@@ -208,7 +208,7 @@ func (g ModelGateway) publish(p *Recipe, s *Site) {
 		return
 	}
 	s.requireParts(p, "issuer", "ingress")
-	p.Web = &Web{"language models", s.scheme() + g.Hostname + "/v1"}
+	p.Web = &Web{Title: "language models", URL: s.scheme() + g.Hostname + "/v1", API: true}
 	p.Before = append(p.Before, s.page(g.meta(modelserver.GatewayService), g.Hostname, modelserver.GatewayPort, gatewayTLS)...)
 	p.Late = s.copiedCertificate(p.Part, modelserver.Namespace, gatewayTLS)
 }

@@ -2,18 +2,31 @@ package addon
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
 )
 
-const monitoringNamespace = "monitoring"
+const (
+	monitoringNamespace = "monitoring"
+	// Services of its chart, whose names begin with that of the release and the first 26 letters of its own.
+	prometheusService   = "monitoring-kube-prometheus-prometheus"
+	alertmanagerService = "monitoring-kube-prometheus-alertmanager"
+)
 
 // grafanaTLS is the Secret with Grafana's certificate.
 const grafanaTLS = "grafana-tls"
@@ -73,12 +86,16 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 		APIs:      []string{"monitoring.coreos.com/v1", "monitoring.coreos.com/v1/ServiceMonitor", "monitoring.coreos.com/v1/PodMonitor", "monitoring.coreos.com/v1/PrometheusRule"},
 		Passwords: []Password{{"user admin of Grafana", monitoringNamespace, "grafana-admin", "admin-password"}},
 	}
+	p.Verify = []verify.Check{{Name: "Prometheus reads its targets", Try: m.targets}}
+	if m.Alerts != nil {
+		p.Verify = append(p.Verify, verify.Check{Name: "an alert is delivered", Try: m.deliver})
+	}
 	if m.issued(s) {
 		p.Needs = []string{"issuer"}
 	}
 	s.requireParts(&p, s.Provider(cmp.Or(m.StorageClass, s.DefaultClass)), "ingress")
 	if m.Hostname != "" {
-		p.Web = &Web{"Grafana", s.scheme() + m.Hostname}
+		p.Web = &Web{Title: "Grafana", URL: s.scheme() + m.Hostname, Login: m.Issuer}
 	}
 	if m.copiesCertificate(s) {
 		p.Late = withCertificate(p.Part, s.TLS.Secret, p.Release.Namespace, grafanaTLS)
@@ -88,6 +105,46 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 		p.Late = withLogin(p.Part, p.Late, ClientGrafana, chart.Secret{Namespace: monitoringNamespace, Name: grafanaLogin}, grafanaVariable)
 	}
 	return p, nil
+}
+
+// targets asks Prometheus what it reads. A target that has just started has a minute.
+func (Monitoring) targets(ctx context.Context, c verify.Cluster) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("for a minute"))
+	defer cancel()
+	const most = 5 // of them are named
+	count := 0
+	err := verify.Await(ctx, func(ctx context.Context) (string, error) {
+		said, err := c.Ask(ctx, kube.ServiceRequest{Namespace: monitoringNamespace, Service: prometheusService, Port: "9090", Path: "/api/v1/query", Query: url.Values{"query": {"up"}}})
+		if err != nil {
+			return "", err
+		}
+		var answer struct { // an instant vector (docs/querying/api.md of Prometheus)
+			Data struct {
+				Result []struct {
+					Metric map[string]string `json:"metric"`
+					Value  [2]any            `json:"value"`
+				} `json:"result"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(said, &answer); err != nil {
+			return "", fmt.Errorf("the answer of Prometheus: %w", err)
+		}
+		var down []string
+		for _, r := range answer.Data.Result {
+			if r.Value[1] != "1" {
+				down = append(down, r.Metric["job"]+" "+r.Metric["instance"])
+			}
+		}
+		count = len(answer.Data.Result)
+		switch {
+		case count == 0:
+			return "it reads nothing", nil
+		case len(down) > 0:
+			return fmt.Sprintf("%d of %d targets do not answer: %s", len(down), count, strings.Join(down[:min(most, len(down))], ", ")), nil
+		}
+		return "", nil
+	})
+	return printable.Count(count, "target"), err
 }
 
 // root is the address of Grafana's pages.

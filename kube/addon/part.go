@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // Part is a service of the cluster, as its section of cluster.yaml describes it.
@@ -111,8 +112,9 @@ type Recipe struct {
 	Operands []string // images that its programs start and that none of its objects names
 	Unlisted []string // what more they start, and where it is listed
 
-	Web       *Web       // where people find it
-	Passwords []Password // that are generated, and that people need
+	Web       *Web           // where people find it
+	Passwords []Password     // that are generated, and that people need
+	Verify    []verify.Check // of what people have it for, beside Web and Probe; see [Recipe.Checks]
 
 	// Late builds the part again with values of the running cluster; nil: it needs none.
 	Late func(context.Context, *kube.Client) (chart.Part, error)
@@ -121,7 +123,11 @@ type Recipe struct {
 }
 
 // Web is the address of a part's pages.
-type Web struct{ Title, URL string }
+type Web struct {
+	Title, URL string
+	Login      string // the issuer to which they send who has not signed in; empty: they do it themselves
+	API        bool   // it has no pages, and answers only those who have a key
+}
 
 // Password is a generated secret that a person wants to read once.
 type Password struct {

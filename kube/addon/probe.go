@@ -19,6 +19,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // probed is the annotation of a storage class that has passed a [Probe]: a digest of the class
@@ -26,7 +27,7 @@ import (
 const probed = "homelab.cps-gpu.github.com/probed"
 
 // ProbeNamespace is the default namespace of probes' claims and pods.
-const ProbeNamespace = "homelab-probe"
+const ProbeNamespace = verify.Namespace
 
 // busybox is the image that K3s ships (according to its image lists of 2026): nodes have it
 // even without internet.
@@ -158,7 +159,19 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 	if noted.digest == now.digest && p.Local {
 		now.nodes = noted.nodes
 	}
-	if err := p.choose(ctx, k, now.nodes); err != nil {
+	if err := p.prove(ctx, k, sc, now.nodes); err != nil {
+		return err
+	}
+	converge.Progressf(ctx, "volumes of class %s can be written and read", p.Class)
+	if p.Local {
+		now.nodes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.nodes, p.Nodes))))
+	}
+	return k.Annotate(ctx, sc, map[string]string{probed: now.String()})
+}
+
+// prove tests the class on those of its nodes that are not proven, which are its Nodes then.
+func (p *Probe) prove(ctx context.Context, k *kube.Client, sc *storagev1.StorageClass, proven []string) error {
+	if err := p.choose(ctx, k, proven); err != nil {
 		return err
 	}
 	if _, err := k.Apply(ctx, namespaceObject(p.Namespace, ownLabels("probe"))); err != nil {
@@ -169,14 +182,7 @@ func (p Probe) run(ctx context.Context, k *kube.Client) error {
 	for _, t := range p.trials(sc) {
 		g.Go(func() error { return t.run(gctx, k) })
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	converge.Progressf(ctx, "volumes of class %s can be written and read", p.Class)
-	if p.Local {
-		now.nodes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(now.nodes, p.Nodes))))
-	}
-	return k.Annotate(ctx, sc, map[string]string{probed: now.String()})
+	return g.Wait()
 }
 
 func (p *Probe) setDefaults() {

@@ -60,7 +60,7 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 	p := Recipe{
 		Part: chart.Part{Name: "rancher", Keep: true}, Fleet: true, Replaces: []string{"fleet", "fleet-crd"},
 		Unlisted: []string{"Rancher installs further charts (webhook, Fleet, Turtles): rancher-images.txt of its release on GitHub lists their images"},
-		Web:      &Web{"Rancher", "https://" + r.Hostname},
+		Web:      &Web{Title: "Rancher", URL: "https://" + r.Hostname},
 	}
 	if r.Bootstrap.IsZero() {
 		p.Passwords = []Password{{"first login of admin to Rancher", rancherNamespace, "bootstrap-secret", "bootstrapPassword"}}

@@ -170,6 +170,11 @@ func (Platform) Passwords(ctx context.Context, spec *string, yes, json *bool) er
 	return call(ctx, PlatformPasswords, spec, yes, json)
 }
 
+// Verify tries each part as people use it.
+func (Platform) Verify(ctx context.Context, spec, part, junit *string, json *bool, timeout *time.Duration) error {
+	return call(ctx, PlatformVerify, spec, part, junit, json, timeout)
+}
+
 // Hub: JupyterHub.
 type Hub mg.Namespace
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/internal/session/examine"
 	"github.com/cps-gpu/homelab/internal/session/gitops"
 )
 
@@ -18,6 +19,19 @@ type PlatformPasswordsOptions struct {
 // PlatformPasswords is platform:passwords.
 func PlatformPasswords(ctx context.Context, o PlatformPasswordsOptions) error {
 	return withSessionFlags(ctx, settings(o), session.Passwords, o.PasswordsFlags)
+}
+
+// PlatformVerifyOptions are the options of [PlatformVerify].
+type PlatformVerifyOptions struct {
+	FileOptions
+	examine.PlatformVerifyFlags
+	OutputOptions
+	LimitOptions
+}
+
+// PlatformVerify is platform:verify.
+func PlatformVerify(ctx context.Context, o PlatformVerifyOptions) error {
+	return withSessionFlags(ctx, settings(o), examine.PlatformVerify, o.PlatformVerifyFlags)
 }
 
 // HubOpenOptions are the options of [HubOpen].

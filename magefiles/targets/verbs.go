@@ -144,6 +144,7 @@ func Verbs() []Verb {
 		),
 		group("The platform",
 			verb("platform:passwords", "PlatformPasswords", PlatformPasswords, "shows generated first passwords; of the hub, Rancher, Grafana and databases."),
+			verb("platform:verify", "PlatformVerify", PlatformVerify, "tries each part as people use it. It finds a line of a log again, delivers a test alert, opens pages, writes volumes, and removes what it made."),
 			verb("hub:open", "HubOpen", HubOpen, "prints the hub's address; if this machine cannot reach it, it forwards a local port until Ctrl-C."),
 			verb("hub:profiles", "HubProfiles", HubProfiles, "shows on which nodes each profile fits; and how many servers at once, from the file alone."),
 			verb("hub:verify", "HubVerify", HubVerify, "computes in a server of each profile. It starts them, on GPUs too, and removes them."),

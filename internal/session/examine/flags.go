@@ -9,3 +9,9 @@ type SupportFlags struct {
 type ConformanceFlags struct {
 	Run bool `help:"also start three pods on each node with GPUs, one of them with a GPU, which count the GPUs that they see; in the namespace homelab-conformance, which is removed"`
 }
+
+// PlatformVerifyFlags are those of platform:verify.
+type PlatformVerifyFlags struct {
+	Part  string `help:"NAME: only this part, e.g. logs"`
+	JUnit string `help:"FILE: write every check here, for a CI system"`
+}

@@ -61,7 +61,7 @@ type program struct {
 
 // programs are all simulated programs.
 func programs() []program {
-	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), fluxPrograms(), argoPrograms(), hubPrograms(), modelPrograms(), databasePrograms(), loginPrograms(), namePrograms())
+	return slices.Concat(storagePrograms(), networkPrograms(), certificatePrograms(), monitoringPrograms(), rancherPrograms(), fleetPrograms(), fluxPrograms(), argoPrograms(), hubPrograms(), modelPrograms(), databasePrograms(), loginPrograms(), namePrograms(), observabilityPrograms())
 }
 
 // manager starts and ends instances as pods come and go.

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/platform"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/kube/verify"
+)
+
+// PlatformVerify tries every part of the file as people use it, or the one of a name, and returns a result for each
+// check. A part that has none has a result that says so. done may be nil; it gets each result when it is there.
+func (c *Cluster) PlatformVerify(ctx context.Context, part string, done func(verify.Result)) ([]verify.Result, error) {
+	pieces, err := platform.Pieces(c.site.spec, false)
+	if err != nil {
+		return nil, err
+	}
+	var checks []verify.Check
+	var names []string
+	for _, p := range pieces {
+		names = append(names, p.Name)
+		its := p.Checks()
+		if len(its) == 0 {
+			its = []verify.Check{{Part: p.Name, Name: "nothing", Try: untried}}
+		}
+		if part == "" || part == p.Name {
+			checks = append(checks, its...)
+		}
+	}
+	if part != "" && !slices.Contains(names, part) {
+		return nil, fmt.Errorf("the file has no part %q; it has %s", part, strings.Join(names, ", "))
+	}
+	reach, err := c.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return verify.Run(ctx, reach, checks, done), nil
+}
+
+// untried stands for the checks of a part that has none.
+func untried(context.Context, verify.Cluster) (string, error) {
+	return "", verify.Unchecked("cluster:status says whether it is ready")
+}
+
+// reach is how checks of the platform reach the cluster.
+func (c *Cluster) reach(ctx context.Context) (verify.Cluster, error) {
+	client, err := c.Kube(ctx)
+	if err != nil {
+		return verify.Cluster{}, err
+	}
+	roots, err := authorities(ctx, client, c.site.spec.Platform.TLS)
+	if err != nil {
+		return verify.Cluster{}, err
+	}
+	return verify.Cluster{Kube: client, Dial: c.Dial, Roots: roots, Tolerations: addon.Tolerations(addon.Taints(c.site.spec.Nodes)), Image: addon.ProbeImage}, nil
+}
+
+// authorities are those of the system and, of the cluster, the one that signs its pages.
+func authorities(ctx context.Context, client *kube.Client, t *spec.TLS) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a machine without authorities
+	}
+	its, err := addon.Authority(t)
+	if err == nil && t != nil && t.Source == spec.TLSSelfSigned {
+		its, err = addon.IssuerCA(ctx, client, t.Issuer)
+		if errors.Is(err, kube.ErrNotFound) {
+			err = nil // the pages' checks say that their certificates are not trusted
+		}
+	}
+	pool.AppendCertsFromPEM(its)
+	return pool, err
+}

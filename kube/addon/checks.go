@@ -1,0 +1,41 @@
+package addon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cps-gpu/homelab/kube/verify"
+)
+
+// Checks are all checks of a part.
+func (p Recipe) Checks() []verify.Check {
+	var out []verify.Check
+	if p.Web != nil && !p.Web.API {
+		out = append(out, verify.Check{Name: "its page opens by its name", Try: verify.WebPage(p.Web.URL, p.Web.Login)})
+	}
+	if p.Probe.Class != "" {
+		out = append(out, verify.Check{Name: "a volume is written and read", Try: p.Probe.check})
+	}
+	out = append(out, p.Verify...)
+	for i := range out {
+		out[i].Part = p.Name
+	}
+	return out
+}
+
+// check tests the class again, on a node and another, or on each if its volumes are local.
+func (p Probe) check(ctx context.Context, c verify.Cluster) (string, error) {
+	p.setDefaults()
+	sc := p.class()
+	if err := c.Kube.Get(ctx, sc); err != nil {
+		return "", err
+	}
+	if err := p.prove(ctx, c.Kube, sc, nil); err != nil {
+		return "", err
+	}
+	if !p.Local {
+		p.Nodes = p.Nodes[:min(2, len(p.Nodes))]
+	}
+	return fmt.Sprintf("class %s, on %s", p.Class, strings.Join(p.Nodes, " and ")), nil
+}
