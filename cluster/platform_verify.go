@@ -16,7 +16,7 @@ import (
 )
 
 // PlatformVerify tries every part of the file as people use it, or the one of a name, and returns a result for each
-// check. A part that has none has a result that says so. done may be nil; it gets each result when it is there.
+// check. A part without one has a result that says what tries it. done may be nil; it gets each result when it is there.
 func (c *Cluster) PlatformVerify(ctx context.Context, part string, done func(verify.Result)) ([]verify.Result, error) {
 	pieces, err := platform.Pieces(c.site.spec, false)
 	if err != nil {
@@ -26,12 +26,8 @@ func (c *Cluster) PlatformVerify(ctx context.Context, part string, done func(ver
 	var names []string
 	for _, p := range pieces {
 		names = append(names, p.Name)
-		its := p.Checks()
-		if len(its) == 0 {
-			its = []verify.Check{{Part: p.Name, Name: "nothing", Try: untried}}
-		}
 		if part == "" || part == p.Name {
-			checks = append(checks, its...)
+			checks = append(checks, p.Checks()...)
 		}
 	}
 	if part != "" && !slices.Contains(names, part) {
@@ -42,11 +38,6 @@ func (c *Cluster) PlatformVerify(ctx context.Context, part string, done func(ver
 		return nil, err
 	}
 	return verify.Run(ctx, reach, checks, done), nil
-}
-
-// untried stands for the checks of a part that has none.
-func untried(context.Context, verify.Cluster) (string, error) {
-	return "", verify.Unchecked("cluster:status says whether it is ready")
 }
 
 // reach is how checks of the platform reach the cluster.

@@ -1,6 +1,8 @@
 package addon
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,7 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // span is a range of addresses, both ends included.
@@ -85,4 +91,28 @@ func service(name string) (namespace, service string, err error) {
 		return "", "", fmt.Errorf("reserved address for %q: want namespace/name of a Service, or ingress", name)
 	}
 	return namespace, service, nil
+}
+
+// givesAddresses are the checks of a load balancer: a new Service gets an address.
+func givesAddresses() []verify.Check {
+	return []verify.Check{{Name: "a Service gets an address", Try: func(ctx context.Context, c verify.Cluster) (string, error) {
+		s, address := c.Balanced("address"), ""
+		err := c.With(ctx, s, func(ctx context.Context) error {
+			return verify.Await(ctx, func(ctx context.Context) (string, error) {
+				live := &corev1.Service{TypeMeta: s.TypeMeta, ObjectMeta: s.ObjectMeta}
+				if err := c.Kube.Get(ctx, live); err != nil {
+					return "", err
+				}
+				for _, at := range live.Status.LoadBalancer.Ingress {
+					address = cmp.Or(address, at.IP, at.Hostname)
+				}
+				if address != "" {
+					return "", nil
+				}
+				said, err := c.Kube.LastWarning(ctx, kube.Ref{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name})
+				return "it has none: " + cmp.Or(said, "all of loadBalancer.addresses may be taken: kubectl get services --all-namespaces"), err
+			})
+		})
+		return address, err
+	}}}
 }

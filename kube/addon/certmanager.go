@@ -56,7 +56,7 @@ func (c CertManager) Make(s *Site) (Recipe, error) {
 	}
 	s.tolerate(v, nil, []string{"webhook"}, []string{"cainjector"}, []string{"startupapicheck"})
 	r := s.release(c.Info(), v)
-	return Recipe{
+	return Recipe{TriedBy: "issuer",
 		Part: chart.Part{Name: "cert-manager", Release: r, Keep: true}, // deleting its definitions would delete all certificates
 		APIs: []string{"cert-manager.io/v1", "cert-manager.io/v1/Issuer", "cert-manager.io/v1/Certificate"},
 	}, nil

@@ -11,17 +11,35 @@ import (
 // Checks are all checks of a part.
 func (p Recipe) Checks() []verify.Check {
 	var out []verify.Check
-	if p.Web != nil && !p.Web.API {
+	if p.Web != nil && !p.Web.Checked {
 		out = append(out, verify.Check{Name: "its page opens by its name", Try: verify.WebPage(p.Web.URL, p.Web.Login)})
 	}
 	if p.Probe.Class != "" {
 		out = append(out, verify.Check{Name: "a volume is written and read", Try: p.Probe.check})
 	}
 	out = append(out, p.Verify...)
+	if len(out) == 0 {
+		out = append(out, verify.Check{Name: "none", Try: p.untried})
+	}
 	for i := range out {
 		out[i].Part = p.Name
 	}
 	return out
+}
+
+// untried says what tries a part that has no check.
+func (p Recipe) untried(context.Context, verify.Cluster) (string, error) {
+	by := p.TriedBy
+	switch {
+	case by != "":
+	case p.GPUs || p.Offers:
+		by = "gpu:verify"
+	case p.Fleet:
+		by = "fleet:status"
+	default:
+		return "", verify.Unchecked("cluster:status says whether it is ready")
+	}
+	return "", verify.Unchecked(by + " tries it")
 }
 
 // check tests the class again, on a node and another, or on each if its volumes are local.

@@ -1,6 +1,7 @@
 package addon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -32,7 +35,7 @@ func (i Issuer) Info() Info {
 }
 
 func (i Issuer) Make(s *Site) (Recipe, error) {
-	p := Recipe{Part: chart.Part{Name: "issuer", Needs: []string{"cert-manager"}, Keep: true}}
+	p := Recipe{Verify: []verify.Check{{Name: "certificates are issued", Try: i.issues}}, Part: chart.Part{Name: "issuer", Needs: []string{"cert-manager"}, Keep: true}}
 	source := i.Source
 	if source == spec.TLSCA && s.Unread {
 		source = spec.TLSSelfSigned // without the key the pair cannot be checked
@@ -71,6 +74,29 @@ func (i Issuer) Make(s *Site) (Recipe, error) {
 		return Recipe{}, fmt.Errorf("issuer: source %q: want %s, %s or %s", source, spec.TLSSelfSigned, spec.TLSACME, spec.TLSCA)
 	}
 	return p, nil
+}
+
+// issues looks at the issuer and at all certificates that it is asked for. It asks for none of its own: public
+// authorities count them.
+func (i Issuer) issues(ctx context.Context, c verify.Cluster) (string, error) {
+	if why, ok, err := c.Kube.Ready(ctx, clusterIssuer(i.Issuer, nil)); err != nil || !ok {
+		return "", cmp.Or(err, errors.New(why))
+	}
+	all, err := c.Kube.List(ctx, certManagerV1, "Certificate", "", "")
+	if err != nil {
+		return "", err
+	}
+	count := 0
+	for _, one := range all {
+		if by, _, _ := unstructured.NestedString(one.Object, "spec", "issuerRef", "name"); by != i.Issuer {
+			continue
+		}
+		if why, err := kube.NotReadyReason(&one); err != nil || why != "" {
+			return "", cmp.Or(err, fmt.Errorf("%s: %s: kubectl describe challenges --all-namespaces shows what the authority says", kube.RefOf(&one), why))
+		}
+		count++
+	}
+	return printable.Count(count, "certificate"), nil
 }
 
 // issuerSecret is the Secret with the CA of an issuer.

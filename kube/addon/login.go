@@ -64,7 +64,7 @@ func (l Login) Make(s *Site) (Recipe, error) {
 		return Recipe{}, err
 	}
 	p := Recipe{
-		Web:    &Web{Title: "sign-in", URL: l.Platform.Issuer(), API: true},
+		Web:    &Web{Title: "sign-in", URL: l.Platform.Issuer(), Checked: true},
 		Verify: []verify.Check{{Name: "programs find it and its keys", Try: l.published}},
 		Part: chart.Part{Name: LoginName, Before: append(l.objects(s), l.roles()...), Secrets: []chart.Secret{
 			{Namespace: LoginName, Name: dexConfig, Data: map[string]secret.Value{"config.yaml": config}},

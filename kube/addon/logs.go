@@ -107,7 +107,7 @@ func (l LogCollector) Make(s *Site) (Recipe, error) {
 		"remoteWrite":      []any{values{"url": logsURL}},
 		"tolerations":      everywhere(),
 	}
-	p := Recipe{Part: chart.Part{Name: "log-collector", Release: s.release(l.Info(), v), NamespaceLabels: privilegedLabels()}}
+	p := Recipe{TriedBy: "logs", Part: chart.Part{Name: "log-collector", Release: s.release(l.Info(), v), NamespaceLabels: privilegedLabels()}}
 	s.requireParts(&p, "logs")
 	return p, nil
 }

@@ -2,7 +2,9 @@ package addon
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/modelserver"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // gatewayImage is LiteLLM's, of a user without rights. The digest is the index's, as two scans of 2026-10-08 name it.
@@ -208,7 +211,14 @@ func (g ModelGateway) publish(p *Recipe, s *Site) {
 		return
 	}
 	s.requireParts(p, "issuer", "ingress")
-	p.Web = &Web{Title: "language models", URL: s.scheme() + g.Hostname + "/v1", API: true}
+	p.Web = &Web{Title: "language models", URL: s.scheme() + g.Hostname + "/v1", Checked: true}
+	p.Verify = []verify.Check{{Name: "it asks for a key", Try: func(ctx context.Context, c verify.Cluster) (string, error) {
+		page, err := c.Open(ctx, p.Web.URL+"/models")
+		if err == nil && page.Status != http.StatusUnauthorized {
+			err = fmt.Errorf("%s/models answers %d without a key: 401 is expected of LiteLLM", p.Web.URL, page.Status)
+		}
+		return page.With("model:verify asks it with one"), err
+	}}}
 	p.Before = append(p.Before, s.page(g.meta(modelserver.GatewayService), g.Hostname, modelserver.GatewayPort, gatewayTLS)...)
 	p.Late = s.copiedCertificate(p.Part, modelserver.Namespace, gatewayTLS)
 }

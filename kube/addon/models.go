@@ -55,7 +55,7 @@ func (m Models) Info() Info {
 }
 
 func (m Models) Make(s *Site) (Recipe, error) {
-	p := Recipe{GPUs: true, Settle: modelStart, Part: chart.Part{Name: "models", Before: []runtime.Object{
+	p := Recipe{GPUs: true, TriedBy: "model:verify", Settle: modelStart, Part: chart.Part{Name: "models", Before: []runtime.Object{
 		namespaceObject(modelserver.Namespace, ownLabels("models")),
 	}}}
 	if m.Gateway {

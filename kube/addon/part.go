@@ -115,6 +115,7 @@ type Recipe struct {
 	Web       *Web           // where people find it
 	Passwords []Password     // that are generated, and that people need
 	Verify    []verify.Check // of what people have it for, beside Web and Probe; see [Recipe.Checks]
+	TriedBy   string         // the part or command that tries it, if it has no check of its own
 
 	// Late builds the part again with values of the running cluster; nil: it needs none.
 	Late func(context.Context, *kube.Client) (chart.Part, error)
@@ -126,7 +127,7 @@ type Recipe struct {
 type Web struct {
 	Title, URL string
 	Login      string // the issuer to which they send who has not signed in; empty: they do it themselves
-	API        bool   // it has no pages, and answers only those who have a key
+	Checked    bool   // by a check of the part, because it has no pages for people or an authority of its own
 }
 
 // Password is a generated secret that a person wants to read once.

@@ -1,15 +1,22 @@
 package addon
 
 import (
+	"cmp"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -76,11 +83,51 @@ func (b Velero) Make(s *Site) (Recipe, error) {
 	s.tolerate(v, nil)
 	r := s.release(b.Info(), v)
 	cloud := fmt.Sprintf("[default]\naws_access_key_id=%s\naws_secret_access_key=%s\n", access.Reveal(), key.Reveal())
-	return Recipe{Part: chart.Part{
+	return Recipe{Verify: []verify.Check{{Name: "its bucket can be reached", Try: b.reached}}, Part: chart.Part{
 		Name: "velero", Release: r, NamespaceLabels: privilegedLabels(), Keep: true,
 		Secrets: []chart.Secret{{Namespace: veleroNamespace, Name: credentials,
 			Data: map[string]secret.Value{"cloud": secret.New(cloud)}}},
 	}}, nil
+}
+
+// reached asks what Velero says of its bucket, and of the last backup into it (pkg/apis/velero/v1 of v1.18).
+func (b Velero) reached(ctx context.Context, c verify.Cluster) (string, error) {
+	const api = "velero.io/v1"
+	type status struct {
+		Status struct {
+			Phase   string       `json:"phase"`
+			Message string       `json:"message"`
+			Seen    *metav1.Time `json:"lastValidationTime"`
+			Started *metav1.Time `json:"startTimestamp"`
+		} `json:"status"`
+	}
+	places, err := kube.ListAs[status](ctx, c.Kube, api, "BackupStorageLocation", veleroNamespace, "")
+	if err != nil {
+		return "", err
+	}
+	for _, p := range places {
+		if its := p.Status; its.Phase != "Available" {
+			return "", fmt.Errorf("the bucket %s is %s: %s", b.Bucket, cmp.Or(its.Phase, "not looked at yet"), cmp.Or(its.Message, "Velero has not said why"))
+		}
+	}
+	backups, err := kube.ListAs[status](ctx, c.Kube, api, "Backup", veleroNamespace, "velero.io/schedule-name")
+	if err != nil {
+		return "", err
+	}
+	var last status
+	for _, one := range backups {
+		if t := one.Status.Started; t != nil && (last.Status.Started == nil || last.Status.Started.Before(t)) {
+			last = one
+		}
+	}
+	switch its := last.Status; {
+	case its.Started == nil:
+		return "no scheduled backup yet", nil
+	case its.Phase == "Failed" || its.Phase == "PartiallyFailed" || its.Phase == "FailedValidation":
+		return "", fmt.Errorf("the backup of %s is %s: velero backup logs says why", its.Started.UTC().Format(time.DateTime), its.Phase)
+	default:
+		return fmt.Sprintf("the backup of %s is %s", its.Started.UTC().Format(time.DateTime), its.Phase), nil
+	}
 }
 
 func (b Velero) check(access, key string) error {

@@ -49,6 +49,15 @@ func (c Cluster) Pod(namespace, name, script string, env ...corev1.EnvVar) *core
 	}
 }
 
+// Balanced is a Service without pods that asks for an address of a load balancer.
+func (c Cluster) Balanced(name string) *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "homelab-verify-" + name, Labels: labels()},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: "none", Port: 9, Protocol: corev1.ProtocolTCP}}},
+	}
+}
+
 func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/part-of": "homelab", ownerLabel: owner, "app.kubernetes.io/name": "verify"}
 }
