@@ -16,8 +16,8 @@ import (
 )
 
 // PlatformVerify tries every part of the file as people use it, or the one of a name, and returns a result for each
-// check. A part without one has a result that says what tries it. done may be nil; it gets each result when it is there.
-func (c *Cluster) PlatformVerify(ctx context.Context, part string, done func(verify.Result)) ([]verify.Result, error) {
+// check. A part without one has a result that says what tries it.
+func (c *Cluster) PlatformVerify(ctx context.Context, part string) ([]verify.Result, error) {
 	pieces, err := platform.Pieces(c.site.spec, false)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (c *Cluster) PlatformVerify(ctx context.Context, part string, done func(ver
 	if err != nil {
 		return nil, err
 	}
-	return verify.Run(ctx, reach, checks, done), nil
+	return verify.Run(ctx, reach, checks), nil
 }
 
 // reach is how checks of the platform reach the cluster.

@@ -42,6 +42,11 @@ nodes:
   cp1: {role: server, address: 10.0.0.11}
   gpu1: {role: agent, address: 10.0.0.21, gpus: {count: 1}}
 tls: self-signed
+ingress: gateway
+loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}
+backup: {endpoint: "https://s3.lab.example", bucket: backups, accessKey: env:NONE, secretKey: env:NONE}
+postgres: {databases: {tracking: {}}}
+queues: {class: {gpus: 1, namespaces: [course]}}
 logs: {size: 10GiB}
 monitoring: {hostname: grafana.lab.example, alerts: {ntfy: env:NONE, mail: {server: "smtp.lab.example:587", to: [me@lab.example], from: lab@lab.example}}}
 login: {hostname: login.lab.example, allowedGroups: [lab], adminGroups: [staff], people: {ada: {email: ada@lab.example, hash: file:hash, groups: [staff]}}}
@@ -51,25 +56,92 @@ modelChat: {hostname: chat.lab.example}
 `
 
 // gateways are the ways to the pages.
-const gateways = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gateways.gateway.networking.k8s.io}
-spec: {group: gateway.networking.k8s.io, scope: Namespaced, names: {kind: Gateway, plural: gateways}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: httproutes.gateway.networking.k8s.io}
-spec: {group: gateway.networking.k8s.io, scope: Namespaced, names: {kind: HTTPRoute, plural: httproutes}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}
----
+const gateways = `---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: homelab, namespace: kube-system}
-status: {addresses: [{type: IPAddress, value: 10.0.0.200}]}
+status:
+  addresses: [{type: IPAddress, value: 10.0.0.200}]
+  conditions: [{type: Programmed, status: "True"}]
+  listeners: [{name: login, conditions: [{type: ResolvedRefs, status: "True"}]}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: all, namespace: default}
 spec: {hostnames: [login.lab.example, chat.lab.example, grafana.lab.example, models.lab.example], parentRefs: [{name: homelab, namespace: kube-system}]}
+`
+
+// kinds are defined as charts do that.
+func kinds() string {
+	var b strings.Builder
+	for _, k := range []string{"gateway.networking.k8s.io v1 Gateway", "gateway.networking.k8s.io v1 HTTPRoute", "cert-manager.io v1 Certificate", "velero.io v1 BackupStorageLocation", "velero.io v1 Backup",
+		"kueue.x-k8s.io v1beta2 ClusterQueue", "postgresql.cnpg.io v1 Cluster", "cert-manager.io v1 ClusterIssuer"} {
+		f := strings.Fields(k)
+		scope := "Namespaced"
+		if f[2] == "ClusterQueue" || f[2] == "ClusterIssuer" {
+			scope = "Cluster"
+		}
+		plural := strings.ToLower(f[2]) + "s"
+		fmt.Fprintf(&b, `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[4]s.%[1]s}
+spec: {group: %[1]s, scope: %[5]s, names: {kind: %[3]s, plural: %[4]s}, versions: [{name: %[2]s, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}
+`, f[0], f[1], f[2], plural, scope)
+	}
+	return b.String()
+}
+
+// world is what operators say of the objects of the file, all of it good.
+const world = `---
+apiVersion: v1
+kind: Namespace
+metadata: {name: course}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: databases}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: velero}
+---
+apiVersion: cert-manager.io/v1
+kind: ClusterIssuer
+metadata: {name: homelab}
+status: {conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: login, namespace: kube-system}
+spec: {issuerRef: {name: homelab}}
+status: {conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: velero.io/v1
+kind: BackupStorageLocation
+metadata: {name: default, namespace: velero}
+status: {phase: Available}
+---
+apiVersion: velero.io/v1
+kind: Backup
+metadata: {name: old, namespace: velero, labels: {velero.io/schedule-name: homelab}}
+status: {phase: Failed, startTimestamp: "1999-12-30T03:00:00Z"}
+---
+apiVersion: velero.io/v1
+kind: Backup
+metadata: {name: new, namespace: velero, labels: {velero.io/schedule-name: homelab}}
+status: {phase: Completed, startTimestamp: "1999-12-31T03:00:00Z"}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: class}
+status: {conditions: [{type: Active, status: "True"}]}
+---
+apiVersion: postgresql.cnpg.io/v1
+kind: Cluster
+metadata: {name: tracking, namespace: databases}
+spec: {instances: 1}
+status: {readyInstances: 1, phase: Cluster in healthy state, conditions: [{type: Ready, status: "True"}]}
 `
 
 // visited is a cluster whose programs are this test: what answers behind Services, and pages by their names.
@@ -78,6 +150,8 @@ type visited struct {
 	verify.Cluster
 
 	mu       sync.Mutex
+	stuck    bool                        // pods do not end
+	psql     string                      // what it says of a database that does not answer
 	logged   string                      // what pods wrote
 	services map[string]http.HandlerFunc // by name, and path
 	pages    map[string]http.HandlerFunc // by host
@@ -85,6 +159,7 @@ type visited struct {
 	ca       *x509.Certificate
 	key      *ecdsa.PrivateKey
 	silenced []string
+	changed  string // an object of the world, as YAML
 }
 
 func visit(t *testing.T, test func(t *testing.T, v *visited)) {
@@ -103,7 +178,9 @@ func visit(t *testing.T, test func(t *testing.T, v *visited)) {
 		roots := x509.NewCertPool()
 		roots.AddCert(v.ca)
 		v.Kube, v.Dial, v.Roots, v.Image = client, v.dial, roots, "busybox"
-		require.NoError(t, sim.Apply(t.Context(), []byte(gateways)))
+		for _, text := range []string{kinds(), gateways, world} {
+			require.NoError(t, sim.Apply(t.Context(), []byte(text)))
+		}
 		v.healthy()
 		time.Sleep(10 * time.Second)
 		test(t, v)
@@ -111,9 +188,18 @@ func visit(t *testing.T, test func(t *testing.T, v *visited)) {
 }
 
 // run is what pods do.
-func (v *visited) run(_ context.Context, c guest.Container) (int, string, string) {
+func (v *visited) run(ctx context.Context, c guest.Container) (int, string, string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	switch {
+	case v.stuck:
+		v.mu.Unlock()
+		<-ctx.Done()
+		v.mu.Lock()
+		return 137, "", ""
+	case v.psql != "" && strings.Contains(c.Args[2], "psql"):
+		return 2, "", v.psql
+	}
 	v.logged += c.Env["WORD"] + "\n"
 	return 0, c.Env["WORD"], ""
 }
@@ -287,7 +373,7 @@ func (v *visited) try(t *testing.T, part string) map[string]verify.Result {
 	out := map[string]verify.Result{}
 	for _, p := range pieces {
 		if p.Name == part {
-			for _, r := range verify.Run(t.Context(), v.Cluster, p.Checks(), nil) {
+			for _, r := range verify.Run(t.Context(), v.Cluster, p.Checks()) {
 				out[r.Name] = r
 			}
 		}
@@ -299,6 +385,9 @@ func (v *visited) try(t *testing.T, part string) map[string]verify.Result {
 // TestVerify: what works passes, and what does not has a message that says what, and what to do.
 func TestVerify(t *testing.T) {
 	const found, delivered, targets, page, published = "a line of a pod is found", "an alert is delivered", "Prometheus reads its targets", "its page opens by its name", "programs find it and its keys"
+	const key, issued, address, bucket, queue, database, names = "it asks for a key", "certificates are issued", "a Service gets an address", "its bucket can be reached", "queue class lets a pod start",
+		"database tracking answers", "the Gateway takes all its names"
+	change := func(text string) func(*visited) { return func(v *visited) { v.changed = text } }
 	never := func(http.ResponseWriter, *http.Request) {}
 	for _, c := range []struct {
 		part, check string
@@ -330,12 +419,36 @@ func TestVerify(t *testing.T) {
 			v.pages["login.lab.example"] = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "", http.StatusServiceUnavailable) }
 		}, "", "https://login.lab.example/auth answers 503 Service Unavailable: no pod answers behind it"},
 		{"monitoring", page, nil, "it leads to the sign-in; certificate until 2000-03-31", ""},
+		{"model-gateway", key, nil, "model:verify asks it with one; certificate until 2000-03-31", ""},
+		{"model-gateway", key, func(v *visited) { v.pages["models.lab.example"] = never }, "", "https://models.lab.example/v1/models answers 200 without a key"},
+		{"issuer", issued, nil, "1 certificate", ""},
+		{"issuer", issued, change(`{apiVersion: cert-manager.io/v1, kind: ClusterIssuer, metadata: {name: homelab}, status: {conditions: [{type: Ready, status: "False", reason: ErrGetKeyPair, message: no key}]}}`),
+			"", "clusterissuer homelab: ErrGetKeyPair: no key"},
+		{"issuer", issued, change(`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: chat, namespace: kube-system}, spec: {issuerRef: {name: homelab}}}`),
+			"", "certificate kube-system/chat: cert-manager has not processed it yet: kubectl describe challenges --all-namespaces"},
+		{"metallb", address, nil, "", "not done within 3m0s: it has none: all of loadBalancer.addresses may be taken"},
+		{"velero", bucket, nil, "the backup of 1999-12-31 03:00:00 is Completed", ""},
+		{"velero", bucket, change(`{apiVersion: velero.io/v1, kind: BackupStorageLocation, metadata: {name: default, namespace: velero}, status: {phase: Unavailable, message: no such host}}`),
+			"", "the bucket backups is Unavailable: no such host"},
+		{"velero", bucket, change(`{apiVersion: velero.io/v1, kind: Backup, metadata: {name: last, namespace: velero, labels: {velero.io/schedule-name: homelab}}, status: {phase: PartiallyFailed, startTimestamp: "2000-01-01T00:00:00Z"}}`),
+			"", "the backup of 2000-01-01 00:00:00 is PartiallyFailed: velero backup logs says why"},
+		{"kueue", queue, nil, "in namespace course", ""},
+		{"kueue", queue, func(v *visited) {
+			v.changed = `{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: class}, status: {conditions: [{type: Active, status: "False", reason: FlavorNotFound, message: no flavor}]}}`
+		}, "", "clusterqueue class: FlavorNotFound: no flavor"},
+		{"kueue", queue, func(v *visited) { v.stuck = true }, "", "not done within 3m0s: pod course/homelab-verify-queue does not run"},
+		{"postgres", database, nil, "asked by its owner, from namespace databases", ""},
+		{"postgres", database, func(v *visited) { v.psql = "psql: error: connection refused" }, "", "the pod ended with exit status 2: psql: error: connection refused"},
+		{"ingress", names, nil, "1 listener at 10.0.0.200", ""},
+		{"ingress", names, change(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: homelab, namespace: kube-system}, status: {listeners: [{name: hub, conditions: [{type: ResolvedRefs, status: "False", message: no such secret}]}]}}`),
+			"", "listener hub: ResolvedRefs: no such secret"},
 	} {
 		t.Run(c.part+" "+c.check, func(t *testing.T) {
 			visit(t, func(t *testing.T, v *visited) {
 				if c.fault != nil {
 					c.fault(v)
 				}
+				require.NoError(t, v.sim.Apply(t.Context(), []byte(v.changed)))
 				r, ok := v.try(t, c.part)[c.check]
 				require.True(t, ok)
 				if c.err != "" {
@@ -343,7 +456,7 @@ func TestVerify(t *testing.T) {
 				} else if assert.NoError(t, r.Err) {
 					assert.Equal(t, c.seen, r.Seen)
 				}
-				assert.Empty(t, slices.DeleteFunc(v.sim.Names("pods"), func(n string) bool { return !strings.HasPrefix(n, verify.Namespace) }), "pods are removed")
+				assert.Empty(t, slices.DeleteFunc(v.sim.Names("pods"), func(n string) bool { return !strings.Contains(n, "homelab-verify-") }), "pods are removed")
 				if c.check == delivered {
 					assert.Len(t, v.silenced, 1, "nobody is told that it is over")
 				}

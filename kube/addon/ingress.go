@@ -1,16 +1,23 @@
 package addon
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // AddressAnnotations request an address for a Service from a load balancer. Other kinds, such
@@ -84,8 +91,10 @@ func (Ingress) Make(s *Site) (Recipe, error) {
 	}}}
 	s.requireParts(&p, "metallb", "cilium-pool")
 	if g == nil {
+		p.Verify = []verify.Check{{Name: "it has an address", Try: traefikAddress}}
 		return p, nil
 	}
+	p.Verify = []verify.Check{{Name: "the Gateway takes all its names", Try: gatewayWorks}}
 	o, err := g.object()
 	if err != nil {
 		return Recipe{}, err
@@ -95,6 +104,57 @@ func (Ingress) Make(s *Site) (Recipe, error) {
 		s.requireParts(&p, "issuer")
 	}
 	return p, nil
+}
+
+// traefikAddress looks for the address of the Service in front of Traefik.
+func traefikAddress(ctx context.Context, c verify.Cluster) (string, error) {
+	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "traefik"}}
+	if err := c.Kube.Get(ctx, s); err != nil {
+		return "", err
+	}
+	for _, at := range s.Status.LoadBalancer.Ingress {
+		return cmp.Or(at.IP, at.Hostname), nil
+	}
+	return "", errors.New("the Service kube-system/traefik has no address: kubectl -n kube-system describe service traefik says why")
+}
+
+// gatewayWorks reads the Gateway's conditions, and those of its listeners, one for each name (gateway-api, apis/v1/gateway_types.go).
+func gatewayWorks(ctx context.Context, c verify.Cluster) (string, error) {
+	live := object("gateway.networking.k8s.io/v1", "Gateway", metav1.ObjectMeta{Namespace: GatewayNamespace, Name: GatewayName}, nil)
+	if err := c.Kube.Get(ctx, live); err != nil {
+		return "", err
+	}
+	type condition struct{ Type, Status, Message string }
+	var its struct {
+		Status struct {
+			Addresses  []struct{ Value string }
+			Conditions []condition
+			Listeners  []struct {
+				Name       string
+				Conditions []condition
+			}
+		}
+	}
+	text, err := live.MarshalJSON()
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(text, &its); err != nil {
+		return "", fmt.Errorf("the Gateway: %w", err)
+	}
+	for _, l := range its.Status.Listeners {
+		for _, one := range l.Conditions {
+			if one.Status == "False" && one.Type != "Conflicted" { // of which False is good
+				return "", fmt.Errorf("listener %s: %s: %s", l.Name, one.Type, one.Message)
+			}
+		}
+	}
+	for _, one := range its.Status.Conditions {
+		if one.Type == "Programmed" && one.Status == "True" && len(its.Status.Addresses) > 0 {
+			return fmt.Sprintf("%s at %s", printable.Count(len(its.Status.Listeners), "listener"), its.Status.Addresses[0].Value), nil
+		}
+	}
+	return "", errors.New("it is not Programmed, or has no address: kubectl -n " + GatewayNamespace + " describe gateway " + GatewayName + " says why")
 }
 
 // gateway describes the one Gateway that routes attach to.

@@ -1,6 +1,8 @@
 package addon
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,12 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/offer"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // Names of Kueue's (kubernetes-sigs/kueue, v0.19.2: pkg/controller/constants, apis/kueue/v1beta2).
@@ -83,6 +87,7 @@ func (k Kueue) Make(s *Site) (Recipe, error) {
 			p.After = append(p.After, namespaceObject(n, nil))
 		}
 		p.After = append(p.After, q.local()...)
+		p.Verify = append(p.Verify, verify.Check{Name: "queue " + q.Name + " lets a pod start", Try: q.admits})
 	}
 	return p, nil
 }
@@ -188,6 +193,21 @@ func (q queue) cluster(resources []string) runtime.Object {
 			"flavors":          []any{values{"name": cohort, "resources": quotas}},
 		}},
 	})
+}
+
+// admits has a pod that asks for no GPUs wait in the queue, in the first of its namespaces.
+func (q queue) admits(ctx context.Context, c verify.Cluster) (string, error) {
+	if why, ok, err := c.Kube.Ready(ctx, object(KueueAPI, "ClusterQueue", meta(KueueName, "", q.Name), nil)); err != nil || !ok {
+		return "", cmp.Or(err, errors.New(why))
+	}
+	door := q.local()[0].(*unstructured.Unstructured)
+	pod := c.Pod(door.GetNamespace(), "queue", "true")
+	pod.Labels[QueueLabel] = door.GetName()
+	err := c.With(ctx, pod, func(ctx context.Context) error {
+		_, err := c.Ends(ctx, pod)
+		return err
+	})
+	return "in namespace " + pod.Namespace, err
 }
 
 // local are the doors to a queue. Pods and Jobs of a namespace with one called default need no

@@ -2,6 +2,7 @@ package addon
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // NFS provides a class of volumes that are folders on an NFS server, named after the
@@ -79,9 +81,24 @@ func (n NFS) Make(s *Site) (Recipe, error) {
 				out.After = append(out.After, namespaceObject(namespace, nil))
 			}
 			out.After = append(out.After, n.share(share, namespace)...)
+			out.Verify = append(out.Verify, verify.Check{Name: fmt.Sprintf("share %s is mounted in %s", share.Name, namespace), Try: mounts(namespace, share.Name)})
 		}
 	}
 	return out, nil
+}
+
+// mounts tries a share from a pod of its namespace. It writes nothing there, where all is people's.
+func mounts(namespace, claim string) func(context.Context, verify.Cluster) (string, error) {
+	return func(ctx context.Context, c verify.Cluster) (string, error) {
+		pod := c.Pod(namespace, "share-"+claim, "ls -d /share")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "share", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: true}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "share", MountPath: "/share", ReadOnly: true}}
+		err := c.With(ctx, pod, func(ctx context.Context) error {
+			_, err := c.Ends(ctx, pod)
+			return err
+		})
+		return "read-only, nothing was written", err
+	}
 }
 
 // share is a folder as pods of a namespace mount it.

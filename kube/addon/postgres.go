@@ -2,6 +2,8 @@ package addon
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 )
 
 // Names of CloudNativePG's (cloudnative-pg/cloudnative-pg, v1.30.0: api/v1, pkg/utils/labels_annotations.go).
@@ -76,6 +79,7 @@ func (p Postgres) Make(s *Site) (Recipe, error) {
 		if p.Backup {
 			r.After = append(r.After, p.scheduledBackup(d))
 		}
+		r.Verify = append(r.Verify, verify.Check{Name: "database " + d.Name + " answers", Try: database{d, p.Backup}.answers})
 		r.Passwords = append(r.Passwords, Password{fmt.Sprintf("user %s of the database %s", d.Name, d.Name), d.Namespace, d.Name + "-app", "password"})
 		s.requireParts(&r, s.Provider(cmp.Or(d.StorageClass, s.DefaultClass)))
 	}
@@ -112,6 +116,20 @@ func (d database) object(s *Site) runtime.Object {
 		d.archive(v)
 	}
 	return object(PostgresAPI, PostgresKind, meta(PostgresName, d.Namespace, d.Name), v)
+}
+
+// answers has its owner ask the database from a pod beside it, as programs do. Its address has the password.
+func (d database) answers(ctx context.Context, c verify.Cluster) (string, error) {
+	if why, ok, err := c.Kube.Ready(ctx, object(PostgresAPI, PostgresKind, meta(PostgresName, d.Namespace, d.Name), nil)); err != nil || !ok {
+		return "", cmp.Or(err, errors.New(why))
+	}
+	pod := c.Pod(d.Namespace, "database-"+d.Name, `psql "$URI" --no-psqlrc --command='select 1'`, secretVariable("URI", d.Name+"-app", "uri"))
+	pod.Spec.Containers[0].Image = postgresImage
+	err := c.With(ctx, pod, func(ctx context.Context) error {
+		_, err := c.Ends(ctx, pod)
+		return err
+	})
+	return "asked by its owner, from namespace " + d.Namespace, err
 }
 
 // databaseMetrics are read from each server. The operator's own switch for that is deprecated.

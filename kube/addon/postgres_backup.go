@@ -47,8 +47,8 @@ func (p PostgresBackup) Info() Info {
 func (p PostgresBackup) Make(s *Site) (Recipe, error) {
 	v := values{"fullnameOverride": "barman-cloud"}
 	s.tolerate(v, nil)
-	r := Recipe{Part: chart.Part{Name: PostgresBackupName, Release: s.release(p.Info(), v), Keep: true}} // its definition, and with it where backups are
-	s.requireParts(&r, "cert-manager")                                                                   // operator and plugin know each other by its certificates
+	r := Recipe{TriedBy: PostgresName, Part: chart.Part{Name: PostgresBackupName, Release: s.release(p.Info(), v), Keep: true}} // its definition, and with it where backups are
+	s.requireParts(&r, "cert-manager")                                                                                          // operator and plugin know each other by its certificates
 	return r, nil
 }
 

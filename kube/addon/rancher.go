@@ -2,11 +2,14 @@ package addon
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -60,7 +63,8 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 	p := Recipe{
 		Part: chart.Part{Name: "rancher", Keep: true}, Fleet: true, Replaces: []string{"fleet", "fleet-crd"},
 		Unlisted: []string{"Rancher installs further charts (webhook, Fleet, Turtles): rancher-images.txt of its release on GitHub lists their images"},
-		Web:      &Web{Title: "Rancher", URL: "https://" + r.Hostname},
+		Web:      &Web{Title: "Rancher", URL: "https://" + r.Hostname, Checked: true},
+		Verify:   []verify.Check{{Name: "its page opens by its name", Try: r.opens}},
 	}
 	if r.Bootstrap.IsZero() {
 		p.Passwords = []Password{{"first login of admin to Rancher", rancherNamespace, "bootstrap-secret", "bootstrapPassword"}}
@@ -106,6 +110,20 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 		p.Late = withCertificate(p.Part, s.TLS.Secret, p.Release.Namespace, rancherTLS)
 	}
 	return p, nil
+}
+
+// opens opens its page. Its chart may have an authority of its own (templates/issuer-rancher.yaml), which cert-manager
+// writes beside the certificate.
+func (r Rancher) opens(ctx context.Context, c verify.Cluster) (string, error) {
+	its, err := c.Kube.SecretData(ctx, rancherNamespace, rancherTLS)
+	if err != nil && !errors.Is(err, kube.ErrNotFound) {
+		return "", err
+	}
+	if c.Roots != nil && len(its["ca.crt"]) > 0 {
+		c.Roots = c.Roots.Clone()
+		c.Roots.AppendCertsFromPEM(its["ca.crt"])
+	}
+	return verify.WebPage("https://"+r.Hostname, "")(ctx, c)
 }
 
 func (r Rancher) bootstrap(s *Site) (chart.Secret, error) {

@@ -65,12 +65,10 @@ func (r Result) Unchecked() string {
 // Limit is how long one check may take.
 const Limit = 3 * time.Minute
 
-// Run tries all checks side by side, and returns when each has ended. done may be nil; it gets each result when it is
-// there, one at a time.
-func Run(ctx context.Context, c Cluster, checks []Check, done func(Result)) []Result {
+// Run tries all checks side by side, and returns when each has ended.
+func Run(ctx context.Context, c Cluster, checks []Check) []Result {
 	out := make([]Result, len(checks))
 	var all sync.WaitGroup
-	var telling sync.Mutex
 	for i, check := range checks {
 		all.Go(func() {
 			began := time.Now()
@@ -79,11 +77,6 @@ func Run(ctx context.Context, c Cluster, checks []Check, done func(Result)) []Re
 			out[i] = Result{Check: check}
 			out[i].Seen, out[i].Err = check.Try(limited, c)
 			out[i].Took = time.Since(began)
-			if done != nil {
-				telling.Lock()
-				defer telling.Unlock()
-				done(out[i])
-			}
 		})
 	}
 	all.Wait()

@@ -1,8 +1,10 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -24,6 +26,10 @@ func (c *Cluster) Command(ctx context.Context, pod *corev1.Pod, container corev1
 		i := &instance{manager: &manager{Cluster: c}, pod: pod, container: container}
 		return c.scale(ctx, i.argument("namespace"), i.argument("replicas"), container.Args[len(container.Args)-1])
 	}
+	if strings.HasSuffix(repository(container.Image), "cloudnative-pg/postgresql") {
+		i := &instance{manager: &manager{Cluster: c}, pod: pod, container: container}
+		return i.psql(ctx)
+	}
 	if !strings.HasSuffix(repository(container.Image), "kube-webhook-certgen") {
 		return 0, "", false
 	}
@@ -36,6 +42,26 @@ func (c *Cluster) Command(ctx context.Context, pod *corev1.Pod, container corev1
 		return 1, err.Error() + "\n", true
 	}
 	return 0, fmt.Sprintf("(simulated) secret %s/%s is there\n", namespace, name), true
+}
+
+// psql plays a client that asks the database of $URI for nothing but an answer.
+func (i *instance) psql(ctx context.Context) (code int, output string, known bool) {
+	const noConnection = 2
+	uri, err := i.variable(ctx, "URI")
+	if err != nil {
+		return 1, err.Error() + "\n", true
+	}
+	u, err := url.Parse(uri)
+	if err != nil {
+		return noConnection, "psql: error: invalid URI\n", true
+	}
+	name, namespace, _ := strings.Cut(u.Hostname(), ".")
+	namespace, _, _ = strings.Cut(namespace, ".")
+	port, _ := strconv.Atoi(cmp.Or(u.Port(), "5432"))
+	if _, err := i.Traffic.Service(namespace, name, "", int32(port)); err != nil {
+		return noConnection, fmt.Sprintf("psql: error: connection to server at %q, port %d failed: Connection refused\n", u.Hostname(), port), true
+	}
+	return 0, " ?column? \n----------\n        1\n(1 row)\n", true
 }
 
 // scale plays kubectl scale. It does so with the lab's own rights, whatever those of the pod are.
