@@ -42,7 +42,7 @@ type Cluster struct {
 	Image       string              // of small pods: any with a shell
 }
 
-// Result is what became of a check.
+// Result is the outcome of a check.
 type Result struct {
 	Check
 	Seen string

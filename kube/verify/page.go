@@ -255,7 +255,7 @@ func (c Cluster) OpenJSON(ctx context.Context, address string, out any) (Page, e
 	return page, nil
 }
 
-// end is where the last redirect leads, without its query, which may be long and is of no use.
+// end is where the last redirect leads, without its query, which may be long and helps nobody.
 func (p Page) end() string {
 	u := *p.Way[len(p.Way)-1]
 	u.RawQuery = ""

@@ -315,6 +315,8 @@ func (r *reader) databases(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "postgres")
 	assert.Contains(t, r.says(t, "go tool mage cluster:up"), "Nothing to change")
 	assert.Contains(t, r.says(t, "go tool mage platform:passwords", "-yes"), "user keycloak of the database keycloak")
+	assert.Regexp(t, `postgres +database keycloak answers +passed`, r.says(t, "go tool mage platform:verify"))
+	r.says(t, "go tool mage platform:verify -part=postgres -junit=platform.xml")
 	kubeconfig := r.env
 	r.env = append(r.env, "KUBECONFIG="+filepath.Join(r.dir, ".homelab", "home", "kubeconfig"))
 	assert.Contains(t, r.says(t, "kubectl get clusters.postgresql.cnpg.io --all-namespaces"), "Cluster in healthy state")

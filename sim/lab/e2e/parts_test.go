@@ -95,6 +95,12 @@ func livesOfParts(t *testing.T, kind labctl.Guests) {
 	assert.Equal(t, 2, code, plan)
 	u.must(t, "cluster:up")
 	u.againNothing(t)
+	said, _ := u.must(t, "platform:verify")
+	for _, check := range []string{"logs +a line of a pod is found", "monitoring +an alert is delivered", "dex +programs find it and its keys", "model-chat +its page opens by its name",
+		"postgres +database tracking answers", "kueue +queue class lets a pod start", "nfs +share films is mounted in research", "metallb +a Service gets an address"} {
+		assert.Regexp(t, `(?m)^`+check+` +passed`, said)
+	}
+	u.againNothing(t)
 
 	u.write(t, "cluster.yaml", changed)
 	_, talk := u.must(t, "cluster:up", "-yes")
