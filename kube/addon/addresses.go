@@ -96,8 +96,8 @@ func service(name string) (namespace, service string, err error) {
 // givesAddresses are the checks of a load balancer: a new Service gets an address.
 func givesAddresses() []verify.Check {
 	return []verify.Check{{Name: "a Service gets an address", Try: func(ctx context.Context, c verify.Cluster) (string, error) {
-		s, address := c.Balanced("address"), ""
-		err := c.With(ctx, s, func(ctx context.Context) error {
+		s, address := c.BalancedService("address"), ""
+		err := c.WithObject(ctx, s, func(ctx context.Context) error {
 			return verify.Await(ctx, func(ctx context.Context) (string, error) {
 				live := &corev1.Service{TypeMeta: s.TypeMeta, ObjectMeta: s.ObjectMeta}
 				if err := c.Kube.Get(ctx, live); err != nil {

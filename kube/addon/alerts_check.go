@@ -50,7 +50,7 @@ func (m Monitoring) deliver(ctx context.Context, c verify.Cluster) (seen string,
 			return "", err
 		}
 		for _, by := range slices.Sorted(maps.Keys(want)) {
-			d := now[by].since(before[by])
+			d := now[by].minus(before[by])
 			switch {
 			case d.given > 0:
 				return "", fmt.Errorf("it could not be delivered by %s: %s", by, alertmanagerSays)
@@ -94,7 +94,7 @@ func alertmanager(ctx context.Context, c verify.Cluster, path string, body any) 
 // delivery counts what Alertmanager did by one integration: attempts, failed attempts, and notifications that it gave up.
 type delivery struct{ sent, failed, given float64 }
 
-func (d delivery) since(before delivery) delivery {
+func (d delivery) minus(before delivery) delivery {
 	return delivery{d.sent - before.sent, d.failed - before.failed, d.given - before.given}
 }
 

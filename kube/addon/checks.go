@@ -19,7 +19,7 @@ func (p Recipe) Checks() []verify.Check {
 	}
 	out = append(out, p.Verify...)
 	if len(out) == 0 {
-		out = append(out, verify.Check{Name: "none", Try: p.untried})
+		out = append(out, verify.Check{Name: "none", Try: p.reportUntried})
 	}
 	for i := range out {
 		out[i].Part = p.Name
@@ -27,8 +27,8 @@ func (p Recipe) Checks() []verify.Check {
 	return out
 }
 
-// untried says what tries a part that has no check.
-func (p Recipe) untried(context.Context, verify.Cluster) (string, error) {
+// reportUntried says what tries a part that has no check.
+func (p Recipe) reportUntried(context.Context, verify.Cluster) (string, error) {
 	by := p.TriedBy
 	switch {
 	case by != "":
@@ -37,9 +37,9 @@ func (p Recipe) untried(context.Context, verify.Cluster) (string, error) {
 	case p.Fleet:
 		by = "fleet:status"
 	default:
-		return "", verify.Unchecked("cluster:status says whether it is ready")
+		return "", verify.UncheckedError("cluster:status says whether it is ready")
 	}
-	return "", verify.Unchecked(by + " tries it")
+	return "", verify.UncheckedError(by + " tries it")
 }
 
 // check tests the class again, on a node and another, or on each if its volumes are local.

@@ -203,7 +203,7 @@ func (q queue) admits(ctx context.Context, c verify.Cluster) (string, error) {
 	door := q.local()[0].(*unstructured.Unstructured)
 	pod := c.Pod(door.GetNamespace(), "queue", "true")
 	pod.Labels[QueueLabel] = door.GetName()
-	err := c.With(ctx, pod, func(ctx context.Context) error {
+	err := c.WithObject(ctx, pod, func(ctx context.Context) error {
 		_, err := c.Ends(ctx, pod)
 		return err
 	})

@@ -65,7 +65,7 @@ func (l Login) Make(s *Site) (Recipe, error) {
 	}
 	p := Recipe{
 		Web:    &Web{Title: "sign-in", URL: l.Platform.Issuer(), Checked: true},
-		Verify: []verify.Check{{Name: "programs find it and its keys", Try: l.published}},
+		Verify: []verify.Check{{Name: "programs find it and its keys", Try: l.findPublished}},
 		Part: chart.Part{Name: LoginName, Before: append(l.objects(s), l.roles()...), Secrets: []chart.Secret{
 			{Namespace: LoginName, Name: dexConfig, Data: map[string]secret.Value{"config.yaml": config}},
 			{Namespace: LoginName, Name: dexClients, Generate: map[string]int{}},
@@ -79,9 +79,9 @@ func (l Login) Make(s *Site) (Recipe, error) {
 	return p, nil
 }
 
-// published looks for what programs read of Dex: its own description (OpenID Connect Discovery 1.0, section 4.3: the
+// findPublished looks for what programs read of Dex: its own description (OpenID Connect Discovery 1.0, section 4.3: the
 // issuer has to be the one that was asked), and the keys of its tokens.
-func (l Login) published(ctx context.Context, c verify.Cluster) (string, error) {
+func (l Login) findPublished(ctx context.Context, c verify.Cluster) (string, error) {
 	issuer := l.Platform.Issuer()
 	var its struct {
 		Issuer string `json:"issuer"`
@@ -105,7 +105,7 @@ func (l Login) published(ctx context.Context, c verify.Cluster) (string, error) 
 	if len(list.Keys) == 0 {
 		return "", fmt.Errorf("%s has no keys: nobody can check its tokens", its.Keys)
 	}
-	return page.With(printable.Count(len(list.Keys), "key")), nil
+	return page.WithCertificate(printable.Count(len(list.Keys), "key")), nil
 }
 
 // client is a program that people sign in to.

@@ -67,7 +67,7 @@ func (Logs) find(ctx context.Context, c verify.Cluster) (string, error) {
 	word := verify.Word()
 	pod := c.Pod(verify.Namespace, "logs", `echo "$WORD"`, corev1.EnvVar{Name: "WORD", Value: word})
 	var began time.Time
-	err := c.With(ctx, pod, func(ctx context.Context) error {
+	err := c.WithObject(ctx, pod, func(ctx context.Context) error {
 		if _, err := c.Ends(ctx, pod); err != nil {
 			return err
 		}

@@ -217,7 +217,7 @@ func (g ModelGateway) publish(p *Recipe, s *Site) {
 		if err == nil && page.Status != http.StatusUnauthorized {
 			err = fmt.Errorf("%s/models answers %d without a key: 401 is expected of LiteLLM", p.Web.URL, page.Status)
 		}
-		return page.With("model:verify asks it with one"), err
+		return page.WithCertificate("model:verify asks it with one"), err
 	}}}
 	p.Before = append(p.Before, s.page(g.meta(modelserver.GatewayService), g.Hostname, modelserver.GatewayPort, gatewayTLS)...)
 	p.Late = s.copiedCertificate(p.Part, modelserver.Namespace, gatewayTLS)

@@ -93,7 +93,7 @@ func mounts(namespace, claim string) func(context.Context, verify.Cluster) (stri
 		pod := c.Pod(namespace, "share-"+claim, "ls -d /share")
 		pod.Spec.Volumes = []corev1.Volume{{Name: "share", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: true}}}}
 		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "share", MountPath: "/share", ReadOnly: true}}
-		err := c.With(ctx, pod, func(ctx context.Context) error {
+		err := c.WithObject(ctx, pod, func(ctx context.Context) error {
 			_, err := c.Ends(ctx, pod)
 			return err
 		})

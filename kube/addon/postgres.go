@@ -125,7 +125,7 @@ func (d database) answers(ctx context.Context, c verify.Cluster) (string, error)
 	}
 	pod := c.Pod(d.Namespace, "database-"+d.Name, `psql "$URI" --no-psqlrc --command='select 1'`, secretVariable("URI", d.Name+"-app", "uri"))
 	pod.Spec.Containers[0].Image = postgresImage
-	err := c.With(ctx, pod, func(ctx context.Context) error {
+	err := c.WithObject(ctx, pod, func(ctx context.Context) error {
 		_, err := c.Ends(ctx, pod)
 		return err
 	})

@@ -83,15 +83,15 @@ func (b Velero) Make(s *Site) (Recipe, error) {
 	s.tolerate(v, nil)
 	r := s.release(b.Info(), v)
 	cloud := fmt.Sprintf("[default]\naws_access_key_id=%s\naws_secret_access_key=%s\n", access.Reveal(), key.Reveal())
-	return Recipe{Verify: []verify.Check{{Name: "its bucket can be reached", Try: b.reached}}, Part: chart.Part{
+	return Recipe{Verify: []verify.Check{{Name: "its bucket can be reached", Try: b.reachBucket}}, Part: chart.Part{
 		Name: "velero", Release: r, NamespaceLabels: privilegedLabels(), Keep: true,
 		Secrets: []chart.Secret{{Namespace: veleroNamespace, Name: credentials,
 			Data: map[string]secret.Value{"cloud": secret.New(cloud)}}},
 	}}, nil
 }
 
-// reached asks what Velero says of its bucket, and of the last backup into it (pkg/apis/velero/v1 of v1.18).
-func (b Velero) reached(ctx context.Context, c verify.Cluster) (string, error) {
+// reachBucket asks what Velero says of its bucket, and of the last backup into it (pkg/apis/velero/v1 of v1.18).
+func (b Velero) reachBucket(ctx context.Context, c verify.Cluster) (string, error) {
 	const api = "velero.io/v1"
 	type status struct {
 		Status struct {

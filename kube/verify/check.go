@@ -21,15 +21,15 @@ import (
 type Check struct {
 	Part string
 	Name string // what is tried, e.g. "a line of a pod is found"
-	// Try returns what was seen, in a few words; or why the part does not do it, and what to do. [Unchecked] says that it
+	// Try returns what was seen, in a few words; or why the part does not do it, and what to do. [UncheckedError] says that it
 	// could not be tried.
 	Try func(context.Context, Cluster) (seen string, err error)
 }
 
-// Unchecked says why something could not be tried.
-type Unchecked string
+// UncheckedError says why something could not be tried.
+type UncheckedError string
 
-func (u Unchecked) Error() string { return string(u) }
+func (u UncheckedError) Error() string { return string(u) }
 
 // Cluster is how checks reach a cluster.
 type Cluster struct {
@@ -53,17 +53,17 @@ type Result struct {
 // Passed reports whether the part did what is expected.
 func (r Result) Passed() bool { return r.Err == nil }
 
-// Unchecked says why it was not tried; empty: it was.
-func (r Result) Unchecked() string {
-	var why Unchecked
+// UncheckedReason says why it was not tried; empty: it was.
+func (r Result) UncheckedReason() string {
+	var why UncheckedError
 	if errors.As(r.Err, &why) {
 		return why.Error()
 	}
 	return ""
 }
 
-// Limit is how long one check may take.
-const Limit = 3 * time.Minute
+// limit is how long one check may take.
+const limit = 3 * time.Minute
 
 // Run tries all checks side by side, and returns when each has ended.
 func Run(ctx context.Context, c Cluster, checks []Check) []Result {
@@ -72,7 +72,7 @@ func Run(ctx context.Context, c Cluster, checks []Check) []Result {
 	for i, check := range checks {
 		all.Go(func() {
 			began := time.Now()
-			limited, cancel := context.WithTimeoutCause(ctx, Limit, fmt.Errorf("not done within %s", Limit))
+			limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
 			defer cancel()
 			out[i] = Result{Check: check}
 			out[i].Seen, out[i].Err = check.Try(limited, c)

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"slices"
 	"strings"
@@ -46,17 +45,13 @@ func (c Cluster) Open(ctx context.Context, address string) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		return Page{}, err
-	}
 	page := Page{Way: []*url.URL{at}}
 	var ends endings
 	transport := &http.Transport{DialContext: c.lead(ways), TLSHandshakeTimeout: 30 * time.Second,
 		TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12, VerifyConnection: ends.note}}
 	defer transport.CloseIdleConnections()
 	const most = 10 // redirects, as browsers and net/http have it
-	browser := &http.Client{Transport: transport, Jar: jar, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+	browser := &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		page.Way = append(page.Way, r.URL)
 		if r.URL.Hostname() != at.Hostname() && ways[r.URL.Hostname()] == "" || len(via) > most {
 			return http.ErrUseLastResponse
@@ -216,12 +211,12 @@ func WebPage(address, issuer string) func(context.Context, Cluster) (string, err
 			return "", err
 		}
 		if issuer == "" {
-			return page.With("it answers"), nil
+			return page.WithCertificate("it answers"), nil
 		}
 		if !slices.ContainsFunc(page.Way, func(u *url.URL) bool { return strings.HasPrefix(u.String(), issuer+"/") }) {
 			return "", fmt.Errorf("%s opens %s without a sign-in at %s", address, page.end(), issuer)
 		}
-		return page.With("it leads to the sign-in"), nil
+		return page.WithCertificate("it leads to the sign-in"), nil
 	}
 }
 
@@ -262,8 +257,8 @@ func (p Page) end() string {
 	return u.String()
 }
 
-// With adds to what was seen until when the page's certificate is valid.
-func (p Page) With(seen string) string {
+// WithCertificate adds to what was seen until when the page's certificate is valid.
+func (p Page) WithCertificate(seen string) string {
 	if p.Until.IsZero() {
 		return seen
 	}

@@ -49,8 +49,8 @@ func (c Cluster) Pod(namespace, name, script string, env ...corev1.EnvVar) *core
 	}
 }
 
-// Balanced is a Service without pods that asks for an address of a load balancer.
-func (c Cluster) Balanced(name string) *corev1.Service {
+// BalancedService is a Service without pods that asks for an address of a load balancer.
+func (c Cluster) BalancedService(name string) *corev1.Service {
 	return &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "homelab-verify-" + name, Labels: labels()},
@@ -62,9 +62,9 @@ func labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/part-of": "homelab", ownerLabel: owner, "app.kubernetes.io/name": "verify"}
 }
 
-// With creates an object, does something while it exists, and removes it, also after a failure or an interruption. One
+// WithObject creates an object, does something while it exists, and removes it, also after a failure or an interruption. One
 // of the same name that an earlier run left is removed first.
-func (c Cluster) With(ctx context.Context, o runtime.Object, do func(context.Context) error) (err error) {
+func (c Cluster) WithObject(ctx context.Context, o runtime.Object, do func(context.Context) error) (err error) {
 	if meta, ok := o.(metav1.Object); ok && meta.GetNamespace() == Namespace {
 		if _, err := c.Kube.Apply(ctx, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: Namespace, Labels: labels()}}); err != nil {
 			return err

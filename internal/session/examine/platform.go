@@ -53,7 +53,7 @@ func verdictOf(r verify.Result) check.Verdict {
 	switch {
 	case r.Passed():
 		return check.Passed
-	case r.Unchecked() != "":
+	case r.UncheckedReason() != "":
 		return check.Skipped
 	}
 	return check.Failed
@@ -67,8 +67,8 @@ func detailOf(r verify.Result) string {
 	return strings.ReplaceAll(r.Err.Error(), "\n", "; ")
 }
 
-// verified is a line of platform:verify -json. Keys are added, and never change their meaning.
-type verified struct {
+// verifiedLine is a line of platform:verify -json. Keys are added, and never change their meaning.
+type verifiedLine struct {
 	Part    string        `json:"part"`
 	Check   string        `json:"check"`
 	Verdict check.Verdict `json:"verdict"`
@@ -78,12 +78,12 @@ type verified struct {
 }
 
 func printVerified(s *session.Session, results []verify.Result) error {
-	var rows []verified
+	var rows []verifiedLine
 	t := console.Table{Header: []string{"PART", "CHECK", "RESULT", "SEEN"}}
 	var bad []console.Finding
 	counts := map[check.Verdict]int{}
 	for _, r := range results {
-		v := verified{Part: r.Part, Check: r.Name, Verdict: verdictOf(r), Detail: detailOf(r), Seconds: r.Took.Round(100 * time.Millisecond).Seconds(), Lab: s.Spec.IsLab()}
+		v := verifiedLine{Part: r.Part, Check: r.Name, Verdict: verdictOf(r), Detail: detailOf(r), Seconds: r.Took.Round(100 * time.Millisecond).Seconds(), Lab: s.Spec.IsLab()}
 		rows = append(rows, v)
 		counts[v.Verdict]++
 		switch v.Verdict {
