@@ -8,6 +8,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -53,7 +54,7 @@ func (e ExternalDNS) Make(s *Site) (Recipe, error) {
 		return Recipe{}, err
 	}
 	s.tolerate(v, nil)
-	return Recipe{Part: chart.Part{Name: "external-dns", Release: s.release(e.Info(), v), Secrets: secrets}}, nil
+	return Recipe{Verify: []verify.Check{{Name: "names lead to the cluster", Try: e.namesLead}}, Part: chart.Part{Name: "external-dns", Release: s.release(e.Info(), v), Secrets: secrets}}, nil
 }
 
 // provider sets who serves the zones, and returns the credentials for it.

@@ -41,7 +41,7 @@ func (c Cluster) Open(ctx context.Context, address string) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	ways, err := c.ways(ctx)
+	ways, err := c.Ways(ctx)
 	if err != nil {
 		return Page{}, err
 	}
@@ -157,8 +157,8 @@ type gateway struct {
 	} `json:"status"`
 }
 
-// ways are the addresses of the names of all Ingresses and routes.
-func (c Cluster) ways(ctx context.Context) (map[string]string, error) {
+// Ways are the addresses of the names of all Ingresses and routes.
+func (c Cluster) Ways(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	ingresses, err := kube.ListAs[networkingv1.Ingress](ctx, c.Kube, "networking.k8s.io/v1", "Ingress", "", "")
 	if err != nil {
