@@ -13,8 +13,8 @@ import (
 )
 
 // notebook is a person at the address that hub:open prints: they log in, start a server with a
-// GPU, and see that card and no other, though the node may have more. It stops after meanwhile.
-func notebook(t *testing.T, address, password, profile string, meanwhile func()) {
+// GPU, and see that card and no other, though the node may have more.
+func notebook(t *testing.T, address, password, profile string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
@@ -38,8 +38,5 @@ func notebook(t *testing.T, address, password, profile string, meanwhile func())
 	run := func(code string) string { return ask("POST", "/user/student/lab/run", url.Values{"code": {code}}) }
 	assert.Equal(t, 1, strings.Count(run("!nvidia-smi -L"), "GPU "), "the pod's card")
 	assert.Contains(t, run("!hostname"), `"jupyter-student\n"`)
-	if meanwhile != nil {
-		meanwhile()
-	}
 	ask("POST", "/hub/stop", nil)
 }

@@ -235,7 +235,7 @@ func (r *reader) yourOwnHost(t *testing.T) {
 	assert.Contains(t, r.says(t, "go tool mage node:upgrade", "-yes"), "All nodes have the newest packages.")
 	r.says(t, "go tool mage hub:verify")
 	r.interrupted(t, "go tool mage hub:open", "https://hub.home.example is available here until you press Ctrl-C", func(address string) {
-		notebook(t, address, "any", "gpu", nil)
+		notebook(t, address, "any", "gpu")
 	})
 	r.models(t)
 	r.databases(t)
