@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
 
@@ -80,11 +80,7 @@ func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	u.must(t, "cluster:up")
 	u.againNothing(t)
 	u.found(t, names, "hub.home.example")
-	text, err := os.ReadFile("../../../docs/platform.md")
-	require.NoError(t, err)
-	for _, r := range names.Records(t, "home.example") {
-		assert.Contains(t, string(text), "\n"+r+"\n")
-	}
+	pages.Compare(t, "docs/platform.md", "records", strings.Join(slices.Sorted(slices.Values(names.Records(t, "home.example"))), "\n"), *update)
 	u.trusted(t, pebble, "jupyterhub", "hub.home.example")
 	u.create(t, schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}, wildcard)
 	u.create(t, schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, page)
