@@ -18,7 +18,7 @@ import (
 // PlatformVerify tries every part of the platform, and prints a row for each check.
 func PlatformVerify(s *session.Session, ctx context.Context, f PlatformVerifyFlags) error {
 	if !s.JSON {
-		s.Printf("trying the parts; one minute or two, of which Alertmanager waits half a minute before it tells people")
+		s.Printf("trying the parts, which takes up to two minutes")
 	}
 	results, err := s.Cluster.PlatformVerify(ctx, f.Part)
 	if err != nil {
