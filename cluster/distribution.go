@@ -25,14 +25,14 @@ var errNoTalos = errors.New("distribution: talos needs another program with the 
 
 // CheckDistribution says why b does not have the Kubernetes of a file.
 func (b Backend) CheckDistribution(s *spec.Spec) error {
-	if _, ok := b.Distribution.(distribution.Maker); s.Distribution == spec.Talos && !ok {
+	if _, ok := b.Distribution.(distribution.Maker); s.Distribution == spec.DistributionTalos && !ok {
 		return errNoTalos
 	}
 	return nil
 }
 
 func (c *site) distribution() distribution.Distribution {
-	if c.spec.Distribution == spec.Talos {
+	if c.spec.Distribution == spec.DistributionTalos {
 		other := c.Distribution.(distribution.Maker) // which New has checked
 		return other(distribution.Site{Spec: c.spec, Root: c.nodes.Root, Dial: c.nodes.DialTo, ReadStart: c.nodes.ReadStart, Token: c.Token})
 	}
@@ -45,5 +45,11 @@ func (c *site) imager() distribution.Imager {
 	return i
 }
 
-// Lacks says why a command cannot be done with the Kubernetes of a file; nil: it can.
-func Lacks(s *spec.Spec, command string) error { return distributionOn(s, nil).Facts().Lacks[command] }
+// Lacks says why a command cannot be done with the Kubernetes of a file; nil: it can. other makes that of a file of
+// another program (docs/talos.md), and may be nil.
+func Lacks(s *spec.Spec, other distribution.Maker, command string) error {
+	if other != nil && s.Distribution == spec.DistributionTalos {
+		return other(distribution.Site{Spec: s}).Facts().Lacks[command]
+	}
+	return distributionOn(s, nil).Facts().Lacks[command]
+}

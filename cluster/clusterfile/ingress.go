@@ -73,7 +73,11 @@ func (r ingressSection) checkHostnames() {
 		// The hub's own proxy can be a Service with an address; the others have none.
 		alone := r.spec.Platform.Hub != nil && a == &r.spec.Platform.Hub.Hostname && (p.LB != nil || !slices.Contains(r.disabled, "servicelb"))
 		if p.Ingress.Kind == spec.IngressNone && !alone {
-			r.Wrong(a, fmt.Sprintf("nothing routes to %s: there is no ingress", *a), "remove traefik from k3s.disable and ingress: none, or the part")
+			cure := "remove traefik from k3s.disable and ingress: none, or the part"
+			if r.bare {
+				cure = "remove the part, which has no address of its own; for the hub, write loadBalancer"
+			}
+			r.Wrong(a, fmt.Sprintf("nothing routes to %s: there is no ingress", *a), cure)
 		}
 		if p.TLS == nil && !r.spec.IsLab() {
 			r.Warn(a, fmt.Sprintf("people log in to %s without TLS, for the whole network to read", *a), "write tls: self-signed, or a better source")
@@ -97,7 +101,8 @@ func (r ingressSection) ingress() {
 	case in.Kind == spec.IngressNone && in.Class != "":
 		r.Wrong(&in.Class, "there is no ingress, so it has no class", "remove class, or write kind: traefik")
 	case in.Kind != spec.IngressNone && disabled:
-		r.Wrong(in, fmt.Sprintf("ingress %s is served by K3s' Traefik, and k3s.disable disables it", in.Kind), "remove traefik from k3s.disable, or write ingress: none")
+		why, cure := r.missing("traefik", "write ingress: none")
+		r.Wrong(in, fmt.Sprintf("ingress %s is served by Traefik, which %s", in.Kind, why), cure)
 	}
 	if in.Kind != spec.IngressNone {
 		in.Class = cmp.Or(in.Class, "traefik")

@@ -28,10 +28,18 @@ type k3sSection struct{ *resolver }
 func (r k3sSection) runtimeClass() {
 	i := slices.Index(r.disabled, "runtimes")
 	ours := r.spec.NVIDIA.Stack == spec.StackDevicePlugin || r.spec.NVIDIA.Stack == spec.StackDRA
-	if i < 0 || r.spec.Distribution == spec.Talos || len(r.spec.GPUNodes()) == 0 || !ours {
+	if i < 0 || r.bare || len(r.spec.GPUNodes()) == 0 || !ours {
 		return
 	}
 	r.Wrong(&r.disabled[i], "runtimes creates the RuntimeClass nvidia, without which no container sees a GPU", "remove runtimes from k3s.disable")
+}
+
+// missing says why a component of K3s is not there, and what to do: the alternative, or to let K3s have it.
+func (r *resolver) missing(component, alternative string) (why, cure string) {
+	if r.bare {
+		return "only K3s has", alternative
+	}
+	return "k3s.disable disables", "remove " + component + " from k3s.disable, or " + alternative
 }
 
 var components = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
@@ -41,16 +49,13 @@ var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud
 
 func (r k3sSection) kubernetes() {
 	k := &r.spec.K3s
-	if kubernetes.Choose(r.Checker, r.spec) {
-		talos.CheckUnused(r.Checker, r.spec)
+	kubeadm, onTalos := kubernetes.Choose(r.Checker, r.spec), talos.Choose(r.Checker, r.spec)
+	r.disabled, r.bare = k.Disable, kubeadm || onTalos
+	if kubeadm {
 		r.names()
 		return
 	}
-	r.disabled = k.Disable
-	if r.spec.Distribution == spec.Talos {
-		r.disabled = talos.Cluster(r.Checker, r.spec)
-	} else {
-		talos.CheckUnused(r.Checker, r.spec)
+	if !onTalos {
 		k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
 		r.k3sVersion(&k.Version)
 	}
@@ -257,7 +262,7 @@ func (r k3sSection) cni() {
 		r.Wrong(&k.FlannelBackend, fmt.Sprintf("Cilium and flannel (%s) would both be the pods' network", k.FlannelBackend), "remove flannelBackend: cni: cilium disables flannel")
 	}
 	k.FlannelBackend = "none"
-	if r.spec.Distribution == spec.Talos { // which has no kube-proxy then
+	if r.bare { // it has no kube-proxy then
 		return
 	}
 	server := map[string]any{}

@@ -34,9 +34,12 @@ func TestKubeadm(t *testing.T) {
 		"nvidia: {stack: operator}":           "6:17: distribution: kubeadm cannot do this yet: NVIDIA's operator and DRA driver",
 		"nodes: {a: {external: u@10.0.0.30}}": "2:15: distribution: kubeadm cannot do this yet: a is a machine that exists",
 		"nodes: {a: {role: server, address: 10.0.0.12}, b: {role: server, address: 10.0.0.13}}": "3 servers, for which the API needs a virtual address",
-		"nodes: {cp1: {cores: 1}}": "cp1 has one core",
-		"lab: {guests: qemu}":      "real guests of the lab",
-		"lab: {kubernetes: real}":  "the lab's real control plane",
+		"nodes: {cp1: {cores: 1}}":       "cp1 has one core",
+		"lab: {guests: qemu}":            "real guests of the lab",
+		"ingress: traefik":               "ingress traefik is served by Traefik, which only K3s has",
+		"loadBalancer: servicelb":        "the load balancer is servicelb, which only K3s has; write kind: metallb with addresses",
+		"postgres: {databases: {a: {}}}": "2:15: there is no default storage class: storage defines none, and local-path is one that only K3s has; write storage: ",
+		"lab: {kubernetes: real}":        "the lab's real control plane",
 	} {
 		_, err := clusterfile.Parse("cluster.yaml", []byte(file+more+"\n"))
 		require.ErrorContains(t, err, want, more)

@@ -180,7 +180,8 @@ type resolver struct {
 	volumes map[string]string // existing ones, and the nodes that get them
 
 	declared []spec.Host // those of the file, with their places
-	disabled []string    // k3s.disable of the file, with its places
+	disabled []string    // components of K3s that are not there; with the places of k3s.disable, unless bare
+	bare     bool        // none of them is there, whatever k3s.disable says
 
 	root    bool // proxmox.user is root@pam
 	badRole bool // some node has an unknown role, so servers cannot be counted
@@ -245,9 +246,7 @@ func (r *resolver) finish() {
 	slices.SortStableFunc(r.nodes, func(a, b plannedNode) int { return cmp.Compare(rank(a.Role), rank(b.Role)) })
 	gpus := false
 	for _, n := range r.nodes {
-		if r.spec.Distribution == spec.Talos {
-			talos.Node(r.Checker, r.spec, n.Node)
-		}
+		talos.CheckNode(r.Checker, r.spec, n.Node)
 		r.spec.Nodes = append(r.spec.Nodes, *n.Node)
 		gpus = gpus || n.HasGPUs()
 	}

@@ -154,7 +154,8 @@ func (r loadbalancerSection) loadBalancer() {
 		r.Warn(&lb.Kind, "Cilium has a load balancer of its own", "write kind: cilium, which needs no MetalLB")
 	}
 	if lb.Kind == spec.LBServiceLB && slices.Contains(r.disabled, "servicelb") {
-		r.Wrong(&lb.Kind, "the load balancer is K3s' servicelb, and k3s.disable disables it", "remove servicelb from k3s.disable, or write kind: metallb with addresses")
+		why, cure := r.missing("servicelb", "write kind: metallb with addresses")
+		r.Wrong(&lb.Kind, "the load balancer is servicelb, which "+why, cure)
 	}
 }
 

@@ -43,9 +43,6 @@ func (r operatorSection) sharingOfStack() {
 	case spec.StackDRA:
 		what, do = "by DRA a pod that requests nvidia.com/gpu has a whole card", "write strategy: none, or stack: device-plugin, which shares cards"
 		only = func(strategy string) bool { return strategy != spec.SharingNone }
-		if r.spec.Distribution == spec.Talos {
-			r.Wrong(&r.spec.NVIDIA.Stack, "the DRA driver looks for NVIDIA's files where Talos does not have them", "write stack: device-plugin")
-		}
 		if v := r.spec.K3s.Version; spec.IsK3sVersion(v) && k3s.CompareVersions(v, "v1.36.0+k3s1") < 0 {
 			r.Wrong(&r.spec.NVIDIA.Stack, "Kubernetes gives pods that request nvidia.com/gpu a GPU by DRA since 1.36, and this is "+v, "write stack: device-plugin, or version: v1.36 or newer under k3s")
 		}

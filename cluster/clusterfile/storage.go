@@ -139,7 +139,8 @@ func (r storageSection) defaultClass() {
 	case st.Default == spec.LocalPath && local:
 		st.Default = ""
 	case st.Default == spec.LocalPath:
-		r.Wrong(&st.Default, "local-path is the default storage class, and k3s.disable disables it", "remove local-storage from k3s.disable, or name another class")
+		why, cure := r.missing("local-storage", "name another class")
+		r.Wrong(&st.Default, "the default storage class is local-path, which "+why, cure)
 	case st.Default != "" && !slices.Contains(names, st.Default):
 		r.Wrong(&st.Default, fmt.Sprintf("nothing creates a storage class %q", st.Default), decode.OrSuggest(st.Default, names))
 	case st.Default != "":
@@ -149,7 +150,12 @@ func (r storageSection) defaultClass() {
 	case len(shared) == 1:
 		st.Default = shared[0]
 	case !local && r.needsClass():
-		r.Wrong(&r.spec.K3s.Disable, "there is no default storage class: k3s.disable disables local-path, and storage defines none", "write storage: {nfs: server:/export}, or remove local-storage from k3s.disable")
+		at := any(&r.spec.K3s.Disable)
+		if r.bare {
+			at = &r.spec.Distribution
+		}
+		why, cure := r.missing("local-storage", "write storage: {nfs: server:/export}")
+		r.Wrong(at, "there is no default storage class: storage defines none, and local-path is one that "+why, cure)
 	}
 }
 

@@ -22,7 +22,7 @@ type Spec struct {
 	Network   Network   `yaml:"network" absent:"required without DHCP" doc:"The network of every node."`
 	Access    Access    `yaml:"ssh" absent:"a generated key" doc:"Who may log in to the nodes, and how to reach them."`
 	Guest     Guest     `yaml:"guest" absent:"nothing" doc:"Packages, files and kernel settings for every node."`
-	// Distribution is spec.Talos, spec.DistributionKubeadm, or empty for K3s. K3s holds what any Kubernetes has.
+	// Distribution is DistributionTalos, DistributionKubeadm, or empty for K3s. K3s holds what any Kubernetes has.
 	Distribution string     `yaml:"distribution" json:",omitempty" enum:"k3s,kubeadm,talos" absent:"‘k3s’" doc:"What runs Kubernetes: ‘k3s’, [‘kubeadm’](kubeadm.md), or [‘talos’](talos.md), which needs another program. Cannot be changed later."`
 	Talos        TalosLinux `yaml:"talos" json:",omitzero" absent:"see below" doc:"Talos Linux, with ‘distribution: talos’."`
 	K3s          K3s        `yaml:"k3s" absent:"see below" doc:"Kubernetes."`
@@ -195,8 +195,15 @@ type K3s struct {
 	Upgrade           Upgrade    `yaml:"upgrade" absent:"see below" doc:"What another ‘version’ does to running work: [upgrade.md](upgrade.md)."`
 }
 
-// DistributionKubeadm is the choice of Spec.Distribution.
-const DistributionKubeadm = "kubeadm"
+// Choices of Spec.Distribution. Only the rooms of the distributions ask for them; everything else asks what follows.
+const (
+	DistributionKubeadm = "kubeadm"
+	DistributionTalos   = "talos"
+)
+
+// Sealed reports whether machines run an image that is complete: it has no shell, and lets containers do only what they
+// name.
+func (s *Spec) Sealed() bool { return s.Distribution == DistributionTalos }
 
 // Kubeadm configures Kubernetes as kubeadm sets it up: those settings of K3s that serve both. A completed Spec has
 // them in K3s.

@@ -1,8 +1,5 @@
 package spec
 
-// Talos is the distribution whose machines run Talos Linux.
-const Talos = "talos"
-
 // NVIDIA's two drivers that Talos builds for each of its releases. Their versions are Talos'.
 const (
 	TalosLTS        = "lts"

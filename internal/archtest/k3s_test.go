@@ -30,7 +30,7 @@ func TestFewPackagesKnowK3s(t *testing.T) {
 // TestOnePlaceChoosesTheDistribution: which Kubernetes a file has is asked where the file is read, and where one is made
 // of it. Everything else asks that one.
 func TestOnePlaceChoosesTheDistribution(t *testing.T) {
-	choice := regexp.MustCompile(`\bDistributionKubeadm\b`)
+	choice := regexp.MustCompile(`\bDistribution(Kubeadm|Talos|K3s)\b|\.Distribution [!=]= `)
 	var asks []string
 	require.NoError(t, filepath.WalkDir("../..", func(file string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
@@ -42,7 +42,7 @@ func TestOnePlaceChoosesTheDistribution(t *testing.T) {
 		}
 		return err
 	}))
-	assert.Equal(t, []string{"cluster/clusterfile/internal/kubernetes/kubernetes.go", "cluster/distribution.go", "cluster/spec/spec.go"}, asks)
+	assert.Equal(t, []string{"cluster/clusterfile/internal/kubernetes/kubernetes.go", "cluster/clusterfile/internal/talos/talos.go", "cluster/distribution.go", "cluster/spec/spec.go"}, asks)
 }
 
 // TestStepsDoNotNameK3s: what members and a rescue say has the title of the cluster's Kubernetes. Keys of the file,

@@ -21,7 +21,7 @@ func Parts(s *spec.Spec) []addon.Part {
 	standalone := addon.Fleet{Fleet: p.Fleet, Rancher: p.Rancher != nil}
 	exporter := addon.GPUExporter{Monitoring: p.Monitoring, Operator: operator, DRA: s.NVIDIA.Stack == spec.StackDRA}
 	return []addon.Part{
-		addon.Cilium{K3s: s.K3s, Talos: s.Distribution == spec.Talos, API: s.NodeAPI()},
+		addon.Cilium{K3s: s.K3s, Talos: s.Sealed(), API: s.NodeAPI()},
 		gpuOperator(s),
 		addon.GPUGuard{Guard: s.NVIDIA.Guard},
 		addon.DRADriver{NVIDIA: s.NVIDIA, Nodes: s.GPUNodes()},

@@ -246,9 +246,14 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 	return nil
 }
 
+// Lacks says why a command cannot be done with the Kubernetes of the file; nil: it can.
+func Lacks(s *Session, command string) error {
+	return cluster.Lacks(s.Spec, s.opt.Distribution, command)
+}
+
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
-	if s.Spec != nil && s.Spec.Distribution == spec.Talos {
+	if s.Spec != nil && s.Spec.Sealed() {
 		return exitErrorf(invalid, "the embedded lab plays no Talos machines: name a Proxmox VE under proxmox.endpoint")
 	}
 	s.Printf("%s", labneeds.Guests(s.Spec).Banner())

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -21,7 +20,7 @@ import (
 
 // Backup writes a backup of the cluster.
 func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
-	if err := cluster.Lacks(s.Spec, "cluster:backup"); err != nil {
+	if err := session.Lacks(s, "cluster:backup"); err != nil {
 		return session.Invalid("%w", err)
 	}
 	keys := slices.Concat(s.Spec.K3s.Snapshots.Recipients, strings.FieldsFunc(f.Recipient, func(r rune) bool { return r == ',' || r == ' ' }))

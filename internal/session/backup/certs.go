@@ -20,7 +20,7 @@ const warnDays = 90
 // Certs shows the ages of K3s' certificates, and rotates them with -rotate.
 func Certs(s *session.Session, ctx context.Context, f CertsFlags) error {
 	if f.Rotate {
-		if err := cluster.Lacks(s.Spec, "cluster:certs -rotate"); err != nil {
+		if err := session.Lacks(s, "cluster:certs -rotate"); err != nil {
 			return session.Invalid("%w", err)
 		}
 		return s.Change(ctx, func(context.Context) (*converge.Graph, error) { return s.Cluster.RotateCerts(), nil }, session.Change{

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -19,7 +18,7 @@ import (
 
 // Restore brings the cluster back to a backup, or to a snapshot that a server has.
 func Restore(s *session.Session, ctx context.Context, f RestoreFlags) error {
-	if err := cluster.Lacks(s.Spec, "cluster:restore"); err != nil {
+	if err := session.Lacks(s, "cluster:restore"); err != nil {
 		return session.Invalid("%w", err)
 	}
 	say := session.Change{

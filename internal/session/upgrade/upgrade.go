@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/keep"
 	"github.com/cps-gpu/homelab/internal/session"
 	"github.com/cps-gpu/homelab/k3s"
@@ -30,7 +29,7 @@ func K3s(ctx context.Context, o session.Options, f session.UpgradeFlags) error {
 
 // rewrite writes the version into the session's file, unless it is there already.
 func rewrite(ctx context.Context, s *session.Session, f session.UpgradeFlags) error {
-	if err := cluster.Lacks(s.Spec, "k3s:upgrade"); err != nil {
+	if err := session.Lacks(s, "k3s:upgrade"); err != nil {
 		return session.Invalid("%w", err)
 	}
 	file := s.Spec.File

@@ -27,7 +27,7 @@ var bundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 // cluster is one server and one agent, in maintenance mode.
 func cluster(t *testing.T) (*talosnodes.Nodes, *sim.World, map[string]*sim.Machine) {
 	t.Helper()
-	s := &spec.Spec{Name: "home", Distribution: spec.Talos, Talos: spec.TalosLinux{Version: "v1.13.7", Kubernetes: "v1.36.2"}}
+	s := &spec.Spec{Name: "home", Distribution: spec.DistributionTalos, Talos: spec.TalosLinux{Version: "v1.13.7", Kubernetes: "v1.36.2"}}
 	s.K3s = spec.K3s{ClusterDomain: "cluster.local", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")}}
 	s.Nodes = []spec.Node{{Name: "cp1", Role: spec.Server, Address: netip.MustParsePrefix("10.0.0.11/24"), MAC: spec.MAC{2, 0, 0, 0, 0, 1}},
 		{Name: "w1", Role: spec.Agent, Address: netip.MustParsePrefix("10.0.0.21/24"), MAC: spec.MAC{2, 0, 0, 0, 0, 2}}}

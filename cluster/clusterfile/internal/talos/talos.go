@@ -25,9 +25,15 @@ const (
 	remove    = "remove it"
 )
 
-// Cluster completes and checks the sections of the whole cluster. It returns the components of K3s, none of which is there.
-func Cluster(c *decode.Checker, s *spec.Spec) []string {
+// Choose reports whether the machines run Talos, and then completes and checks the sections of the whole cluster.
+func Choose(c *decode.Checker, s *spec.Spec) bool {
 	t, k := &s.Talos, &s.K3s
+	if s.Distribution != spec.DistributionTalos {
+		if c.IsSet(t) {
+			c.Wrong(t, "the machines do not run Talos", "write distribution: talos, or remove talos")
+		}
+		return false
+	}
 	t.Version, t.Kubernetes = cmp.Or(t.Version, DefaultVersion), cmp.Or(t.Kubernetes, DefaultKubernetes)
 	if !decode.Matches(`^v1\.13\.[0-9]+$`, t.Version) {
 		c.Wrong(&t.Version, fmt.Sprintf("%q is not a release of Talos 1.13, whose configurations this homelab writes", t.Version), "write e.g. "+DefaultVersion)
@@ -58,10 +64,13 @@ func Cluster(c *decode.Checker, s *spec.Spec) []string {
 			c.Wrong(r.at, r.why, cmp.Or(r.do, remove))
 		}
 	}
+	if s.NVIDIA.Stack == spec.StackDRA {
+		c.Wrong(&s.NVIDIA.Stack, "the DRA driver looks for NVIDIA's files where Talos does not have them", "write stack: device-plugin")
+	}
 	k.Version = t.Kubernetes
 	k.Disable = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
 	s.NVIDIA.DriverMode = spec.DriverNone // it is in the image
-	return k.Disable
+	return true
 }
 
 type refusal struct {
@@ -90,8 +99,11 @@ func clusterRefusals(s *spec.Spec) []refusal {
 	}
 }
 
-// Node checks a node, and says what it boots.
-func Node(c *decode.Checker, s *spec.Spec, n *spec.Node) {
+// CheckNode checks a node of Talos, and says what it boots.
+func CheckNode(c *decode.Checker, s *spec.Spec, n *spec.Node) {
+	if s.Distribution != spec.DistributionTalos {
+		return
+	}
 	sharing := cmp.Or(n.GPUs.Sharing.Strategy, s.NVIDIA.Sharing.Strategy)
 	wrong := func(at any, is bool, why, do string) {
 		if is {
@@ -111,12 +123,5 @@ func Node(c *decode.Checker, s *spec.Spec, n *spec.Node) {
 	n.Boot = &spec.VMBoot{Agent: spec.On}
 	if n.HasGPUs() {
 		s.Talos.Driver = cmp.Or(s.Talos.Driver, spec.TalosProduction)
-	}
-}
-
-// CheckUnused refuses the section of a cluster that runs something else.
-func CheckUnused(c *decode.Checker, s *spec.Spec) {
-	if c.IsSet(&s.Talos) {
-		c.Wrong(&s.Talos, "the machines do not run Talos", "write distribution: talos, or remove talos")
 	}
 }
