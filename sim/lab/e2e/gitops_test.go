@@ -50,6 +50,14 @@ func newGitHost(t *testing.T) gitHost {
 	return gitHost{srv.URL + "/infra.git", bare}
 }
 
+// section is that of a tool which deploys what it can from here.
+func (g gitHost) section(tool string) string {
+	return tool + ": {repo: '" + g.url + "', username: robot, password: file:git-token, default: " + tool + ", polling: 5s}\n"
+}
+
+// files are those of the branch.
+func (g gitHost) files(t *testing.T) string { return g.git(t, "ls-tree", "-r", "--name-only", "main") }
+
 // git runs Git in the repository.
 func (g gitHost) git(t *testing.T, args ...string) string {
 	t.Helper()
@@ -86,10 +94,10 @@ func TestGitOps(t *testing.T) {
 
 func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	u.write(t, "git-token", gitToken)
-	text := gitOpsFile + tool + ": {repo: '" + g.url + "', username: robot, password: file:git-token, default: " + tool + ", polling: 5s}\n"
+	text := gitOpsFile + g.section(tool)
 	u.write(t, "cluster.yaml", text)
 	u.must(t, "cluster:up")
-	assert.Contains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), tool+"/short/metallb/"+tool+".yaml")
+	assert.Contains(t, g.files(t), tool+"/short/metallb/"+tool+".yaml")
 	status, _ := u.must(t, "fleet:status")
 	if tool == "flux" {
 		pages.Compare(t, "docs/gitops.md", "status", status, *update)
@@ -132,7 +140,7 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	// A part that leaves the file leaves Git, and the cluster.
 	u.write(t, "cluster.yaml", strings.Replace(text, "loadBalancer: {addresses: [10.0.0.200-219]}\n", "", 1))
 	u.must(t, "cluster:up", "-yes")
-	assert.NotContains(t, g.git(t, "ls-tree", "-r", "--name-only", "main"), "metallb")
+	assert.NotContains(t, g.files(t), "metallb")
 	u.againNothing(t)
 	other := map[string]string{"flux": "fleet", "fleet": "flux", "argocd": "flux"}[tool]
 	u.write(t, "cluster.yaml", strings.NewReplacer(tool+": {repo", other+": {repo", "default: "+tool, "default: "+other).Replace(text))
@@ -145,23 +153,34 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 // applicationsKept does what the message says: Argo CD forgets the bundles of parts.
 func (u *user) applicationsKept(t *testing.T, parts ...string) {
 	t.Helper()
-	of := u.objects(t, schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}, "argocd")
+	of := u.applications(t)
 	for _, part := range parts {
 		err := of.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: fleet.PartLabel + "=" + part})
 		require.NoError(t, err)
 	}
 }
 
+func (u *user) applications(t *testing.T) dynamic.ResourceInterface {
+	return u.objects(t, schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}, "argocd")
+}
+
+func (u *user) helmReleases(t *testing.T) dynamic.ResourceInterface {
+	return u.objects(t, schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}, "homelab-flux")
+}
+
 // objects reaches objects of the cluster.
 func (u *user) objects(t *testing.T, of schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	t.Helper()
-	return u.client(t, "short").Resource(of).Namespace(namespace)
+	return u.client(t).Resource(of).Namespace(namespace)
 }
 
-// client reaches all objects of a cluster.
-func (u *user) client(t *testing.T, cluster string) dynamic.Interface {
+// client reaches all objects of the user's cluster.
+func (u *user) client(t *testing.T) dynamic.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", cluster, "kubeconfig"))
+	kubeconfigs, err := filepath.Glob(filepath.Join(u.dir, ".homelab", "*", "kubeconfig"))
+	require.NoError(t, err)
+	require.Len(t, kubeconfigs, 1)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfigs[0])
 	require.NoError(t, err)
 	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
@@ -171,7 +190,7 @@ func (u *user) client(t *testing.T, cluster string) dynamic.Interface {
 // releaseKept does what the message says: Flux forgets a release.
 func (u *user) releaseKept(t *testing.T, name string) {
 	t.Helper()
-	of := u.objects(t, schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}, "homelab-flux")
+	of := u.helmReleases(t)
 	_, err := of.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.NoError(t, of.Delete(t.Context(), name, metav1.DeleteOptions{}))

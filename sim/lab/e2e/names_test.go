@@ -171,11 +171,11 @@ func (u *user) create(t *testing.T, of schema.GroupVersionResource, text string)
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
-	_, err := u.client(t, "names").Resource(of).Namespace("default").Create(t.Context(), o, metav1.CreateOptions{})
+	_, err := u.client(t).Resource(of).Namespace("default").Create(t.Context(), o, metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
 func (u *user) remove(t *testing.T, of schema.GroupVersionResource, name string) {
 	t.Helper()
-	require.NoError(t, u.client(t, "names").Resource(of).Namespace("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
+	require.NoError(t, u.client(t).Resource(of).Namespace("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
 }

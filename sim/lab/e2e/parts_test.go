@@ -16,7 +16,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
 
@@ -70,52 +72,164 @@ var stays = []*regexp.Regexp{
 
 // TestLivesOfParts adds parts to a cluster, repeats that, changes each by one value and removes them. What the
 // cluster has afterwards is what it had before, but for what stays by design.
-func TestLivesOfParts(t *testing.T) { labtest.OnBoth(t, livesOfParts) }
+func TestLivesOfParts(t *testing.T) {
+	labtest.OnBoth(t, func(t *testing.T, kind labctl.Guests) {
+		t.Parallel()
+		l := newPartsLife(t, kind, "")
+		l.comeAndChange(t)
+		l.leave(t, l.given)
+		l.leftNothing(t)
+	})
+}
 
-func livesOfParts(t *testing.T, kind labctl.Guests) {
+// TestLivesOfPartsByGit does so with each tool that deploys from Git. What this leaves of parts with data is taken over
+// by the direct way, and removed by it.
+func TestLivesOfPartsByGit(t *testing.T) {
 	t.Parallel()
-	u := newUserOf(t, kind)
+	mine := share.Start(t, "tools")
+	for _, tool := range []string{"fleet", "argocd", "flux"} {
+		if !mine.Next() {
+			continue
+		}
+		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
+			l := newPartsLife(t, labctl.Guests{}, tool)
+			l.refused(t)
+			l.comeAndChange(t)
+			l.leave(t, l.given)
+			l.letGo(t)
+			direct := strings.Replace(l.given, "default: "+tool, "default: direct", 1)
+			l.write(t, "cluster.yaml", direct+l.with)
+			l.must(t, "cluster:up", "-yes")
+			l.againNothing(t)
+			l.leave(t, direct)
+			l.leftNothing(t)
+		})
+	}
+}
+
+// refused: a file that asks of the tool what it cannot do is refused, with the reason.
+func (l *partsLife) refused(t *testing.T) {
+	t.Helper()
+	l.write(t, "cluster.yaml", l.given+"postgres: true\ncharts: {via: {postgres: "+l.tool+"}}\n")
+	_, talk, code := l.run(t, "cluster:validate")
+	assert.NotZero(t, code)
+	assert.Contains(t, talk, "cannot deploy postgres: it would delete the data of a database that left the file without asking")
+}
+
+// partsLife is a cluster on which parts come and go.
+type partsLife struct {
+	*user
+	git    gitHost
+	tool   string   // that deploys what it can; empty: none
+	given  string   // the file without the parts
+	with   string   // the parts
+	before []string // objects of the cluster without the parts
+}
+
+func newPartsLife(t *testing.T, kind labctl.Guests, tool string) *partsLife {
+	l := &partsLife{user: newUserOf(t, kind), tool: tool, given: partsFile}
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
 	require.NoError(t, err)
-	u.write(t, "hash", string(hash))
-	u.write(t, "topic", "https://ntfy.lab.example/topic")
-	u.write(t, "cluster.yaml", partsFile)
-	u.must(t, "cluster:up")
-	before := u.inCluster(t, "parts")
+	l.write(t, "hash", string(hash))
+	l.write(t, "topic", "https://ntfy.lab.example/topic")
+	if tool != "" {
+		l.git = newGitHost(t)
+		l.write(t, "git-token", gitToken)
+		l.given += l.git.section(tool)
+	}
+	for _, row := range partRows() {
+		l.with += row.text
+	}
+	l.write(t, "cluster.yaml", l.given)
+	l.must(t, "cluster:up")
+	l.before = l.inCluster(t, "parts")
+	return l
+}
 
-	with, changed, last := partsFile, partsFile, partsFile
+// comeAndChange adds the parts, and changes each.
+func (l *partsLife) comeAndChange(t *testing.T) {
+	t.Helper()
+	l.write(t, "cluster.yaml", l.given+l.with)
+	plan, _, code := l.run(t, "cluster:plan")
+	assert.Equal(t, 2, code, plan)
+	l.must(t, "cluster:up")
+	l.againNothing(t)
+	if l.tool == "" {
+		l.verified(t)
+		l.againNothing(t)
+	}
+
+	changed := l.with
 	for _, row := range partRows() {
 		require.Contains(t, row.text, row.old)
-		with += row.text
-		changed += strings.Replace(row.text, row.old, row.new, 1)
-		last += row.last
+		changed = strings.Replace(changed, row.text, strings.Replace(row.text, row.old, row.new, 1), 1)
 	}
-	u.write(t, "cluster.yaml", with)
-	plan, _, code := u.run(t, "cluster:plan")
-	assert.Equal(t, 2, code, plan)
-	u.must(t, "cluster:up")
-	u.againNothing(t)
-	said, _ := u.must(t, "platform:verify")
+	l.with = changed
+	l.write(t, "cluster.yaml", l.given+l.with)
+	_, talk := l.must(t, "cluster:up", "-yes")
+	for _, row := range partRows() {
+		assert.Regexp(t, l.says(t, row.step), talk)
+	}
+	l.againNothing(t)
+}
+
+// verified tries the parts.
+func (l *partsLife) verified(t *testing.T) {
+	t.Helper()
+	said, _ := l.must(t, "platform:verify")
 	for _, check := range []string{"logs +a line of a pod is found", "monitoring +an alert is delivered", "dex +programs find it and its keys", "model-chat +its page opens by its name",
 		"postgres +database tracking answers", "kueue +queue class lets a pod start", "nfs +share films is mounted in research", "metallb +a Service gets an address"} {
 		assert.Regexp(t, `(?m)^`+check+` +passed`, said)
 	}
-	u.againNothing(t)
+}
 
-	u.write(t, "cluster.yaml", changed)
-	_, talk := u.must(t, "cluster:up", "-yes")
+// says is what a run says of a step that changes something; of a part that goes through Git the push does.
+func (l *partsLife) says(t *testing.T, step string) string {
+	t.Helper()
+	kind, part, _ := strings.Cut(step, "/")
+	bundle := part + `(-before|-after)?/`
+	if l.tool != "" && (kind == "chart" || kind == "objects") && regexp.MustCompile(`(?m)^`+l.tool+`/parts/`+bundle).MatchString(l.git.files(t)) {
+		return `(?m)^\S+ +push/` + l.tool + ` +\w+: (.* )?` + bundle
+	}
+	return `(?m)^\S+ +` + step + ` +\w+: `
+}
+
+// leave removes the parts.
+func (l *partsLife) leave(t *testing.T, given string) {
+	t.Helper()
+	last := given
 	for _, row := range partRows() {
-		assert.Regexp(t, `(?m)^\S+ +`+row.step+` +\w+: `, talk)
+		last += row.last
 	}
-	u.againNothing(t)
+	for _, text := range []string{last, given} {
+		l.write(t, "cluster.yaml", text)
+		l.must(t, "cluster:up", "-yes")
+		l.againNothing(t)
+	}
+}
 
-	for _, text := range []string{last, partsFile} {
-		u.write(t, "cluster.yaml", text)
-		u.must(t, "cluster:up", "-yes")
-		u.againNothing(t)
+func (l *partsLife) leftNothing(t *testing.T) {
+	t.Helper()
+	for _, left := range l.inCluster(t, "parts") {
+		assert.True(t, slices.Contains(l.before, left) || slices.ContainsFunc(stays, func(s *regexp.Regexp) bool { return s.MatchString(left) }), "left behind: %s", left)
 	}
-	for _, left := range u.inCluster(t, "parts") {
-		assert.True(t, slices.Contains(before, left) || slices.ContainsFunc(stays, func(s *regexp.Regexp) bool { return s.MatchString(left) }), "left behind: %s", left)
+}
+
+// letGo makes the tool forget what it keeps of parts that left Git, as docs/gitops.md says.
+func (l *partsLife) letGo(t *testing.T) {
+	t.Helper()
+	ofParts := metav1.ListOptions{LabelSelector: fleet.PartLabel}
+	switch l.tool {
+	case "argocd":
+		require.NoError(t, l.applications(t).DeleteCollection(t.Context(), metav1.DeleteOptions{}, ofParts))
+	case "flux":
+		kept, err := l.helmReleases(t).List(t.Context(), ofParts)
+		require.NoError(t, err)
+		require.NotEmpty(t, kept.Items)
+		for _, release := range kept.Items {
+			l.releaseKept(t, release.GetName())
+		}
 	}
 }
 
