@@ -82,12 +82,12 @@ func TestLivesOfParts(t *testing.T) {
 	})
 }
 
-// TestLivesOfPartsByGit does so with each tool that deploys from Git. What this leaves of parts with data is taken over
+// TestLivesOfPartsByGit does so with tools that deploy from Git. What this leaves of parts with data is taken over
 // by the direct way, and removed by it.
 func TestLivesOfPartsByGit(t *testing.T) {
 	t.Parallel()
 	mine := share.Start(t, "tools")
-	for _, tool := range []string{"fleet", "argocd", "flux"} {
+	for _, tool := range []string{"argocd", "fleet"} {
 		if !mine.Next() {
 			continue
 		}
