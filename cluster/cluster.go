@@ -60,6 +60,9 @@ type Backend struct {
 	// CheckDNS says before anything changes why the credentials of the file's zones are not taken;
 	// nil asks nobody.
 	CheckDNS func(context.Context, *spec.DNS) error
+	// CheckProvider says before anything changes why programs could not ask the provider of the login;
+	// nil asks nobody.
+	CheckProvider func(context.Context, *spec.Platform) error
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
 	// Distribution is the Kubernetes of files that say distribution: talos: a distribution.Maker, which only a module of
@@ -138,7 +141,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	})
 	c.parts = parts.New(parts.Config{
 		Spec: want, Make: sync.OnceValues(func() ([]addon.Recipe, error) { return platform.Pieces(want, true) }),
-		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial, CheckDNS: b.CheckDNS,
+		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial, CheckDNS: b.CheckDNS, CheckProvider: b.CheckProvider,
 	})
 	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Distribution: c.distribution(), Allot: c.allot}
 	c.hosts.DeferWrites() // a plan writes nothing

@@ -37,6 +37,7 @@ func askedAbout() map[string]string {
 		"costsOfDevices":        ". TestDevices",
 		"costsOfChart":          "internal/parts TestCostsOfClaimsAndReplacements",
 		"costsOfClaims":         "internal/parts TestCostsOfClaimsAndReplacements",
+		"costsOfProvider":       ". TestLoginOfProvider",
 		"costsOfReplaced":       "internal/parts TestCostsOfClaimsAndReplacements",
 		"costsOfPackages":       ". TestUpgradeOfPackages",
 		"costsOfPlugin":         "GPUs shared in another way, while programs compute through MPS",

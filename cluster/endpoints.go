@@ -31,6 +31,17 @@ func (c *Cluster) Endpoints() []Endpoint {
 	return out
 }
 
+// Callbacks are the addresses to which a provider sends people back: it has to know them.
+func (c *Cluster) Callbacks() []Endpoint {
+	var out []Endpoint
+	for _, p := range partsForUsers(c.site.spec) {
+		for _, w := range p.Callbacks {
+			out = append(out, Endpoint{Part: p.Name, Title: w.Title, URL: w.URL})
+		}
+	}
+	return out
+}
+
 // partsForUsers are the parts, the hub first, which most people look for.
 func partsForUsers(s *spec.Spec) []addon.Recipe {
 	pieces, err := platform.Pieces(s, false)

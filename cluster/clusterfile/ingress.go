@@ -57,7 +57,7 @@ func (r ingressSection) checkHostnames() {
 	if p.Monitoring != nil && p.Monitoring.Hostname != "" {
 		at = append(at, &r.spec.Platform.Monitoring.Hostname)
 	}
-	if p.Login != nil {
+	if p.Login != nil && p.Login.Provider == nil {
 		at = append(at, &r.spec.Platform.Login.Hostname)
 	}
 	if p.ModelGateway != nil && p.ModelGateway.Hostname != "" {

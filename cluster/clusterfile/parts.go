@@ -63,7 +63,9 @@ func (r partsSection) monitoring() {
 
 func (r partsSection) login() {
 	if l := r.spec.Platform.Login; l != nil {
-		r.hostname(&l.Hostname, "login")
+		if l.Provider == nil {
+			r.hostname(&l.Hostname, "login")
+		}
 		login.Check(r.Checker, r.spec)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -109,14 +111,18 @@ func (s Sources) machine(ctx context.Context, m *Machine) {
 	wg.Wait()
 }
 
-// names are the host names that a machine has to resolve: with login.clusterRoles the API server asks Dex, and Argo CD
-// does from any node.
+// names are the host names that a machine has to resolve: with login.clusterRoles the API server asks the issuer, and from
+// any node Argo CD does, and all programs ask a provider.
 func (s Sources) names(n spec.Node) []string {
 	p := &s.Spec.Platform
-	if l := p.Login; l == nil || !p.ArgoCDSignsIn() && (n.Role != spec.Server || len(l.ClusterRoles) == 0) {
+	if l := p.Login; l == nil || l.Provider == nil && !p.ArgoCDSignsIn() && (n.Role != spec.Server || len(l.ClusterRoles) == 0) {
 		return nil
 	}
-	return []string{p.Login.Hostname}
+	u, err := url.Parse(p.Issuer().URL)
+	if err != nil || net.ParseIP(u.Hostname()) != nil {
+		return nil
+	}
+	return []string{u.Hostname()}
 }
 
 // observeMachine asks a machine for K3s, its certificates and NVIDIA's driver, all at once.

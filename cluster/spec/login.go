@@ -1,11 +1,14 @@
 package spec
 
-import "time"
+import (
+	"net/url"
+	"time"
+)
 
-// Login is Dex: one account for the hub, Grafana, Rancher, Argo CD and kubectl. Dex asks one or several
-// sources who somebody is; groups give rights.
+// Login is one account for the hub, Grafana, Rancher, Argo CD and kubectl; groups give rights. Without a provider Dex
+// comes along, which asks one or several sources who somebody is.
 type Login struct {
-	Hostname      string   `yaml:"hostname" required:"true" doc:"A name of Dex that your DNS resolves to the cluster."`
+	Hostname      string   `yaml:"hostname" absent:"required without ‘provider’" doc:"A name of Dex that your DNS resolves to the cluster."`
 	AllowedGroups []string `yaml:"allowedGroups" doc:"Groups whose members use the hub and the chat, and look at Grafana and Argo CD."`
 	AdminGroups   []string `yaml:"adminGroups" doc:"Groups whose members administer these, and Rancher."`
 	// Given to kubectl, whose tokens the API server checks by itself.
@@ -14,6 +17,7 @@ type Login struct {
 	GitHub       *LoginGitHub      `yaml:"github" doc:"Accounts of GitHub."`
 	LDAP         *LoginLDAP        `yaml:"ldap" doc:"Accounts of a directory."`
 	OIDC         *LoginOIDC        `yaml:"oidc" doc:"Accounts of an OpenID Connect provider."`
+	Provider     *LoginProvider    `yaml:"provider" absent:"Dex comes along" doc:"An OpenID Connect provider that exists, which the programs ask themselves. Without Dex, and so without ‘hostname’, ‘people’, ‘github’, ‘ldap’ and ‘oidc’."`
 }
 
 // Person is an account of Dex's own.
@@ -53,64 +57,127 @@ type LoginOIDC struct {
 	CA           string    `yaml:"ca" absent:"system's" doc:"PEM of the authority of the provider's certificate."`
 }
 
-// Times of sign-ins. A token says for LoginToken who somebody is; then Dex asks the source again. The hub looks
+// LoginProvider is an OpenID Connect provider that exists.
+type LoginProvider struct {
+	Issuer       string        `yaml:"issuer" required:"true" doc:"URL below which ‘.well-known/openid-configuration’ is, exactly as that calls itself."`
+	CA           string        `yaml:"ca" absent:"system's" doc:"PEM of the authority of its certificate, which the programs trust as well."`
+	ClientID     string        `yaml:"clientID" absent:"that of ‘clients’" doc:"Name of the programs at the provider: all in one client. Its redirect URLs are those that ‘cluster:plan’ prints."`
+	ClientSecret SecretRef     `yaml:"clientSecret" absent:"required with ‘clientID’" doc:"Reference to its secret."`
+	Clients      []LoginClient `yaml:"clients,named" absent:"the one client" doc:"Programs with a client of their own: ‘hub’, ‘grafana’, ‘rancher’, ‘argocd’, ‘chat’; and ‘kubectl’, whose client is public, if there are ‘clusterRoles’."`
+	Scopes       []string      `yaml:"scopes" default:"openid,profile,email,offline_access" doc:"What programs ask for. Most providers give tokens to ask again with for ‘offline_access’ only."`
+	GroupsClaim  string        `yaml:"groupsClaim" default:"groups" doc:"Claim with a person's groups, in the ID token and in what the provider says of the user."`
+	NameClaim    string        `yaml:"nameClaim" default:"preferred_username" doc:"Claim with a person's name in the hub, e.g. ‘email’. Nobody may be able to choose a name that another has."`
+}
+
+// LoginClient is what a program calls itself at a provider.
+type LoginClient struct {
+	Name         string    `yaml:"-"`
+	ClientID     string    `yaml:"clientID" required:"true" doc:"Name of the program at the provider."`
+	ClientSecret SecretRef `yaml:"clientSecret" absent:"none: for ‘kubectl’" doc:"Reference to its secret."`
+}
+
+// Programs that people sign in to: their IDs at Dex, and keys of a provider's clients.
+const (
+	LoginHub     = "hub"
+	LoginGrafana = "grafana"
+	LoginRancher = "rancher"
+	LoginChat    = "chat"
+	LoginArgoCD  = "argocd"
+	LoginKubectl = "kubectl"
+)
+
+// Times of sign-ins. A token of Dex says for LoginToken who somebody is; then Dex asks the source again. The hub looks
 // at the token every LoginCheck. So who leaves is out after the sum of both.
 const (
 	LoginToken = 45 * time.Second
 	LoginCheck = 15 * time.Second
 )
 
-// LoginService is Dex inside the cluster, for what needs no browser.
-const LoginService = "http://dex.dex:5556"
+// Issuer is who says who somebody is, as programs ask it: Dex, or the provider of the file.
+type Issuer struct {
+	URL string // what tokens name
+	// Addresses that differ from those that it publishes. Dex is asked inside the cluster, and browsers use its name.
+	Authorize, Token, Userinfo, Keys string
+	CA                               string   // file with the authority of a provider's certificate; empty: the system's
+	Scopes                           []string // with offline_access programs get tokens to ask again with
+	NameClaim, GroupsClaim           string
+}
 
-// Issuer is the address of Dex: what browsers are sent to, and what tokens name as their issuer.
-func (p *Platform) Issuer() string {
+// Issuer is the login's; zero without one.
+func (p *Platform) Issuer() Issuer {
 	if p.Login == nil {
-		return ""
+		return Issuer{}
 	}
+	if o := p.Login.Provider; o != nil {
+		return Issuer{URL: o.Issuer, CA: o.CA, Scopes: o.Scopes, NameClaim: o.NameClaim, GroupsClaim: o.GroupsClaim}
+	}
+	name, inside := "https://"+p.Login.Hostname, "http://dex.dex:5556"
 	if p.TLS == nil {
-		return "http://" + p.Login.Hostname
+		name = "http://" + p.Login.Hostname
 	}
-	return "https://" + p.Login.Hostname
+	return Issuer{
+		URL: name, Authorize: name + "/auth", Token: inside + "/token", Userinfo: inside + "/userinfo", Keys: inside + "/keys",
+		Scopes: []string{"openid", "profile", "email", "groups", "offline_access"}, NameClaim: "preferred_username", GroupsClaim: "groups",
+	}
 }
 
-// LoginScopes are what programs ask Dex for. With offline_access they get tokens to ask again with.
-func LoginScopes() []string {
-	return []string{"openid", "profile", "email", "groups", "offline_access"}
+// Origin is where people sign in: a provider's pages may have other paths than its name.
+func (i Issuer) Origin() string {
+	u, err := url.Parse(i.URL)
+	if err != nil || u.Host == "" {
+		return i.URL
+	}
+	return u.Scheme + "://" + u.Host
 }
 
-// HubSignsIn reports whether people sign in to the hub by Dex.
+// Client is what a program calls itself. Dex knows each by its own name, with a secret that is made in the cluster.
+func (l *Login) Client(program string) LoginClient {
+	if l.Provider == nil {
+		return LoginClient{Name: program, ClientID: program}
+	}
+	for _, c := range l.Provider.Clients {
+		if c.Name == program {
+			return c
+		}
+	}
+	return LoginClient{Name: program, ClientID: l.Provider.ClientID, ClientSecret: l.Provider.ClientSecret}
+}
+
+// HubSignsIn reports whether people sign in to the hub by the login.
 func (p *Platform) HubSignsIn() bool {
-	return p.Login != nil && p.Hub != nil && p.Hub.Auth.OIDC != nil && p.Hub.Auth.OIDC.Issuer == p.Issuer() && p.Hub.Auth.OIDC.ClientSecret.IsZero()
+	return p.Login != nil && p.Hub != nil && p.Hub.Auth.OIDC != nil && p.Hub.Auth.OIDC.Issuer == p.Issuer().URL && p.Hub.Auth.OIDC.ClientSecret.IsZero()
 }
 
-// RancherSignsIn reports whether people sign in to Rancher by Dex: its administrators do.
+// RancherSignsIn reports whether people sign in to Rancher by the login: its administrators do.
 func (p *Platform) RancherSignsIn() bool {
 	return p.Login != nil && p.Rancher != nil && len(p.Login.AdminGroups) > 0
 }
 
 // ArgoCDHasPages reports whether people reach Argo CD's pages by a name, and ArgoCDSignsIn whether they sign in to
-// them by Dex.
+// them by the login.
 func (p *Platform) ArgoCDHasPages() bool {
 	return p.ArgoCD != nil && p.ArgoCD.Standalone.IsOn() && p.ArgoCD.Hostname != ""
 }
 
 func (p *Platform) ArgoCDSignsIn() bool { return p.Login != nil && p.ArgoCDHasPages() }
 
-// LoginKubectl is the name of kubectl at Dex, and LoginPrefix begins the names that people and groups have in
-// Kubernetes, so that no group of a source is one of Kubernetes' own, such as system:masters.
-const (
-	LoginKubectl = "kubectl"
-	LoginPrefix  = "login:"
-)
+// GrafanaSignsIn reports whether people sign in to Grafana by the login.
+func (p *Platform) GrafanaSignsIn() bool {
+	return p.Login != nil && p.Monitoring != nil && p.Monitoring.Hostname != ""
+}
 
-// LoginArgs are the API server's arguments by which it takes Dex's tokens; nil: it takes none.
+// LoginPrefix begins the names that people and groups have in Kubernetes, so that no group of a source is one of
+// Kubernetes' own, such as system:masters.
+const LoginPrefix = "login:"
+
+// LoginArgs are the API server's arguments by which it takes the login's tokens; nil: it takes none.
 func (p *Platform) LoginArgs() []any {
 	if p.Login == nil || len(p.Login.ClusterRoles) == 0 {
 		return nil
 	}
+	its := p.Issuer()
 	return []any{
-		"oidc-issuer-url=" + p.Issuer(), "oidc-client-id=" + LoginKubectl,
-		"oidc-username-claim=preferred_username", "oidc-username-prefix=" + LoginPrefix, "oidc-groups-claim=groups", "oidc-groups-prefix=" + LoginPrefix,
+		"oidc-issuer-url=" + its.URL, "oidc-client-id=" + p.Login.Client(LoginKubectl).ClientID,
+		"oidc-username-claim=" + its.NameClaim, "oidc-username-prefix=" + LoginPrefix, "oidc-groups-claim=" + its.GroupsClaim, "oidc-groups-prefix=" + LoginPrefix,
 	}
 }

@@ -21,7 +21,7 @@ type Platform struct {
 	Ingress      Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
 	DNS          *DNS          `yaml:"dns" absent:"off" doc:"Zones with the cluster's names, and who serves them: for certificates by ACME and for records."`
 	TLS          *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
-	Login        *Login        `yaml:"login" absent:"off" doc:"Dex: one account for the hub, Grafana, the chat, Rancher, Argo CD and kubectl."`
+	Login        *Login        `yaml:"login" absent:"off" doc:"One account for the hub, Grafana, the chat, Rancher, Argo CD and kubectl: by Dex, or by a provider that exists."`
 	Rancher      *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
 	Fleet        *Fleet        `yaml:"fleet" absent:"off" doc:"GitOps with Fleet."`
 	Flux         *Fleet        `yaml:"flux" absent:"off" doc:"GitOps with Flux, in place of ‘fleet’."`

@@ -42,10 +42,16 @@ func (h hub) Make(s *addon.Site) (addon.Recipe, error) {
 		return addon.Recipe{}, fmt.Errorf("jupyterhub: %w", err)
 	}
 	part.Needs = hubNeeds(p, s)
-	out := addon.Recipe{Part: part, Late: hubFromCluster(p, its, part.Needs), Assumes: assumedOfHub(p, its),
+	var proof func(context.Context, *kube.Client) (secret.Value, error)
+	if its.SignsIn {
+		if proof, err = s.ClientSecret(p.Login, spec.LoginHub); err != nil {
+			return addon.Recipe{}, err
+		}
+	}
+	out := addon.Recipe{Part: part, Late: hubFromCluster(p, its, part.Needs, proof), Assumes: assumedOfHub(p, its),
 		Web: &addon.Web{Title: "notebooks", URL: its.URL()}}
 	if its.SignsIn {
-		out.Web.Login = p.Issuer()
+		out.Web.Login = p.Issuer().Origin()
 	}
 	for _, n := range its.GeneratedSecrets() {
 		out.Passwords = append(out.Passwords, addon.Password(n))
@@ -109,13 +115,13 @@ func hubQueue(p *spec.Platform) string {
 	return ""
 }
 
-// hubFromCluster adds what the file does not say: the addresses that an identity provider publishes, and a
-// CA that the cluster has made itself.
-func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(context.Context, *kube.Client) (chart.Part, error) {
+// hubFromCluster adds what the file does not say: the addresses that an identity provider publishes, what proves the hub
+// to the login, and a CA that the cluster has made itself.
+func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string, proof func(context.Context, *kube.Client) (secret.Value, error)) func(context.Context, *kube.Client) (chart.Part, error) {
 	asks := asksIssuer(h)
 	ownCA := p.TLS != nil && p.TLS.Source == spec.TLSSelfSigned
 	borrows := p.TLS != nil && p.TLS.Source == spec.TLSSecret && p.TLS.Secret != h.Namespace+"/"+hubTLS
-	if !asks && !ownCA && !borrows && !h.SignsIn {
+	if !asks && !ownCA && !borrows && proof == nil {
 		return nil
 	}
 	provider := &issuer{ca: h.AuthCA}
@@ -125,8 +131,8 @@ func hubFromCluster(p *spec.Platform, h jupyterhub.Hub, needs []string) func(con
 	return func(ctx context.Context, client *kube.Client) (chart.Part, error) {
 		h := h
 		var lent []chart.Secret
-		if h.SignsIn {
-			its, err := addon.LoginSecret(ctx, client, addon.ClientHub)
+		if proof != nil {
+			its, err := proof(ctx, client)
 			if err != nil {
 				return chart.Part{}, err
 			}
@@ -207,6 +213,10 @@ func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	var caErr error
 	h.CA, caErr = addon.Authority(p.TLS)
 	err = errors.Join(err, caErr)
+	if h.SignsIn {
+		h.AuthCA, caErr = addon.File("login.provider.ca", p.Issuer().CA)
+		err = errors.Join(err, caErr)
+	}
 	if h.Scratch != nil && h.Scratch.Class == "" {
 		h.Scratch = nil
 	}
@@ -275,7 +285,7 @@ func hubSecrets(h *jupyterhub.Hub, s *addon.Site) error {
 		h.Endpoints = mergeEndpoints(endpointsOfFile(a.OIDC),
 			jupyterhub.Endpoints{Authorize: a.OIDC.Issuer + "/authorize", Token: a.OIDC.Issuer + "/token", Userinfo: a.OIDC.Issuer + "/userinfo"})
 	}
-	if h.SignsIn { // made in the cluster, from where it comes late
+	if h.SignsIn { // its secret comes late
 		its.Client = secret.New("to be read when it is needed")
 	}
 	its.Database = secretOf("database.url", h.Database.URL)

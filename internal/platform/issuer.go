@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -25,21 +26,30 @@ func (i *issuer) endpoints(ctx context.Context) (jupyterhub.Endpoints, error) {
 	if i.found != nil {
 		return *i.found, nil
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
-	defer transport.CloseIdleConnections()
-	if len(i.ca) > 0 {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
-		}
-		if !pool.AppendCertsFromPEM(i.ca) {
-			return jupyterhub.Endpoints{}, errors.New("hub.auth: there is no certificate in the CA's file")
-		}
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	client, done, err := clientWith(i.ca)
+	if err != nil {
+		return jupyterhub.Endpoints{}, fmt.Errorf("hub.auth: %w", err)
 	}
-	found, err := jupyterhub.Discover(ctx, &http.Client{Transport: transport}, i.url)
+	defer done()
+	found, err := jupyterhub.Discover(ctx, client, i.url)
 	if err == nil {
 		i.found = &found
 	}
 	return found, err
+}
+
+// clientWith trusts an authority as well as the system's, until done.
+func clientWith(ca []byte) (client *http.Client, done func(), err error) {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
+	if len(ca) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(ca) {
+			return nil, nil, errors.New("there is no certificate in the CA's file")
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	return &http.Client{Transport: transport}, transport.CloseIdleConnections, nil
 }

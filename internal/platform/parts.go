@@ -37,7 +37,8 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.Ingress{Ingress: p.Ingress, Pages: p.Rancher != nil || len(hosts(p)) > 0},
 		addon.ExternalDNS{DNS: p.DNS, Cluster: s.Name},
 		addon.Login{Login: p.Login, Platform: p},
-		addon.Rancher{Rancher: p.Rancher},
+		addon.LoginProvider{Login: p.Login, Platform: p},
+		addon.Rancher{Rancher: p.Rancher, Platform: p},
 		addon.RancherLogin{Platform: p},
 		addon.FleetCRD{Fleet: standalone},
 		standalone,
@@ -46,7 +47,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.ArgoCDPages{Platform: p},
 		addon.Logs{Logs: p.Logs},
 		addon.LogCollector{Logs: p.Logs},
-		addon.Monitoring{Monitoring: p.Monitoring, Logs: p.Logs != nil, Login: p.Login, Issuer: p.Issuer()},
+		addon.Monitoring{Monitoring: p.Monitoring, Logs: p.Logs != nil, Platform: p},
 		exporter,
 		addon.GPUDashboard{GPUExporter: exporter},
 		addon.Velero{Backup: p.Backup},
@@ -88,6 +89,9 @@ func siteOf(s *spec.Spec, withSecrets bool) *addon.Site {
 	}
 	if p.Hub != nil {
 		site.HubNamespace = p.Hub.Namespace
+	}
+	if p.Login != nil && p.Login.Provider != nil {
+		site.Discover = provider{p.Issuer()}.discover
 	}
 	return site
 }

@@ -52,6 +52,7 @@ func Plan(s *Session, ctx context.Context) error {
 		return err
 	}
 	if plan.Changes() {
+		printCallbacks(s)
 		return exitErrorf(pending, "there is something to change: homelab cluster:up does it")
 	}
 	return nil
@@ -127,6 +128,7 @@ func printNext(s *Session) {
 		}
 		step(p.URL, p.Title)
 	}
+	printCallbacks(s)
 	if len(s.Cluster.Passwords()) > 0 {
 		step("homelab platform:passwords", "generated first passwords")
 	}
@@ -135,6 +137,13 @@ func printNext(s *Session) {
 	}
 	if hint := gpuHint(s.Spec); hint != "" {
 		s.Printf("%s", hint)
+	}
+}
+
+// printCallbacks prints the addresses that a login's provider has to know before people can sign in.
+func printCallbacks(s *Session) {
+	for _, c := range s.Cluster.Callbacks() {
+		s.Printf("  %-32s redirect URL %s, at the provider", c.URL, c.Title)
 	}
 }
 

@@ -144,6 +144,9 @@ func (s *Session) bind(ctx context.Context) (err error) {
 	} else {
 		err = s.openSite(ctx, &backend)
 		s.outside = !s.opt.Offline
+		if s.outside {
+			backend.CheckProvider = platform.CheckProvider
+		}
 	}
 	if s.outside || s.Spec.IsLab() && zone.OnLoopback(s.Spec.Platform.DNS) {
 		backend.CheckDNS = zone.Check

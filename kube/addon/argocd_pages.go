@@ -30,9 +30,9 @@ const (
 
 // ArgoCDPages leads people to Argo CD's pages by a name, and with a login through a proxy by which they sign in.
 //
-// Argo CD could send people to Dex itself. Its session is then Dex's token, which it renews when a page asks for
+// Argo CD could send people to the issuer itself. Its session is then a token of that, which it renews when a page asks for
 // something, and who rests for as long as the token lives has to sign in again (getClaims in server/server.go at
-// v3.4.4). The proxy stays signed in, asks Dex again, and hands Argo CD a token that is new, which it takes from the
+// v3.4.4). The proxy stays signed in, asks the issuer again, and hands Argo CD a token that is new, which it takes from the
 // header Authorization.
 type ArgoCDPages struct{ *spec.Platform }
 
@@ -42,14 +42,14 @@ func (a ArgoCDPages) Info() Info {
 
 func (a ArgoCDPages) Make(s *Site) (Recipe, error) {
 	host := a.ArgoCD.Hostname
-	p := Recipe{Web: &Web{Title: "Argo CD", URL: s.scheme() + host, Login: a.Issuer()}, Part: chart.Part{Name: argoPages}}
+	p := Recipe{Web: &Web{Title: "Argo CD", URL: s.scheme() + host, Login: a.Issuer().Origin()}, Part: chart.Part{Name: argoPages}}
 	s.requireParts(&p, "argocd", "issuer", "ingress", LoginName)
 	if a.Login == nil {
 		p.After = s.page(meta(argoPages, argoNamespace, argoServer), host, 80, argoTLS)
 		p.Late = s.copiedCertificate(p.Part, argoNamespace, argoTLS)
 		return p, nil
 	}
-	ca, err := Authority(s.TLS)
+	ca, err := LoginAuthority(a.Platform)
 	if err != nil {
 		return Recipe{}, err
 	}
@@ -58,10 +58,10 @@ func (a ArgoCDPages) Make(s *Site) (Recipe, error) {
 	}
 	p.Secrets = append(p.Secrets, chart.Secret{Namespace: argoNamespace, Name: argoPages, Generate: map[string]int{proxyCookieKey: 16}})
 	p.After = append([]runtime.Object{a.deployment(s), a.service()}, s.page(a.meta(), host, proxyPort, argoTLS)...)
-	late := withLogin(p.Part, s.copiedCertificate(p.Part, argoNamespace, argoTLS), ClientArgoCD, chart.Secret{Namespace: argoNamespace, Name: argoLogin}, proxyClientKey)
+	signed, err := a.proxy().signsIn(s, p.Part, s.copiedCertificate(p.Part, argoNamespace, argoTLS), argoNamespace)
 	p.Late = func(ctx context.Context, client *kube.Client) (chart.Part, error) {
-		out, err := late(ctx, client)
-		if err != nil || s.TLS == nil || s.TLS.Source != spec.TLSSelfSigned {
+		out, err := signed(ctx, client)
+		if err != nil || !a.madeHere() {
 			return out, err
 		}
 		ca, err := IssuerCA(ctx, client, s.TLS.Issuer)
@@ -71,10 +71,15 @@ func (a ArgoCDPages) Make(s *Site) (Recipe, error) {
 		out.Secrets = append(slices.Clone(out.Secrets), argoTrusts(ca))
 		return out, nil
 	}
-	return p, nil
+	return p, err
 }
 
-// argoTrusts is the authority of Dex's certificate. Argo CD reads values that begin with $ from Secrets with this
+// madeHere reports whether the authority of the issuer's certificate is made in the cluster.
+func (a ArgoCDPages) madeHere() bool {
+	return a.Login.Provider == nil && a.TLS != nil && a.TLS.Source == spec.TLSSelfSigned
+}
+
+// argoTrusts is the authority of the issuer's certificate. Argo CD reads values that begin with $ from Secrets with this
 // label (util/settings/settings.go), and restarts when they change.
 func argoTrusts(ca []byte) chart.Secret {
 	return chart.Secret{Namespace: argoNamespace, Name: argoAuthority, Labels: map[string]string{"app.kubernetes.io/part-of": "argocd"},
@@ -93,19 +98,23 @@ func (a ArgoCDPages) service() *corev1.Service {
 
 func (a ArgoCDPages) deployment(s *Site) *appsv1.Deployment {
 	one, no := int32(1), false
-	c := oauth2Proxy{
-		Platform: a.Platform, client: ClientArgoCD, hostname: a.ArgoCD.Hostname, upstream: "http://" + argoServer + "." + argoNamespace,
-		// The token that Argo CD gets has to last for as long as its answer takes.
-		login: argoLogin, cookies: argoPages, again: spec.LoginToken - spec.LoginCheck, args: []string{"--pass-authorization-header=true"},
-	}.container(s)
+	c := a.proxy().container(s)
 	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ping", Port: intstr.FromString("http")}}}
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: a.meta(),
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: ownLabels(argoPages)},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: ownLabels(argoPages)}, Spec: corev1.PodSpec{
-				Tolerations: Tolerations(s.Taints()), AutomountServiceAccountToken: &no, EnableServiceLinks: &no, Containers: []corev1.Container{c}}},
+				Tolerations: Tolerations(s.Taints()), AutomountServiceAccountToken: &no, EnableServiceLinks: &no, Containers: []corev1.Container{c}, Volumes: a.proxy().volumes()}},
 		},
+	}
+}
+
+func (a ArgoCDPages) proxy() oauth2Proxy {
+	return oauth2Proxy{
+		Platform: a.Platform, client: spec.LoginArgoCD, hostname: a.ArgoCD.Hostname, upstream: "http://" + argoServer + "." + argoNamespace,
+		// The token that Argo CD gets has to last for as long as its answer takes.
+		login: argoLogin, cookies: argoPages, again: spec.LoginToken - spec.LoginCheck, args: []string{"--pass-authorization-header=true"},
 	}
 }
 
@@ -120,8 +129,9 @@ func (a ArgoCDPages) signsIn(s *Site, config values) error {
 	if a.Login == nil {
 		return nil
 	}
-	oidc := values{"name": "the cluster's login", "issuer": a.Issuer(), "clientID": ClientArgoCD}
-	if s.TLS != nil && (s.TLS.Source == spec.TLSSelfSigned || s.TLS.CACert != "") {
+	its := a.Issuer()
+	oidc := values{"name": "the cluster's login", "issuer": its.URL, "clientID": a.Login.Client(spec.LoginArgoCD).ClientID}
+	if its.CA != "" || a.madeHere() || a.Login.Provider == nil && s.TLS != nil && s.TLS.CACert != "" {
 		oidc["rootCA"] = "$" + argoAuthority + ":ca.crt"
 	}
 	text, err := yaml.Marshal(oidc)
@@ -138,6 +148,6 @@ func (a ArgoCDPages) signsIn(s *Site, config values) error {
 			fmt.Fprintf(&policy, "g, %s, role:%s\n", commaSeparated(group), of.role)
 		}
 	}
-	config["rbac"] = values{"policy.csv": policy.String()}
+	config["rbac"] = values{"policy.csv": policy.String(), "scopes": "[" + its.GroupsClaim + "]"}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 func TestArgoCDPages(t *testing.T) {
 	withSite(t, func(t *testing.T, s *site) {
 		site := addon.Site{TLS: &spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"}, Ingress: traefik}
-		configs := must(t, addon.ArgoCD{ArgoCD: paged().ArgoCD, Platform: paged()}, site).Release.Values["configs"].(map[string]any)
+		configs := must(t, addon.ArgoCD{ArgoCD: paged(site.TLS).ArgoCD, Platform: paged(site.TLS)}, site).Release.Values["configs"].(map[string]any)
 		assert.Equal(t, map[string]any{"timeout.reconciliation": "1m0s", "timeout.reconciliation.jitter": "0s", "url": "https://argocd.example.org",
 			"oidc.config": "clientID: argocd\nissuer: https://login.example.org\nname: the cluster's login\nrootCA: $argocd-authority:ca.crt\n"}, configs["cm"])
 		assert.Equal(t, "true", configs["params"].(map[string]any)["server.insecure"])
@@ -25,11 +25,11 @@ g, c\d, role:admin
 g, lab-example:students, role:readonly
 g, "cn=""a, b""", role:readonly
 `}, configs["rbac"])
-		configs = must(t, addon.ArgoCD{ArgoCD: paged().ArgoCD, Platform: &spec.Platform{ArgoCD: paged().ArgoCD}}, addon.Site{}).Release.Values["configs"].(map[string]any)
+		configs = must(t, addon.ArgoCD{ArgoCD: paged(site.TLS).ArgoCD, Platform: &spec.Platform{ArgoCD: paged(site.TLS).ArgoCD}}, addon.Site{}).Release.Values["configs"].(map[string]any)
 		assert.NotContains(t, configs, "rbac")
 		assert.Equal(t, "http://argocd.example.org", configs["cm"].(map[string]any)["url"])
 
-		p := must(t, addon.ArgoCDPages{Platform: paged()}, site)
+		p := must(t, addon.ArgoCDPages{Platform: paged(site.TLS)}, site)
 		apply := func(o map[string]any) {
 			_, err := s.Apply(t.Context(), &unstructured.Unstructured{Object: o})
 			require.NoError(t, err)

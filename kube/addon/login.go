@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/printable"
-	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
@@ -39,15 +39,6 @@ const (
 	dexTLS     = "dex-tls"
 )
 
-// IDs of Dex's clients: keys of dexClients, which each client has a copy of.
-const (
-	ClientHub     = "hub"
-	ClientGrafana = "grafana"
-	ClientRancher = "rancher"
-	ClientChat    = "chat"
-	ClientArgoCD  = "argocd"
-)
-
 // Login is Dex.
 type Login struct {
 	*spec.Login
@@ -55,7 +46,11 @@ type Login struct {
 }
 
 func (l Login) Info() Info {
-	return Info{Name: LoginName, Section: "login", On: l.Login != nil, Namespace: LoginName, NeverInFleet: "a change of its people has to reach it at once"}
+	i := Info{Name: LoginName, Section: "login", On: l.Login != nil && l.Provider == nil, Namespace: LoginName}
+	if i.On {
+		i.NeverInFleet = "a change of its people has to reach it at once"
+	}
+	return i
 }
 
 func (l Login) Make(s *Site) (Recipe, error) {
@@ -64,14 +59,14 @@ func (l Login) Make(s *Site) (Recipe, error) {
 		return Recipe{}, err
 	}
 	p := Recipe{
-		Web:    &Web{Title: "sign-in", URL: l.Platform.Issuer(), Checked: true},
-		Verify: []verify.Check{{Name: "programs find it and its keys", Try: l.findPublished}},
-		Part: chart.Part{Name: LoginName, Before: append(l.objects(s), l.roles()...), Secrets: []chart.Secret{
+		Web: &Web{Title: "sign-in", URL: l.Platform.Issuer().URL, Checked: true}, Replaces: []string{ProviderName},
+		Verify: []verify.Check{{Name: "programs find it and its keys", Try: l.answers}},
+		Part: chart.Part{Name: LoginName, Before: append(l.objects(s), loginRoles(l.Login, LoginName, "homelab-login")...), Secrets: []chart.Secret{
 			{Namespace: LoginName, Name: dexConfig, Data: map[string]secret.Value{"config.yaml": config}},
 			{Namespace: LoginName, Name: dexClients, Generate: map[string]int{}},
 		}},
 	}
-	for _, c := range l.clients(s) {
+	for _, c := range loginClients(l.Platform, s) {
 		p.Secrets[1].Generate[c.id] = 32
 	}
 	s.requireParts(&p, "issuer", "ingress")
@@ -79,15 +74,19 @@ func (l Login) Make(s *Site) (Recipe, error) {
 	return p, nil
 }
 
-// findPublished looks for what programs read of Dex: its own description (OpenID Connect Discovery 1.0, section 4.3: the
-// issuer has to be the one that was asked), and the keys of its tokens.
-func (l Login) findPublished(ctx context.Context, c verify.Cluster) (string, error) {
-	issuer := l.Platform.Issuer()
+// answers asks Dex as the programs do.
+func (l Login) answers(ctx context.Context, c verify.Cluster) (string, error) {
+	return findPublished(ctx, c, l.Platform.Issuer().URL)
+}
+
+// findPublished looks for what programs read of an issuer: its own description (OpenID Connect Discovery 1.0, section 4.3:
+// the issuer has to be the one that was asked), and the keys of its tokens.
+func findPublished(ctx context.Context, c verify.Cluster, issuer string) (string, error) {
 	var its struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
-	page, err := c.OpenJSON(ctx, issuer+"/.well-known/openid-configuration", &its)
+	page, err := c.OpenJSON(ctx, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration", &its)
 	if err != nil {
 		return "", err
 	}
@@ -106,41 +105,6 @@ func (l Login) findPublished(ctx context.Context, c verify.Cluster) (string, err
 		return "", fmt.Errorf("%s has no keys: nobody can check its tokens", its.Keys)
 	}
 	return page.WithCertificate(printable.Count(len(list.Keys), "key")), nil
-}
-
-// client is a program that people sign in to.
-type client struct{ id, title, redirect string }
-
-func (l Login) clients(s *Site) []client {
-	var out []client
-	if l.Platform.HubSignsIn() {
-		out = append(out, client{ClientHub, "Notebooks", s.scheme() + l.Platform.Hub.Hostname + "/hub/oauth_callback"})
-	}
-	if m := l.Platform.Monitoring; m != nil && m.Hostname != "" {
-		out = append(out, client{ClientGrafana, "Grafana", Monitoring{Monitoring: m}.root(s) + "/login/generic_oauth"})
-	}
-	if l.Platform.RancherSignsIn() {
-		out = append(out, client{ClientRancher, "Rancher", "https://" + l.Platform.Rancher.Hostname + rancherCallback})
-	}
-	if c := l.Platform.ModelChat; c != nil {
-		out = append(out, client{ClientChat, "Chat", s.scheme() + c.Hostname + proxyCallback})
-	}
-	if l.Platform.ArgoCDSignsIn() {
-		out = append(out, client{ClientArgoCD, "Argo CD", s.scheme() + l.Platform.ArgoCD.Hostname + proxyCallback})
-	}
-	return out
-}
-
-// LoginSecret is what a client proves itself with. It is made in the cluster with the part.
-func LoginSecret(ctx context.Context, c *kube.Client, id string) (secret.Value, error) {
-	data, err := c.SecretData(ctx, LoginName, dexClients)
-	if err != nil {
-		return secret.Value{}, fmt.Errorf("the secret of %s at Dex: %w", id, err)
-	}
-	if len(data[id]) == 0 {
-		return secret.Value{}, fmt.Errorf("the secret of %s at Dex: %s/%s has no %s", id, LoginName, dexClients, id)
-	}
-	return secret.New(string(data[id])), nil
 }
 
 // objects are all but the Secrets. Dex keeps sign-ins as objects of kinds that it adds itself.
@@ -170,13 +134,13 @@ func (l Login) objects(s *Site) []runtime.Object {
 	}, s.page(named(LoginName), l.Hostname, dexPort, dexTLS)...)
 }
 
-// roles give groups rights in Kubernetes.
-func (l Login) roles() []runtime.Object {
+// loginRoles give groups rights in Kubernetes. Names of objects begin with prefix.
+func loginRoles(l *spec.Login, part, prefix string) []runtime.Object {
 	var out []runtime.Object
 	for _, group := range slices.Sorted(maps.Keys(l.ClusterRoles)) {
 		// The name of an object takes less than that of a group. A binding cannot change its role.
 		sum := sha256.Sum256([]byte(l.ClusterRoles[group] + "/" + group))
-		o := object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", meta(LoginName, "", fmt.Sprintf("homelab-login-%x", sum[:6])), nil)
+		o := object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", meta(part, "", fmt.Sprintf("%s-%x", prefix, sum[:6])), nil)
 		o.Object["roleRef"] = values{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": l.ClusterRoles[group]}
 		o.Object["subjects"] = []any{values{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": spec.LoginPrefix + group}}
 		out = append(out, o)
@@ -212,7 +176,7 @@ func (l Login) pod(s *Site) corev1.PodSpec {
 	c.SecurityContext.RunAsNonRoot, c.SecurityContext.ReadOnlyRootFilesystem = &yes, &yes
 	user := int64(1001)
 	c.SecurityContext.RunAsUser = &user
-	for _, its := range l.clients(s) {
+	for _, its := range loginClients(l.Platform, s) {
 		c.Env = append(c.Env, secretVariable(its.variable(), dexClients, its.id))
 	}
 	return corev1.PodSpec{

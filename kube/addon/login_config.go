@@ -28,14 +28,14 @@ func (l Login) config(s *Site) (secret.Value, error) {
 		return secret.Value{}, err
 	}
 	var clients []any
-	for _, c := range l.clients(s) {
+	for _, c := range loginClients(l.Platform, s) {
 		clients = append(clients, values{"id": c.id, "name": c.title, "secretEnv": c.variable(), "redirectURIs": []any{c.redirect}})
 	}
-	if len(l.ClusterRoles) > 0 { // kubelogin's addresses
-		clients = append(clients, values{"id": spec.LoginKubectl, "name": "kubectl", "public": true, "redirectURIs": []any{"http://localhost:8000", "http://localhost:18000"}})
+	if len(l.ClusterRoles) > 0 {
+		clients = append(clients, values{"id": spec.LoginKubectl, "name": "kubectl", "public": true, "redirectURIs": list(kubeloginCallbacks())})
 	}
 	config := values{
-		"issuer":    l.Platform.Issuer(),
+		"issuer":    l.Platform.Issuer().URL,
 		"storage":   values{"type": "kubernetes", "config": values{"inCluster": true}},
 		"web":       values{"http": fmt.Sprintf("0.0.0.0:%d", dexPort)},
 		"telemetry": values{"http": fmt.Sprintf("0.0.0.0:%d", dexHealth)},
@@ -91,13 +91,13 @@ func (l Login) connectors(s *Site) (out []any, err error) {
 	}
 	if g := l.GitHub; g != nil {
 		hidden, err := s.Secret("login.github.clientSecret", g.ClientSecret)
-		add("github", "GitHub", values{"clientID": g.ClientID, "clientSecret": hidden.Reveal(), "redirectURI": l.Platform.Issuer() + "/callback",
+		add("github", "GitHub", values{"clientID": g.ClientID, "clientSecret": hidden.Reveal(), "redirectURI": l.Platform.Issuer().URL + "/callback",
 			"loadAllGroups": true, "teamNameField": "slug"}, err)
 	}
 	if o := l.OIDC; o != nil {
 		hidden, err := s.Secret("login.oidc.clientSecret", o.ClientSecret)
 		ca, err2 := File("login.oidc.ca", o.CA)
-		config := values{"issuer": o.Issuer, "clientID": o.ClientID, "clientSecret": hidden.Reveal(), "redirectURI": l.Platform.Issuer() + "/callback",
+		config := values{"issuer": o.Issuer, "clientID": o.ClientID, "clientSecret": hidden.Reveal(), "redirectURI": l.Platform.Issuer().URL + "/callback",
 			"scopes": list(o.Scopes), "getUserInfo": true,
 			// Rights come from groups, and names from their own claim: nothing depends on a verified address.
 			"insecureEnableGroups": true, "insecureSkipEmailVerified": true,

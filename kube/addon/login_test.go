@@ -1,7 +1,9 @@
 package addon_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,8 +30,46 @@ func signIn(t *testing.T, m *spec.Monitoring) addon.Login {
 			GroupsClaim: "roles", NameClaim: "email", CA: written(t, "PEM")},
 	}
 	p := &spec.Platform{Login: l, TLS: &spec.TLS{}, Monitoring: m, Hub: &spec.Hub{Hostname: "hub.example.org"}}
-	p.Hub.Auth.OIDC = &spec.OIDCAuth{Issuer: p.Issuer()}
+	p.Hub.Auth.OIDC = &spec.OIDCAuth{Issuer: p.Issuer().URL}
 	return addon.Login{Login: l, Platform: p}
+}
+
+// existing is a platform whose programs ask a provider, each with what it may differ in.
+func existing(t *testing.T) *spec.Platform {
+	t.Helper()
+	p := paged(&spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"})
+	p.Login = &spec.Login{AllowedGroups: []string{"lab"}, AdminGroups: []string{"staff"}, ClusterRoles: map[string]string{"staff": "cluster-admin"}, Provider: &spec.LoginProvider{
+		Issuer: "https://id.example.org/realms/lab/", CA: written(t, "PEM"), ClientID: "lab", ClientSecret: told(t, "of all programs"),
+		Clients: []spec.LoginClient{{Name: spec.LoginGrafana, ClientID: "graphs", ClientSecret: told(t, "of Grafana alone")}, {Name: spec.LoginKubectl, ClientID: "public"}},
+		Scopes:  []string{"openid", "email", "offline_access"}, GroupsClaim: "roles", NameClaim: "email",
+	}}
+	p.Monitoring, p.Rancher = &spec.Monitoring{Hostname: "grafana.example.org", Retention: 24 * time.Hour, Size: spec.GiB}, &spec.Rancher{Hostname: "rancher.example.org"}
+	return p
+}
+
+// TestProviderSecrets: each program gets the secret of its own client, or that of all, and Grafana and Rancher what the
+// provider publishes.
+func TestProviderSecrets(t *testing.T) {
+	withSite(t, func(t *testing.T, s *site) {
+		p := existing(t)
+		found := p.Issuer()
+		found.Authorize, found.Token, found.Userinfo, found.Keys = "https://id.example.org/a", "https://id.example.org/t", "https://id.example.org/u", "https://id.example.org/k"
+		made := addon.Site{Ingress: traefik, TLS: p.TLS, Discover: func(context.Context) (spec.Issuer, error) { return found, nil }}
+		grafana, err := must(t, addon.Monitoring{Monitoring: p.Monitoring, Platform: p}, made).Resolve(t.Context(), s.Client)
+		require.NoError(t, err)
+		its := grafana.Secrets[len(grafana.Secrets)-1]
+		assert.Equal(t, "grafana-login", its.Name)
+		for key, want := range map[string]string{"CLIENT_SECRET": "of Grafana alone", "AUTH_URL": found.Authorize, "TOKEN_URL": found.Token, "API_URL": found.Userinfo} {
+			assert.Equal(t, want, its.Data["GF_AUTH_GENERIC_OAUTH_"+key].Reveal())
+		}
+		p.TLS = &spec.TLS{Source: spec.TLSSecret, Secret: "argocd/argocd-pages-tls"} // nothing is copied
+		made.TLS = p.TLS
+		pages, err := must(t, addon.ArgoCDPages{Platform: p}, made).Resolve(t.Context(), s.Client)
+		require.NoError(t, err)
+		its = pages.Secrets[len(pages.Secrets)-1]
+		assert.Equal(t, "of all programs", its.Data["client-secret"].Reveal())
+		assert.Equal(t, "PEM", its.Data["ca.crt"].Reveal())
+	})
 }
 
 // TestLoginConfig: Dex's configuration, word for word; it is in a Secret, and nowhere else.

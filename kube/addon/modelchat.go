@@ -49,7 +49,7 @@ func (c ModelChat) Info() Info {
 func (c ModelChat) Make(s *Site) (Recipe, error) {
 	p := Recipe{
 		Settle: 15 * time.Minute, // it downloads images, and makes the tables of its database
-		Web:    &Web{Title: "chat", URL: s.scheme() + c.Hostname, Login: c.Platform.Issuer()},
+		Web:    &Web{Title: "chat", URL: s.scheme() + c.Hostname, Login: c.Platform.Issuer().Origin()},
 		Part: chart.Part{
 			Name:    modelChatName,
 			Secrets: []chart.Secret{{Namespace: modelserver.Namespace, Name: chatName, Generate: map[string]int{chatSecretKey: 32, proxyCookieKey: 16}}},
@@ -58,8 +58,9 @@ func (c ModelChat) Make(s *Site) (Recipe, error) {
 		},
 	}
 	s.requireParts(&p, "issuer", "ingress", LoginName, ModelGatewayName, PostgresName, s.Provider(cmp.Or(c.StorageClass, s.DefaultClass)))
-	p.Late = withLogin(p.Part, s.copiedCertificate(p.Part, modelserver.Namespace, chatTLS), ClientChat, chart.Secret{Namespace: modelserver.Namespace, Name: chatLogin}, proxyClientKey)
-	return p, nil
+	var err error
+	p.Late, err = c.proxy().signsIn(s, p.Part, s.copiedCertificate(p.Part, modelserver.Namespace, chatTLS), modelserver.Namespace)
+	return p, err
 }
 
 func (c ModelChat) meta(name string) metav1.ObjectMeta {
@@ -101,12 +102,12 @@ func (c ModelChat) deployment(s *Site) *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: ownLabels(chatName), Annotations: digestOf(c.roles().Data[rolesFile])},
 				Spec: corev1.PodSpec{
 					Tolerations: Tolerations(s.Taints()), AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
-					Containers: []corev1.Container{c.container(s), c.proxy(s), c.roleProxy()},
-					Volumes: []corev1.Volume{
+					Containers: []corev1.Container{c.container(s), c.proxy().container(s), c.roleProxy()},
+					Volumes: append([]corev1.Volume{
 						{Name: "files", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: chatFiles}}},
 						{Name: rolesVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: chatName}}}},
 						{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-					},
+					}, c.proxy().volumes()...),
 				},
 			},
 		},

@@ -23,17 +23,17 @@ const (
 	// Whom the proxies say that somebody is.
 	nameHeader, roleHeader = "X-Chat-Name", "X-Chat-Role"
 
-	chatLogin = chatName + "-login" // a Secret with what the chat proves itself with to Dex
+	chatLogin = chatName + "-login" // a Secret with what the chat proves itself with to the login
 
 	rolesVolume, rolesPath, rolesFile = "roles", "/etc/chat", "nginx.conf"
 )
 
 // proxy asks who somebody is, and is the only program that others reach.
-func (c ModelChat) proxy(s *Site) corev1.Container {
+func (c ModelChat) proxy() oauth2Proxy {
 	return oauth2Proxy{
-		Platform: c.Platform, client: ClientChat, hostname: c.Hostname, upstream: fmt.Sprintf("http://127.0.0.1:%d", rolesPort),
+		Platform: c.Platform, client: spec.LoginChat, hostname: c.Hostname, upstream: fmt.Sprintf("http://127.0.0.1:%d", rolesPort),
 		login: chatLogin, cookies: chatName, again: spec.LoginToken, args: []string{"--skip-auth-route=GET=^" + chatHealth + "$"},
-	}.container(s)
+	}
 }
 
 // roleProxy is nginx, which makes a role of groups: neither of the others can.
@@ -90,7 +90,7 @@ http {
       proxy_set_header Host $http_host;
       proxy_set_header Upgrade $http_upgrade;
       proxy_set_header Connection $keep;
-      proxy_set_header %s $http_x_forwarded_preferred_username;
+      proxy_set_header %s $http_x_forwarded_email;
       proxy_set_header %s $role;
     }
   }

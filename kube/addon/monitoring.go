@@ -35,9 +35,8 @@ const grafanaTLS = "grafana-tls"
 // password is generated once, in the Secret monitoring/grafana-admin.
 type Monitoring struct {
 	*spec.Monitoring
-	Logs   bool        // the cluster has Logs, which Grafana shows too
-	Login  *spec.Login // by which people sign in to Grafana; nil: with its own password
-	Issuer string      // of Login
+	Logs     bool           // the cluster has Logs, which Grafana shows too
+	Platform *spec.Platform // with the login by which people sign in to Grafana; nil: with its own password
 }
 
 func (m Monitoring) Info() Info {
@@ -56,10 +55,14 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	if m.Retention < 2*time.Hour {
 		return Recipe{}, fmt.Errorf("monitoring: retention %s: want 2h or more, which is one block of Prometheus", m.Retention)
 	}
+	grafana, trusted, err := m.grafana(s)
+	if err != nil {
+		return Recipe{}, err
+	}
 	v := values{
 		"prometheus":   values{"prometheusSpec": m.prometheus()},
 		"alertmanager": values{"enabled": m.Alertmanager.IsOn()},
-		"grafana":      m.grafana(s),
+		"grafana":      grafana,
 		// On every node, whatever its taints.
 		"prometheus-node-exporter": values{"tolerations": everywhere()},
 	}
@@ -95,16 +98,18 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	}
 	s.requireParts(&p, s.Provider(cmp.Or(m.StorageClass, s.DefaultClass)), "ingress")
 	if m.Hostname != "" {
-		p.Web = &Web{Title: "Grafana", URL: s.scheme() + m.Hostname, Login: m.Issuer}
+		p.Web = &Web{Title: "Grafana", URL: s.scheme() + m.Hostname, Login: m.issuer()}
 	}
 	if m.copiesCertificate(s) {
 		p.Late = withCertificate(p.Part, s.TLS.Secret, p.Release.Namespace, grafanaTLS)
 	}
 	if m.signsIn() {
 		s.requireParts(&p, LoginName)
-		p.Late = withLogin(p.Part, p.Late, ClientGrafana, chart.Secret{Namespace: monitoringNamespace, Name: grafanaLogin}, grafanaVariable)
+		p.Secrets = append(p.Secrets, trusted...)
+		in := chart.Secret{Namespace: monitoringNamespace, Name: grafanaLogin}
+		p.Late, err = s.withLogin(p.Part, p.Late, m.Platform.Login, spec.LoginGrafana, in, grafanaOAuth+"CLIENT_SECRET", m.addresses(s))
 	}
-	return p, nil
+	return p, err
 }
 
 // targets asks Prometheus what it reads. A target that has just started has a minute.
@@ -194,27 +199,27 @@ func days(d time.Duration) string {
 	return fmt.Sprintf("%ds", int64(d.Seconds()))
 }
 
-func (m Monitoring) grafana(s *Site) values {
+func (m Monitoring) grafana(s *Site) (g values, trusted []chart.Secret, err error) {
 	ini := values{}
-	g := values{"admin": values{"existingSecret": "grafana-admin", "userKey": "admin-user", "passwordKey": "admin-password"}}
+	g = values{"admin": values{"existingSecret": "grafana-admin", "userKey": "admin-user", "passwordKey": "admin-password"}}
 	if m.Logs {
 		// Downloaded in the background: without the internet Grafana lacks only this source.
 		ini["plugins"] = values{"preinstall": logsPlugin}
 		g["grafana.ini"], g["additionalDataSources"] = ini, []any{values{"name": "Logs", "type": logsPlugin, "access": "proxy", "url": logsURL}}
 	}
 	if m.Hostname == "" {
-		return g
+		return g, nil, nil
 	}
 	// Links in Grafana's own pages and alerts.
 	ini["server"] = values{"root_url": m.root(s)}
 	g["grafana.ini"] = ini
 	if m.signsIn() {
-		m.signIn(g, ini)
+		trusted, err = m.signIn(g, ini)
 	}
 	if s.gateway() != nil {
 		g["route"] = values{"main": values{"enabled": true, "hostnames": []any{m.Hostname},
 			"parentRefs": []any{values{"name": GatewayName, "namespace": GatewayNamespace}}}}
-		return g
+		return g, trusted, err
 	}
 	ingress := values{"enabled": true, "ingressClassName": s.Ingress.Class, "hosts": []any{m.Hostname}}
 	if m.issued(s) {
@@ -224,5 +229,5 @@ func (m Monitoring) grafana(s *Site) values {
 		ingress["tls"] = []any{values{"hosts": []any{m.Hostname}, "secretName": grafanaTLS}}
 	}
 	g["ingress"] = ingress
-	return g
+	return g, trusted, err
 }

@@ -113,6 +113,7 @@ type Recipe struct {
 	Unlisted []string // what more they start, and where it is listed
 
 	Web       *Web           // where people find it
+	Callbacks []Web          // of programs, which a login's provider has to know
 	Passwords []Password     // that are generated, and that people need
 	Verify    []verify.Check // of what people have it for, beside Web and Probe; see [Recipe.Checks]
 	TriedBy   string         // the part or command that tries it, if it has no check of its own

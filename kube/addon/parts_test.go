@@ -173,8 +173,9 @@ func chatting() *spec.Platform {
 }
 
 // paged is a platform whose Argo CD has pages, to which people sign in.
-func paged() *spec.Platform {
+func paged(tls *spec.TLS) *spec.Platform {
 	p := chatting()
+	p.TLS = tls
 	p.ArgoCD = &spec.ArgoCD{Hostname: "argocd.example.org", Fleet: spec.Fleet{Standalone: spec.On, Polling: time.Minute}}
 	return p
 }
@@ -192,6 +193,7 @@ func writtenSamples(t *testing.T) []sample {
 	flat := spec.K3s{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}
 	gateway := spec.Ingress{Kind: spec.IngressGateway, Class: "traefik"}
 	own := spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"}
+	lent := spec.TLS{Source: spec.TLSSecret, Secret: "own/tls", CACert: written(t, "PEM")}
 	signed := &spec.TLS{Source: spec.TLSACME, Issuer: "homelab", Email: "admin@example.org", Server: "https://acme-v02.api.letsencrypt.org/directory"}
 	elsewhere := *signed
 	elsewhere.Server = "https://ca.example.org/acme"
@@ -304,11 +306,16 @@ func writtenSamples(t *testing.T) []sample {
 			addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: addon.PostgresBackupName}}}})},
 		{"dex", must(t, signIn(t, nil), addon.Site{Ingress: traefik, TLS: signed})},
 		{"dex-rich", must(t, signIn(t, &grafana), rich(addon.Site{Ingress: gateway, TLS: signed}))},
-		{"monitoring-login", must(t, addon.Monitoring{Monitoring: &grafana, Login: signIn(t, nil).Login, Issuer: "https://login.example.org"}, addon.Site{Ingress: traefik, TLS: signed})},
+		{"monitoring-login", must(t, addon.Monitoring{Monitoring: &grafana, Platform: signIn(t, &grafana).Platform}, addon.Site{Ingress: traefik, TLS: signed})},
 		{"rancher-login", must(t, addon.RancherLogin{Platform: &spec.Platform{Login: signIn(t, nil).Login, TLS: signed, Rancher: &spec.Rancher{Hostname: "rancher.example.org"}}}, addon.Site{})},
-		{"argocd-pages", must(t, addon.ArgoCDPages{Platform: paged()}, addon.Site{TLS: &own, Ingress: traefik})},
-		{"argocd-pages-rich", must(t, addon.ArgoCDPages{Platform: paged()}, rich(addon.Site{TLS: &spec.TLS{Source: spec.TLSSecret, Secret: "own/tls", CACert: written(t, "PEM")}, Ingress: traefik}))},
-		{"argocd-pages-alone", must(t, addon.ArgoCDPages{Platform: &spec.Platform{ArgoCD: paged().ArgoCD}}, addon.Site{TLS: signed, Ingress: traefik})},
+		{"argocd-pages", must(t, addon.ArgoCDPages{Platform: paged(&own)}, addon.Site{TLS: &own, Ingress: traefik})},
+		{"argocd-pages-rich", must(t, addon.ArgoCDPages{Platform: paged(&lent)}, rich(addon.Site{TLS: &lent, Ingress: traefik}))},
+		{"login-provider", must(t, addon.LoginProvider{Login: existing(t).Login, Platform: existing(t)}, addon.Site{TLS: signed})},
+		{"monitoring-provider", must(t, addon.Monitoring{Monitoring: existing(t).Monitoring, Platform: existing(t)}, addon.Site{Ingress: traefik, TLS: signed})},
+		{"rancher-provider", must(t, addon.Rancher{Rancher: existing(t).Rancher, Platform: existing(t)}, addon.Site{Ingress: traefik, TLS: signed})},
+		{"rancher-login-provider", must(t, addon.RancherLogin{Platform: existing(t)}, addon.Site{})},
+		{"argocd-pages-provider", must(t, addon.ArgoCDPages{Platform: existing(t)}, addon.Site{TLS: signed, Ingress: traefik})},
+		{"argocd-pages-alone", must(t, addon.ArgoCDPages{Platform: &spec.Platform{ArgoCD: paged(nil).ArgoCD}}, addon.Site{TLS: signed, Ingress: traefik})},
 		{"velero", must(t, addon.Velero{Backup: &backup}, addon.Site{})},
 		{"velero-rich", must(t, addon.Velero{Backup: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home",
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",

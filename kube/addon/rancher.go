@@ -27,7 +27,10 @@ const rancherTLS = "tls-rancher-ingress"
 //
 // The first password is in the Secret cattle-system/bootstrap-secret, where Rancher reads it,
 // and not in the values, which the release stores.
-type Rancher struct{ *spec.Rancher }
+type Rancher struct {
+	*spec.Rancher
+	Platform *spec.Platform // with the login by which people sign in to it; nil: none
+}
 
 func (r Rancher) Info() Info {
 	return Info{
@@ -99,6 +102,13 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 		p.Secrets = append(p.Secrets, chart.Secret{Namespace: rancherNamespace, Name: "tls-ca",
 			Data: map[string]secret.Value{"cacerts.pem": secret.New(string(ca))}})
 	}
+	if trusted, err := r.trusts(); err != nil {
+		return Recipe{}, err
+	} else if len(trusted) > 0 {
+		v["additionalTrustedCAs"] = true
+		p.Secrets = append(p.Secrets, chart.Secret{Namespace: rancherNamespace, Name: "tls-ca-additional",
+			Data: map[string]secret.Value{"ca-additional.pem": secret.New(string(trusted))}})
+	}
 	if list := s.tolerations(); len(list) > 0 {
 		v["extraTolerations"] = list
 	}
@@ -124,6 +134,14 @@ func (r Rancher) opens(ctx context.Context, c verify.Cluster) (string, error) {
 		c.Roots.AppendCertsFromPEM(its["ca.crt"])
 	}
 	return verify.WebPage("https://"+r.Hostname, "")(ctx, c)
+}
+
+// trusts is the authority of the certificate of a login's provider.
+func (r Rancher) trusts() ([]byte, error) {
+	if r.Platform == nil || !r.Platform.RancherSignsIn() {
+		return nil, nil
+	}
+	return issuerAuthority(r.Platform)
 }
 
 func (r Rancher) bootstrap(s *Site) (chart.Secret, error) {

@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -29,7 +32,7 @@ const (
 	rancherCallback                 = "/verify-auth" // of its pages
 )
 
-// RancherLogin lets people sign in to Rancher by Dex. Rancher's local accounts stay.
+// RancherLogin lets people sign in to Rancher by the login. Rancher's local accounts stay.
 type RancherLogin struct {
 	*spec.Platform
 }
@@ -40,7 +43,7 @@ func (l RancherLogin) Info() Info {
 
 func (l RancherLogin) Make(s *Site) (Recipe, error) {
 	p := Recipe{Part: chart.Part{Name: rancherLogin}}
-	p.After = append(p.After, l.provider())
+	p.After = append(p.After, l.provider(l.Issuer()))
 	for _, group := range l.Login.AdminGroups {
 		// A binding cannot change. The name of an object takes less than that of a group.
 		sum := sha256.Sum256([]byte(group))
@@ -49,40 +52,50 @@ func (l RancherLogin) Make(s *Site) (Recipe, error) {
 		p.After = append(p.After, o)
 	}
 	s.requireParts(&p, "rancher", LoginName)
+	proof, err := s.ClientSecret(l.Login, spec.LoginRancher)
 	part := p.Part
 	p.Late = func(ctx context.Context, client *kube.Client) (chart.Part, error) {
 		out := part
 		if err := rancherTakes(ctx, client); err != nil {
 			return out, err
 		}
-		its, err := LoginSecret(ctx, client, ClientRancher)
+		its, err := proof(ctx, client)
+		if err == nil && l.Issuer().Authorize == "" { // where its pages send browsers, Rancher does not look up
+			var found spec.Issuer
+			found, err = s.Discover(ctx)
+			out.After = append([]runtime.Object{l.provider(found)}, part.After[1:]...)
+		}
 		out.Secrets = []chart.Secret{{Namespace: rancherGlobal, Name: rancherSecret, Data: map[string]secret.Value{rancherSecretKey: its}}}
 		return out, err
 	}
-	return p, nil
+	return p, err
 }
 
 func rancherGroup(name string) string { return rancherOIDC + "_group://" + name }
 
 // provider is the AuthConfig (OIDCConfig in pkg/apis/management.cattle.io/v3/authn_types.go at v2.15.0). With all
-// addresses Rancher asks Dex inside the cluster, and browsers alone use its public name.
-func (l RancherLogin) provider() *unstructured.Unstructured {
+// addresses Rancher asks Dex inside the cluster, and browsers alone use its public name. A field certificate has an effect
+// only with a client's key (pkg/auth/providers/oidc/oidc_client.go), so Rancher itself trusts a provider's authority.
+func (l RancherLogin) provider(its spec.Issuer) *unstructured.Unstructured {
 	var allowed []any
 	for _, group := range l.Login.AdminGroups {
 		allowed = append(allowed, rancherGroup(group))
 	}
 	root := "https://" + l.Rancher.Hostname
+	scopes := slices.DeleteFunc(slices.Clone(its.Scopes), func(s string) bool { return s == "offline_access" }) // it asks once
 	o := object(rancherAPI, "AuthConfig", meta(rancherLogin, "", rancherOIDC), nil)
 	for key, value := range (values{
 		"type": "genericOIDCConfig", "enabled": true,
 		// Others sign in only if an administrator has made them, or a group of theirs, members of a cluster or project.
 		"accessMode": "restricted", "allowedPrincipalIds": allowed, "groupSearchEnabled": true,
-		"clientId": ClientRancher, "clientSecret": rancherGlobal + ":" + rancherSecret, "scope": "openid profile email groups", "pkceMethod": "S256",
+		"clientId": l.Login.Client(spec.LoginRancher).ClientID, "clientSecret": rancherGlobal + ":" + rancherSecret, "scope": strings.Join(scopes, " "), "pkceMethod": "S256",
 		"rancherUrl": root + rancherCallback, "rancherApiHost": root,
-		"issuer": l.Issuer(), "authEndpoint": l.Issuer() + "/auth",
-		"tokenEndpoint": spec.LoginService + "/token", "userInfoEndpoint": spec.LoginService + "/userinfo", "jwksUrl": spec.LoginService + "/keys",
+		"issuer": its.URL, "authEndpoint": its.Authorize, "tokenEndpoint": its.Token, "userInfoEndpoint": its.Userinfo, "jwksUrl": its.Keys,
 	}) {
 		o.Object[key] = value
+	}
+	if its.GroupsClaim != "groups" {
+		o.Object["groupsClaim"] = its.GroupsClaim
 	}
 	return o
 }

@@ -1,6 +1,7 @@
 package addon
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -27,6 +28,9 @@ type Site struct {
 	GPUMetrics   bool      // Prometheus reads them
 
 	Offered map[string]int // what the nodes offer of GPUs, by resource
+
+	// Discover asks the provider of the login for its addresses.
+	Discover func(context.Context) (spec.Issuer, error)
 
 	// Unread says that secrets are not read: stand-ins take their place.
 	Unread bool

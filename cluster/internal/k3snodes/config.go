@@ -90,14 +90,14 @@ func (ns *Nodes) Server(n spec.Node, w distribution.Wish) (k3s.Server, error) {
 	return srv, nil
 }
 
-// addLogin lets the API server take Dex's tokens, if the file gives groups roles. It returns the authority of Dex's
-// certificate as a file, if no public one signed it.
+// addLogin lets the API server take the login's tokens, if the file gives groups roles. It returns the authority of the
+// issuer's certificate as a file, if no public one signed it.
 func addLogin(extra map[string]any, s *spec.Spec) (map[string][]byte, error) {
 	args := s.Platform.LoginArgs()
 	if args == nil {
 		return nil, nil
 	}
-	ca, err := addon.Authority(s.Platform.TLS)
+	ca, err := addon.LoginAuthority(&s.Platform)
 	if err != nil {
 		return nil, err
 	}

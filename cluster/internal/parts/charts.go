@@ -28,7 +28,8 @@ func (s *Steps) AddCheck(up *converge.Graph) *converge.Ref {
 }
 
 // chartsStep checks, before anything changes, whether every chart is available, supports this
-// version of Kubernetes, and accepts our values, and whether the credentials of dns are taken. Errors
+// version of Kubernetes, and accepts our values, and whether the credentials of dns are taken and the provider of the login
+// answers. Errors
 // in these exist from the start, so the check can find them this early.
 func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 	return &converge.Resource[struct{}]{
@@ -39,7 +40,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 				return struct{}{}, converge.Permanent(err)
 			}
 			g, ctx := errgroup.WithContext(ctx)
-			errs := make([]error, len(pieces)+1)
+			errs := make([]error, len(pieces)+2)
 			source, can := chartSource(s), helm.Capabilities{Kubernetes: s.Spec.K3s.Version, APIs: apis(pieces)}
 			for i, p := range pieces {
 				if p.Release == nil {
@@ -54,6 +55,9 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 			}
 			if d := s.Spec.Platform.DNS; d != nil && s.CheckDNS != nil {
 				g.Go(func() error { errs[len(pieces)] = s.CheckDNS(ctx, d); return nil })
+			}
+			if l := s.Spec.Platform.Login; l != nil && l.Provider != nil && s.CheckProvider != nil {
+				g.Go(func() error { errs[len(pieces)+1] = s.CheckProvider(ctx, &s.Spec.Platform); return nil })
 			}
 			_ = g.Wait() // errs has all errors
 			err = errors.Join(errs...)

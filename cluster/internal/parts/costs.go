@@ -95,6 +95,9 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 		if ref.APIVersion == addon.PostgresAPI && ref.Kind == addon.PostgresKind {
 			cost.Holds = append(cost.Holds, w.ClaimsLabelled(ref.Namespace, addon.PostgresLabel, ref.Name)...)
 		}
+		if ref.Name == addon.LoginName && ref.Kind == "Deployment" || ref == loginRef() {
+			cost.Holds = append(cost.Holds, namesMayChange())
+		}
 		if isProvider(ref) {
 			cost.Holds = append(cost.Holds, converge.Loss{Text: "Rancher's users who came by the login, with their keys and memberships"})
 		}
@@ -109,6 +112,27 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 		cost.Users = w.Notebooks(r.Namespace)
 	}
 	return []converge.Cost{cost}
+}
+
+// loginRef is what records which provider says who people are.
+func loginRef() kube.Ref {
+	return kube.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Name: addon.ProviderRecord}
+}
+
+// namesMayChange is what people lose with the login that has named them.
+func namesMayChange() converge.Loss {
+	return converge.Loss{Text: "all sign-ins; whom the next login calls by another name is a new user of the hub, with an empty home"}
+}
+
+// costsOfProvider are those of another provider, or of another claim with people's names.
+func costsOfProvider(d converge.Diff) []converge.Cost {
+	for _, f := range d {
+		key, is := strings.CutPrefix(f.Path, "configmap/kube-system/"+addon.ProviderRecord+"/data.")
+		if is && f.Effect == converge.Update && (key == "issuer" || key == "name-claim") {
+			return []converge.Cost{{Machine: addon.ProviderName, Object: SortPart, Kind: converge.CostDestroy, Reason: "another one says who people are", Holds: []converge.Loss{namesMayChange()}}}
+		}
+	}
+	return nil
 }
 
 // costsOfPush are the bundles that a push removes from Git: Fleet and Flux delete what they have

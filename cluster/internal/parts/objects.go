@@ -27,7 +27,7 @@ func (s *Steps) objectsStep(p addon.Recipe) *converge.Resource[objectsState] {
 		Observe: func(ctx context.Context) (objectsState, error) { return s.observeObjects(ctx, p) },
 		Diff:    func(s objectsState) converge.Diff { return s.diff },
 		Costs: func(ctx context.Context, seen objectsState, d converge.Diff) []converge.Cost {
-			out := s.costsOfClaims(ctx, d)
+			out := append(s.costsOfClaims(ctx, d), costsOfProvider(d)...)
 			if p.Release == nil { // else its step did this
 				out = append(out, s.costsOfReplaced(ctx, seen.part)...)
 			}

@@ -23,6 +23,8 @@ type Config struct {
 	GitDial func(ctx context.Context, network, addr string) (net.Conn, error) // reaches fleet.repo; nil dials directly
 	// CheckDNS says why the credentials of the file's zones are not taken; nil asks nobody.
 	CheckDNS func(context.Context, *spec.DNS) error
+	// CheckProvider says why programs could not ask the provider of the login; nil asks nobody.
+	CheckProvider func(context.Context, *spec.Platform) error
 }
 
 // Steps makes the steps. It is safe for concurrent use.

@@ -109,6 +109,21 @@ func start(ctx context.Context, o Options) (*hub, error) {
 	return h, h.recall(ctx)
 }
 
+// trust lets the hub trust the authorities of its bundle.
+func (h *hub) trust(ctx context.Context) error {
+	for _, v := range h.Pod.Spec.Volumes {
+		if v.Name != "homelab-ca" || v.ConfigMap == nil {
+			continue
+		}
+		bundle, err := h.Client.CoreV1().ConfigMaps(h.Pod.Namespace).Get(ctx, v.ConfigMap.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("the hub's authorities: %w", err)
+		}
+		h.web = h.Traffic.Client([]byte(bundle.Data["ca.crt"]))
+	}
+	return nil
+}
+
 // hubValues are the chart's values that the hub uses, with those of its Secret merged over
 // them (files/hub/z2jh.py of the chart).
 type hubValues struct {
@@ -172,6 +187,9 @@ func (h *hub) configure(ctx context.Context) error {
 		if token != "" {
 			h.tokens[token] = name
 		}
+	}
+	if err := h.trust(ctx); err != nil {
+		return err
 	}
 	h.oauth = h.provider()
 	h.passwords.user, h.passwords.admin = string(keys["user-password"]), string(keys["admin-password"])

@@ -30,14 +30,15 @@ type oauthConfig struct {
 	Admins    []string `json:"admin_groups"`
 }
 
-// inside matches Services of the cluster, which the lab can ask. Other providers do not exist here.
+// inside matches Services of the cluster, which the lab can ask. Other providers exist only if something is outside.
 var inside = regexp.MustCompile(`^[a-z0-9-]+\.[a-z0-9-]+:[0-9]+$`)
 
 // provider is who people sign in with; nil: nobody in the lab.
 func (h *hub) provider() *login.Client {
 	o := h.values.Hub.Config.OAuth
 	u, err := url.Parse(o.Token)
-	if err != nil || h.values.Hub.Config.JupyterHub.Class != genericOAuth || u.Scheme != "http" || !inside.MatchString(u.Host) {
+	reached := err == nil && (u.Scheme == "http" && inside.MatchString(u.Host) || u.Host != "" && h.Traffic.Outside != nil)
+	if !reached || h.values.Hub.Config.JupyterHub.Class != genericOAuth {
 		return nil
 	}
 	return &login.Client{ID: o.ID, Secret: o.Secret, Redirect: o.Callback, Authorize: o.Authorize, Token: o.Token, Userinfo: o.Userinfo, Scopes: o.Scopes, HTTP: h.web, Now: h.now}

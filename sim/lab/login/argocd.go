@@ -58,21 +58,16 @@ func (a *ArgoCD) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.show(w, http.StatusUnauthorized, "invalid session: "+err.Error())
 		return
 	}
-	role, err := a.role(r.Context(), who.Groups)
+	role, err := a.role(r.Context(), who)
 	if err != nil {
 		a.show(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	a.show(w, http.StatusOK, fmt.Sprintf("Signed in as %s, whose role is %s.", who.Email, role))
-}
-
-type argoPerson struct {
-	Email  string   `json:"email"`
-	Groups []string `json:"groups"`
+	a.show(w, http.StatusOK, fmt.Sprintf("Signed in as %s, whose role is %s.", who.Text("email"), role))
 }
 
 // verify takes a token of the provider (VerifyToken in util/session/sessionmanager.go), which it asks for its keys.
-func (a *ArgoCD) verify(ctx context.Context, token string) (who argoPerson, err error) {
+func (a *ArgoCD) verify(ctx context.Context, token string) (who Person, err error) {
 	cm, err := a.Config(ctx, "argocd-cm")
 	if err != nil {
 		return who, err
@@ -109,18 +104,20 @@ func (a *ArgoCD) verify(ctx context.Context, token string) (who argoPerson, err 
 	if err != nil {
 		return who, fmt.Errorf("failed to verify the token: %w", err)
 	}
-	return who, its.Claims(&who)
+	return who, its.Claims(&who.Claims)
 }
 
 // role is the best of the roles that the policy gives to groups (server/rbacpolicy/rbacpolicy.go, assets/builtin-policy.csv).
-func (a *ArgoCD) role(ctx context.Context, groups []string) (string, error) {
+func (a *ArgoCD) role(ctx context.Context, who Person) (string, error) {
 	cm, err := a.Config(ctx, "argocd-rbac-cm")
 	if err != nil {
 		return "", err
 	}
-	if cm["scopes"] != "[groups]" || cm["policy.default"] != "" {
+	var scopes []string
+	if err := yaml.Unmarshal([]byte(cm["scopes"]), &scopes); err != nil || len(scopes) != 1 || cm["policy.default"] != "" {
 		return "", errors.New("argocd-rbac-cm: these scopes, or a default role, are not simulated")
 	}
+	groups := who.Groups(scopes[0])
 	have := map[string]bool{}
 	for line := range strings.Lines("g, role:admin, role:readonly\ng, admin, role:admin\n" + cm["policy.csv"]) {
 		row := csv.NewReader(strings.NewReader(strings.TrimSpace(line)))

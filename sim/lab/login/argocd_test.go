@@ -44,7 +44,7 @@ func (w *world) argoCD(l spec.Login) {
 	env := func(name string) string {
 		return map[string]string{"OAUTH2_PROXY_CLIENT_SECRET": "hush", "OAUTH2_PROXY_COOKIE_SECRET": strings.Repeat("c", 32)}[name]
 	}
-	gate, err := login.Gate(args, env, client, w.clock, w.hosts["argocd-server.argocd"])
+	gate, err := login.Gate(w.t.Context(), args, env, client, w.clock, w.hosts["argocd-server.argocd"])
 	require.NoError(w.t, err)
 	w.hosts["argocd.lab.example"] = gate
 }

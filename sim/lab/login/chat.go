@@ -18,7 +18,7 @@ import (
 // Roles plays nginx with a configuration that makes a role of groups, and says both in headers.
 func Roles(config string, upstream http.Handler) http.Handler {
 	groups := regexp.MustCompile(`(?m)^\s*"~(.*)" (\w+);$`).FindAllStringSubmatch(config, -1)
-	headers := regexp.MustCompile(`proxy_set_header (\S+) \$(role|http_x_forwarded_preferred_username);`).FindAllStringSubmatch(config, -1)
+	headers := regexp.MustCompile(`proxy_set_header (\S+) \$(role|http_x_forwarded_email);`).FindAllStringSubmatch(config, -1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		role := "user"
 		for _, m := range groups {

@@ -45,7 +45,7 @@ func (w *world) chat(l spec.Login) {
 		return map[string]string{"OPENAI_API_KEY": "sk-chat", "OAUTH2_PROXY_CLIENT_SECRET": "hush", "OAUTH2_PROXY_COOKIE_SECRET": strings.Repeat("c", 32)}[name]
 	}
 	client := &http.Client{Transport: w}
-	gate, err := login.Gate(containers[1].Args, env, client, w.clock, login.Roles(config, login.Chat(env, client, w.clock)))
+	gate, err := login.Gate(w.t.Context(), containers[1].Args, env, client, w.clock, login.Roles(config, login.Chat(env, client, w.clock)))
 	require.NoError(w.t, err)
 	w.hosts["chat.lab.example"] = gate
 	w.hosts["gateway.models.svc"] = http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,7 @@ func TestChat(t *testing.T) {
 	status, text := w.ask(b["ada"])
 	assert.Equal(t, http.StatusOK, status)
 	assert.Contains(t, text, "/v1/chat/completions")
-	forged := []string{"X-Chat-Name", "bob", "X-Chat-Role", "admin", "X-Forwarded-Preferred-Username", "bob", "X-Forwarded-Groups", "staff"}
+	forged := []string{"X-Chat-Name", "bob", "X-Chat-Role", "admin", "X-Forwarded-Email", "bob", "X-Forwarded-Groups", "staff"}
 	status, _ = w.ask(w.browser(), forged...)
 	assert.Equal(t, http.StatusUnauthorized, status)
 	status, _ = w.ask(b["ada"], forged...)

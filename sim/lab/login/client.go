@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
 )
 
 // Client is a program that sends people to an OpenID Connect provider.
@@ -48,6 +51,16 @@ func (p Person) Groups(claim string) []string {
 		}
 	}
 	return out
+}
+
+// discover reads from the provider where it is asked, with a library that compares its name.
+func (c *Client) discover(ctx context.Context, issuer string) error {
+	p, err := oidc.NewProvider(oidc.ClientContext(ctx, c.HTTP), issuer)
+	if err != nil {
+		return err
+	}
+	c.Authorize, c.Token, c.Userinfo = p.Endpoint().AuthURL, p.Endpoint().TokenURL, p.UserInfoEndpoint()
+	return nil
 }
 
 // Begin sends a browser to the provider.

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/csv"
 	"errors"
@@ -20,6 +21,8 @@ type gate struct {
 	refresh  time.Duration
 	open     []*regexp.Regexp // GET paths that need no sign-in
 	token    bool             // upstream gets the ID token
+	name     string           // claims of a person's name and groups
+	groups   string
 	upstream http.Handler
 
 	mu       sync.Mutex
@@ -33,7 +36,7 @@ type visit struct {
 
 // Gate starts one from its arguments and environment. What it lets in gets to upstream, with who it is. The real
 // one reads the ID token, which says the same as Userinfo.
-func Gate(args []string, env func(string) string, http *http.Client, now func() time.Time, upstream http.Handler) (http.Handler, error) {
+func Gate(ctx context.Context, args []string, env func(string) string, http *http.Client, now func() time.Time, upstream http.Handler) (http.Handler, error) {
 	flags := map[string][]string{}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
@@ -51,10 +54,15 @@ func Gate(args []string, env func(string) string, http *http.Client, now func() 
 	if err != nil {
 		return nil, fmt.Errorf("allowed-group: %w", err)
 	}
-	g := &gate{allowed: slices.Concat(allowed...), refresh: refresh, upstream: upstream, token: one("pass-authorization-header") == "true", sessions: map[string]visit{}, Client: &Client{
+	g := &gate{allowed: slices.Concat(allowed...), refresh: refresh, upstream: upstream, token: one("pass-authorization-header") == "true", name: one("oidc-email-claim"), groups: one("oidc-groups-claim"), sessions: map[string]visit{}, Client: &Client{
 		ID: one("client-id"), Secret: env("OAUTH2_PROXY_CLIENT_SECRET"), Redirect: one("redirect-url"), Authorize: one("login-url"), Token: one("redeem-url"),
 		Userinfo: strings.TrimSuffix(one("redeem-url"), "/token") + "/userinfo", Scopes: strings.Fields(one("scope")), HTTP: http, Now: now,
 	}}
+	if one("skip-oidc-discovery") != "true" {
+		if err := g.discover(ctx, one("oidc-issuer-url")); err != nil {
+			return nil, err
+		}
+	}
 	for _, route := range flags["skip-auth-route"] {
 		path, err := regexp.Compile(strings.TrimPrefix(route, "GET="))
 		if err != nil {
@@ -69,7 +77,7 @@ const gateSession = "_oauth2_proxy"
 
 // Headers that OAuth2 Proxy sets, and takes from nobody.
 const (
-	nameOfGate   = "X-Forwarded-Preferred-Username"
+	nameOfGate   = "X-Forwarded-Email"
 	groupsOfGate = "X-Forwarded-Groups"
 )
 
@@ -107,11 +115,11 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "{}", http.StatusUnauthorized)
 	case !ok:
 		g.Begin(w, r)
-	case !Share(p.Groups("groups"), g.allowed):
+	case !Share(p.Groups(g.groups), g.allowed):
 		http.Error(w, "403 Forbidden", http.StatusForbidden)
 	default:
-		r.Header.Set(nameOfGate, p.Text("preferred_username"))
-		r.Header.Set(groupsOfGate, strings.Join(p.Groups("groups"), ","))
+		r.Header.Set(nameOfGate, p.Text(g.name))
+		r.Header.Set(groupsOfGate, strings.Join(p.Groups(g.groups), ","))
 		if g.token {
 			r.Header.Set("Authorization", "Bearer "+p.ID)
 		}
@@ -125,7 +133,7 @@ func (g *gate) end(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, "500 Internal Server Error: "+err.Error(), http.StatusInternalServerError)
 		return
-	case !Share(p.Groups("groups"), g.allowed):
+	case !Share(p.Groups(g.groups), g.allowed):
 		http.Error(w, "403 Forbidden", http.StatusForbidden)
 		return
 	}

@@ -29,13 +29,15 @@ type session struct {
 func Grafana(ini string, env func(string) string, http *http.Client, now func() time.Time) http.Handler {
 	sections := sectionsOf(ini)
 	o := sections["auth.generic_oauth"]
+	for _, key := range []string{"client_secret", "auth_url", "token_url", "api_url"} {
+		if v := env("GF_AUTH_GENERIC_OAUTH_" + strings.ToUpper(key)); v != "" && o != nil {
+			o[key] = v
+		}
+	}
 	g := &grafana{oauth: o, sessions: map[string]session{}, Client: &Client{
 		ID: o["client_id"], Secret: o["client_secret"], Authorize: o["auth_url"], Token: o["token_url"], Userinfo: o["api_url"],
 		Redirect: strings.TrimSuffix(sections["server"]["root_url"], "/") + "/login/generic_oauth", Scopes: strings.Fields(o["scopes"]), HTTP: http, Now: now,
 	}}
-	if s := env("GF_AUTH_GENERIC_OAUTH_CLIENT_SECRET"); s != "" {
-		g.Secret = s
-	}
 	return g
 }
 
@@ -84,7 +86,7 @@ func (g *grafana) end(w http.ResponseWriter, r *http.Request) {
 		g.show(w, http.StatusUnauthorized, "Login failed: "+err.Error())
 		return
 	}
-	role := roleOf(g.oauth["role_attribute_path"], p.Groups("groups"))
+	role := roleOf(g.oauth["role_attribute_path"], p)
 	if role == "" && g.oauth["role_attribute_strict"] == "true" {
 		g.show(w, http.StatusForbidden, "Login failed: IdP did not return a role attribute")
 		return
@@ -118,11 +120,11 @@ func (g *grafana) session(r *http.Request) (session, bool) {
 }
 
 // roleOf evaluates what homelab and others write as an expression of JMESPath: contains(groups[*], 'a') && 'Admin' || …
-func roleOf(expression string, groups []string) string {
-	term := regexp.MustCompile(`contains\(groups\[\*\], '([^']*)'\) && '([A-Za-z]+)'`)
+func roleOf(expression string, p Person) string {
+	term := regexp.MustCompile(`contains\((\w+)\[\*\], '([^']*)'\) && '([A-Za-z]+)'`)
 	for _, one := range strings.Split(expression, " || ") {
-		if m := term.FindStringSubmatch(one); m != nil && Share(groups, m[1:2]) {
-			return m[2]
+		if m := term.FindStringSubmatch(one); m != nil && Share(p.Groups(m[1]), m[2:3]) {
+			return m[3]
 		}
 	}
 	return ""

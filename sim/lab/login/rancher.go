@@ -2,6 +2,7 @@ package login
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -62,6 +63,7 @@ type authConfig struct {
 	Userinfo     string `json:"userInfoEndpoint"`
 	Keys         string `json:"jwksUrl"`
 	GroupSearch  bool   `json:"groupSearchEnabled"`
+	GroupsClaim  string `json:"groupsClaim"`
 	Scope        string `json:"scope"`
 	PKCE         string `json:"pkceMethod"`
 }
@@ -239,15 +241,12 @@ func (r *Rancher) login(q *http.Request, code string) (who rancherUser, status i
 	if err != nil {
 		return who, http.StatusInternalServerError, err
 	}
-	var claims struct {
-		Name   string   `json:"name"`
-		Groups []string `json:"groups"`
-	}
-	if err := info.Claims(&claims); err != nil {
+	var claims Person
+	if err := info.Claims(&claims.Claims); err != nil {
 		return who, http.StatusInternalServerError, err
 	}
-	who = rancherUser{name: claims.Name, until: r.Now().Add(rancherSigned)}
-	for _, g := range claims.Groups {
+	who = rancherUser{name: claims.Text("name"), until: r.Now().Add(rancherSigned)}
+	for _, g := range claims.Groups(cmp.Or(c.GroupsClaim, "groups")) {
 		who.groups = append(who.groups, rancherProvider+"_group://"+g)
 	}
 	return who, http.StatusUnauthorized, c.access(append(slices.Clone(who.groups), rancherProvider+"_user://"+info.Subject))

@@ -33,7 +33,11 @@ func gate(ctx context.Context, i *instance) (time.Duration, error) {
 		if err != nil || to == nil {
 			return nil, fmt.Errorf("OAuth2 Proxy: an upstream is wanted: %w", err)
 		}
-		return login.Gate(i.container.Args, env, i.Traffic.Client(), time.Now, i.upstream(to))
+		ca, err := i.file(ctx, "login-ca", "ca.crt")
+		if err != nil {
+			return nil, err
+		}
+		return login.Gate(ctx, i.container.Args, env, i.Traffic.Client([]byte(ca)), time.Now, i.upstream(to))
 	})
 }
 

@@ -74,7 +74,8 @@ func grafana(ctx context.Context, i *instance) (time.Duration, error) {
 		if err != nil {
 			return nil, err
 		}
-		return login.Grafana(ini, env, i.Traffic.Client(), time.Now), nil
+		ca, err := i.file(ctx, "grafana-login-ca", "ca.crt")
+		return login.Grafana(ini, env, i.Traffic.Client([]byte(ca)), time.Now), err
 	})
 }
 

@@ -64,12 +64,13 @@ func kind() labctl.Guests { return labctl.Guests{Kubernetes: os.Getenv("HOMELAB_
 
 // newSite makes a cluster. Charts are the lab's own, or those of the folder that
 // HOMELAB_CHARTS names.
-func newSite(t *testing.T, disable ...string) *site { return newSiteOn(t, nil, disable...) }
+func newSite(t *testing.T, disable ...string) *site { return newSiteOn(t, nil, nil, disable...) }
 
-// newSiteOn is newSite whose nodes are the VMs 200 to 202 of a host.
-func newSiteOn(t *testing.T, host *pvesim.Sim, disable ...string) *site {
+// newSiteOn is newSite whose nodes are the VMs 200 to 202 of a host, and whose pods reach what outside does.
+func newSiteOn(t *testing.T, host *pvesim.Sim, outside func(context.Context, string) (net.Conn, error), disable ...string) *site {
 	t.Helper()
 	options := labtest.Planes(t, kind())
+	options.Outside = outside
 	if host != nil {
 		options.Proxmox = host.Client
 	}

@@ -40,7 +40,7 @@ func TestDisksFollowPods(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, http.StatusOK, res.StatusCode)
 	}
-	s := newSiteOn(t, host)
+	s := newSiteOn(t, host, nil)
 	file := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(file, []byte(token), 0o600))
 	secret, err := spec.ParseSecretRef("file:" + file)

@@ -71,7 +71,10 @@ func rancher(ctx context.Context, i *instance) (time.Duration, error) {
 	if err := i.rancherData(ctx); err != nil {
 		return 0, err
 	}
-	return 0, i.serveOnce(ctx, func() (http.Handler, error) { return i.rancherPages().Handler(), nil })
+	return 0, i.serveOnce(ctx, func() (http.Handler, error) {
+		ca, err := i.file(ctx, "tls-ca-additional-volume", "ca-additional.pem")
+		return i.rancherPages([]byte(ca)).Handler(), err
+	})
 }
 
 // rancherData makes what Rancher keeps as it is if it is there, in the order of the real one (pkg/data/management/add.go).
@@ -96,7 +99,7 @@ func (i *instance) rancherData(ctx context.Context) error {
 }
 
 // rancherPages are its pages as far as a sign-in shows them.
-func (i *instance) rancherPages() *login.Rancher {
+func (i *instance) rancherPages(ca []byte) *login.Rancher {
 	at := func(resource string) dynamic.ResourceInterface {
 		return i.Dynamic.Resource(kind{"management.cattle.io", "v3", resource}.gvr())
 	}
@@ -127,7 +130,7 @@ func (i *instance) rancherPages() *login.Rancher {
 			}
 			return out, nil
 		},
-		HTTP: i.Traffic.Client(), Now: time.Now,
+		HTTP: i.Traffic.Client(ca), Now: time.Now,
 	}
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	Log   *slog.Logger // the lab's own log; nil discards it
 	// Proxmox is the way to the hosts of the nodes' machines; nil: there are none.
 	Proxmox func() *http.Client
+	// Outside is traffic.Traffic's.
+	Outside func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // Factory makes clusters. It is a guest.Kubernetes.
@@ -174,7 +176,7 @@ func (f *Factory) assemble(ctx context.Context, control Control, pods netip.Pref
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	p := &plane{
-		control: control, client: client, pods: pods, log: f.opts.Log, proxmox: f.opts.Proxmox, dynamic: dyn,
+		control: control, client: client, pods: pods, log: f.opts.Log, proxmox: f.opts.Proxmox, outside: f.opts.Outside, dynamic: dyn,
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 	}
 	p.ctx, p.cancel = context.WithCancel(f.ctx)

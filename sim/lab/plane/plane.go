@@ -28,6 +28,7 @@ type plane struct {
 	egress  *egress
 	log     *slog.Logger
 	proxmox func() *http.Client
+	outside func(ctx context.Context, address string) (net.Conn, error)
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	kubelet *kubelet

@@ -14,10 +14,12 @@ import (
 
 // programs returns the cluster as the programs in pods see it.
 func (p *plane) programs(disable []string, volumes *traffic.Volumes) *operators.Cluster {
+	network := traffic.NewTraffic(p.ctx, p.client, p.control)
+	network.Outside = p.outside
 	return &operators.Cluster{
 		Kubeconfig: p.Kubeconfig(p.control.Config().Host), Address: p.address(),
 		Config: p.control.Config(), Client: p.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: p.control,
-		Volumes: volumes, Traffic: traffic.NewTraffic(p.ctx, p.client, p.control), Disable: disable, Proxmox: p.proxmox, Log: p.log,
+		Volumes: volumes, Traffic: network, Disable: disable, Proxmox: p.proxmox, Log: p.log,
 	}
 }
 

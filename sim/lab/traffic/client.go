@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,9 +12,14 @@ import (
 	"time"
 )
 
-// Client asks Services by their names, NAME.NAMESPACE:PORT, as programs in pods do.
-func (t *Traffic) Client() *http.Client {
-	dial := func(_ context.Context, _, address string) (net.Conn, error) {
+// Client asks Services by their names, NAME.NAMESPACE:PORT, as programs in pods do, and what is outside of the cluster,
+// of which it trusts these authorities.
+func (t *Traffic) Client(authorities ...[]byte) *http.Client {
+	roots := x509.NewCertPool()
+	for _, pem := range authorities {
+		roots.AppendCertsFromPEM(pem)
+	}
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", address, ErrNoRoute)
@@ -22,20 +28,29 @@ func (t *Traffic) Client() *http.Client {
 		namespace, _, _ := strings.Cut(domain, ".")
 		s, err := t.services.Services(namespace).Get(name)
 		if err != nil {
+			if t.Outside != nil {
+				return t.Outside(ctx, address)
+			}
 			return nil, fmt.Errorf("service %s/%s: %w", namespace, name, err)
 		}
 		return t.Dial(net.JoinHostPort(s.Spec.ClusterIP, port))
 	}
-	return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
 // ByName asks pages by their public names, which the network's DNS server knows by the address of the ingress. It trusts
 // these authorities; nil: the system's.
 func (t *Traffic) ByName(roots *x509.CertPool) *http.Client {
-	dial := func(_ context.Context, _, address string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", address, ErrNoRoute)
+		}
+		if t.Outside != nil {
+			if conn, err := t.Outside(ctx, address); !errors.Is(err, ErrNoRoute) {
+				return conn, err
+			}
 		}
 		s, err := t.services.Services("kube-system").Get("traefik")
 		if err != nil || len(s.Status.LoadBalancer.Ingress) == 0 {

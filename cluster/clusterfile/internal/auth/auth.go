@@ -30,11 +30,11 @@ func (r section) byLogin(h *spec.Hub) bool {
 	}
 	UserNames(r.Checker, a.Users)
 	UserNames(r.Checker, a.Admins)
-	issuer := r.platform.Issuer()
+	its := r.platform.Issuer()
 	a.Kind = spec.AuthOIDC
 	a.OIDC = &spec.OIDCAuth{
-		Issuer: issuer, ClientID: "hub", AuthorizeURL: issuer + "/auth", TokenURL: spec.LoginService + "/token", UserdataURL: spec.LoginService + "/userinfo",
-		UsernameClaim: "preferred_username", GroupsClaim: "groups", AllowedGroups: l.AllowedGroups, AdminGroups: l.AdminGroups, Scopes: spec.LoginScopes(),
+		Issuer: its.URL, ClientID: l.Client(spec.LoginHub).ClientID, AuthorizeURL: its.Authorize, TokenURL: its.Token, UserdataURL: its.Userinfo,
+		UsernameClaim: its.NameClaim, GroupsClaim: its.GroupsClaim, AllowedGroups: l.AllowedGroups, AdminGroups: l.AdminGroups, Scopes: its.Scopes,
 	}
 	r.usersExist(a, "login.allowedGroups")
 	return true

@@ -22,8 +22,7 @@ type section struct {
 func Check(c *decode.Checker, s *spec.Spec) {
 	r := section{c, s.Platform.Login, s.IsLab()}
 	r.clusterRoles(s)
-	m := s.Platform.Monitoring
-	grafana, argo := m != nil && m.Hostname != "", s.Platform.ArgoCDSignsIn()
+	grafana, argo := s.Platform.GrafanaSignsIn(), s.Platform.ArgoCDSignsIn()
 	nobody := len(r.ClusterRoles) > 0 && len(r.AllowedGroups)+len(r.AdminGroups) == 0
 	switch {
 	case !s.Platform.HubSignsIn() && !grafana && !argo && !s.Platform.RancherSignsIn() && s.Platform.ModelChat == nil && len(r.ClusterRoles) == 0:
@@ -36,9 +35,13 @@ func Check(c *decode.Checker, s *spec.Spec) {
 	if argo {
 		r.argoGroups()
 	}
+	r.groups()
+	if r.Provider != nil {
+		r.provider(&s.Platform)
+		return
+	}
 	r.sources()
 	r.people()
-	r.groups()
 	if g := r.GitHub; g != nil {
 		r.must("github", key{&g.ClientID, "clientID"}, key{&g.ClientSecret, "clientSecret"})
 	}
@@ -61,7 +64,7 @@ func (r section) sources() {
 	slices.Sort(have)
 	switch {
 	case len(have) == 0:
-		r.Wrong(r.Login, "login has nobody who could sign in", "write people, github, ldap or oidc under it")
+		r.Wrong(r.Login, "login has nobody who could sign in", "write people, github, ldap or oidc under it, or provider")
 	case len(have) > 1:
 		r.Warn(r.Login, fmt.Sprintf("who has a name in one of %s is the same user as who has it in another", suggest.JoinOr(have)), "use one source, or see to it that nobody can choose a name that another has")
 	}
@@ -105,7 +108,7 @@ func (r section) groups() {
 			}
 		}
 	}
-	if r.GitHub != nil || r.LDAP != nil || r.OIDC != nil {
+	if r.GitHub != nil || r.LDAP != nil || r.OIDC != nil || r.Provider != nil {
 		return // they know other groups
 	}
 	for _, list := range named[:2] {
@@ -126,7 +129,7 @@ func (r section) argoGroups() {
 	}
 }
 
-// clusterRoles checks rights for kubectl. The API server asks Dex by its public name.
+// clusterRoles checks rights for kubectl. The API server asks the issuer by its public name.
 func (r section) clusterRoles(s *spec.Spec) {
 	if len(r.ClusterRoles) == 0 {
 		return
@@ -137,9 +140,12 @@ func (r section) clusterRoles(s *spec.Spec) {
 			r.Wrong(r.MemberAt(at, group), fmt.Sprintf("%q cannot be a ClusterRole", role), "write a group and a ClusterRole, e.g. {staff: cluster-admin}")
 		}
 	}
-	if t := s.Platform.TLS; t == nil || t.Source == spec.TLSSelfSigned {
+	if t := s.Platform.TLS; r.Provider == nil && (t == nil || t.Source == spec.TLSSelfSigned) {
 		r.Wrong(at, "the API server would not trust the certificate of Dex, whose authority is made in the cluster, after the API server has started",
 			"write tls: {source: acme, email: …}, or tls: {source: ca, …} with an authority of your own, or remove clusterRoles")
+	}
+	if o := r.Provider; o != nil && o.CA != "" && s.Distribution == spec.Talos {
+		r.Wrong(&o.CA, "the API server of Talos does not get this authority", "use a provider with a public certificate, or remove clusterRoles")
 	}
 	for _, key := range []string{"kube-apiserver-arg", "kube-apiserver-arg+"} {
 		if strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "oidc-") || strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "authentication-config") {
@@ -162,13 +168,7 @@ func (r section) oidc() {
 	o := r.OIDC
 	r.must("oidc", key{&o.Issuer, "issuer"}, key{&o.ClientID, "clientID"}, key{&o.ClientSecret, "clientSecret"})
 	o.CA = r.Existing(&o.CA, o.CA, false)
-	r.IsURL(&o.Issuer, "https", "http")
-	if strings.HasPrefix(o.Issuer, "http://") && !r.lab {
-		r.Warn(&o.Issuer, "sign-ins would travel without TLS", "write https://")
-	}
-	if its, ok := strings.CutSuffix(o.Issuer, "/.well-known/openid-configuration"); ok {
-		r.Wrong(&o.Issuer, "this is the provider's document, and not the issuer", "write "+its)
-	}
+	r.issuer(&o.Issuer)
 }
 
 type key struct {
