@@ -148,6 +148,10 @@ func (a ArgoCDPages) signsIn(s *Site, config values) error {
 			fmt.Fprintf(&policy, "g, %s, role:%s\n", commaSeparated(group), of.role)
 		}
 	}
-	config["rbac"] = values{"policy.csv": policy.String(), "scopes": "[" + its.GroupsClaim + "]"}
+	rbac := values{"policy.csv": policy.String()}
+	if its.GroupsClaim != "groups" { // its default
+		rbac["scopes"] = "[" + its.GroupsClaim + "]"
+	}
+	config["rbac"] = rbac
 	return nil
 }
