@@ -42,6 +42,10 @@ func (s *Steps) secretsStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 			return append(dropOwnerOnlyFields(d), missing...), err
 		},
 		Diff: func(d converge.Diff) converge.Diff { return d },
+		// Its other steps, which remove these, come later, and a plan does not look at them yet.
+		Costs: func(ctx context.Context, _ converge.Diff, _ converge.Diff) []converge.Cost {
+			return s.costsOfReplaced(ctx, p)
+		},
 		Apply: func(ctx context.Context, _ converge.Diff) error {
 			client, err := s.Kube(ctx)
 			if err != nil {
