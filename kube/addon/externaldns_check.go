@@ -60,7 +60,7 @@ func (e ExternalDNS) compare(names map[string]string, lookup func(zone, host str
 		missing := new(net.DNSError)
 		switch {
 		case errors.As(err, &missing) && missing.IsNotFound:
-			errs = append(errs, fmt.Errorf("zone %s has no record of %s: kubectl logs -n %s deploy/external-dns says why", e.Zones[i], host, externalDNSNamespace))
+			errs = append(errs, fmt.Errorf("zone %s has no record of %s: kubectl logs -n "+externalDNSNamespace+" deploy/external-dns says why", e.Zones[i], host))
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", host, err))
 		case !slices.ContainsFunc(found, func(a netip.Addr) bool { return a.Unmap() == want }):
