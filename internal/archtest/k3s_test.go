@@ -30,7 +30,7 @@ func TestFewPackagesKnowK3s(t *testing.T) {
 // TestOnePlaceChoosesTheDistribution: which Kubernetes a file has is asked where the file is read, and where one is made
 // of it. Everything else asks that one.
 func TestOnePlaceChoosesTheDistribution(t *testing.T) {
-	choice := regexp.MustCompile(`\bDistribution(Kubeadm|Talos|K3s)\b|\.Distribution [!=]= `)
+	choice := regexp.MustCompile(`\bDistribution(Kubeadm|Talos|K3s)\b|\b([sS]|[sS]pec)\.Distribution [!=]= `)
 	var asks []string
 	require.NoError(t, filepath.WalkDir("../..", func(file string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
