@@ -45,10 +45,9 @@ func (c *site) imager() distribution.Imager {
 	return i
 }
 
-// Lacks says why a command cannot be done with the Kubernetes of a file; nil: it can. other makes that of a file of
-// another program (docs/talos.md), and may be nil.
-func Lacks(s *spec.Spec, other distribution.Maker, command string) error {
-	if other != nil && s.Distribution == spec.DistributionTalos {
+// Lacks says why a command cannot be done with the Kubernetes of a file; nil: it can.
+func (b Backend) Lacks(s *spec.Spec, command string) error {
+	if other, ok := b.Distribution.(distribution.Maker); ok && s.Distribution == spec.DistributionTalos {
 		return other(distribution.Site{Spec: s}).Facts().Lacks[command]
 	}
 	return distributionOn(s, nil).Facts().Lacks[command]

@@ -31,10 +31,10 @@ func (c *Cluster) Endpoints() []Endpoint {
 	return out
 }
 
-// Callbacks are the addresses to which a provider sends people back: it has to know them.
-func (c *Cluster) Callbacks() []Endpoint {
+// Callbacks are the addresses of a file to which a provider sends people back: it has to know them.
+func Callbacks(s *spec.Spec) []Endpoint {
 	var out []Endpoint
-	for _, p := range partsForUsers(c.site.spec) {
+	for _, p := range partsForUsers(s) {
 		for _, w := range p.Callbacks {
 			out = append(out, Endpoint{Part: p.Name, Title: w.Title, URL: w.URL})
 		}
@@ -66,10 +66,10 @@ type Password struct {
 	Namespace, Name, Key string // of the Secret
 }
 
-// Passwords are the passwords that the parts of the file generate for users.
-func (c *Cluster) Passwords() []Password {
+// Passwords are the passwords that the parts of a file generate for users.
+func Passwords(s *spec.Spec) []Password {
 	var out []Password
-	for _, p := range partsForUsers(c.site.spec) {
+	for _, p := range partsForUsers(s) {
 		for _, its := range p.Passwords {
 			out = append(out, Password(its))
 		}

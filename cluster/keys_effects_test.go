@@ -184,7 +184,7 @@ func (e effects) ofPlatform(c inside) {
 		e.say("plugin", objects, err)
 	}
 	e.say("driver", templates.DriverPolicy(s, ""), nil)
-	e.say("entrances", []any{c.Endpoints(), c.Passwords()}, nil)
+	e.say("entrances", []any{c.Endpoints(), Passwords(s)}, nil)
 	e.say("fit", platform.Fit(s), nil)
 	pieces, err := platform.Pieces(s, true)
 	if err != nil {

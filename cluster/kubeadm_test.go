@@ -92,7 +92,7 @@ func TestLifeWithKubeadm(t *testing.T) {
 			assert.NotEmpty(t, c.All)
 		}
 		for _, command := range []string{"cluster:backup", "cluster:restore", "k3s:upgrade", "cluster:certs -rotate"} {
-			require.ErrorContains(t, cluster.Lacks(spec, nil, command), "homelab does not do this with kubeadm yet")
+			require.ErrorContains(t, (cluster.Backend{}).Lacks(spec, command), "homelab does not do this with kubeadm yet")
 		}
 		down, err := cl.Down(t.Context())
 		require.NoError(t, err)

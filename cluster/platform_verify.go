@@ -33,15 +33,15 @@ func (c *Cluster) PlatformVerify(ctx context.Context, part string) ([]verify.Res
 	if part != "" && !slices.Contains(names, part) {
 		return nil, fmt.Errorf("the file has no part %q; it has %s", part, strings.Join(names, ", "))
 	}
-	reach, err := c.reach(ctx)
+	way, err := reach(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return verify.Run(ctx, reach, checks), nil
+	return verify.Run(ctx, way, checks), nil
 }
 
 // reach is how checks of the platform reach the cluster.
-func (c *Cluster) reach(ctx context.Context) (verify.Cluster, error) {
+func reach(ctx context.Context, c *Cluster) (verify.Cluster, error) {
 	client, err := c.Kube(ctx)
 	if err != nil {
 		return verify.Cluster{}, err

@@ -29,7 +29,7 @@ func TestEntrancesAndPasswords(t *testing.T) {
 		for _, e := range c.Endpoints() {
 			in = append(in, e.Part+"="+e.URL)
 		}
-		for _, p := range c.Passwords() {
+		for _, p := range Passwords(c.site.spec) {
 			out = append(out, p.Namespace+"/"+p.Name+"/"+p.Key)
 		}
 		assert.Equal(t, want, fmt.Sprint(in, " ", out), more)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/history"
@@ -129,7 +130,7 @@ func printNext(s *Session) {
 		step(p.URL, p.Title)
 	}
 	printCallbacks(s)
-	if len(s.Cluster.Passwords()) > 0 {
+	if len(cluster.Passwords(s.Spec)) > 0 {
 		step("homelab platform:passwords", "generated first passwords")
 	}
 	if len(places) > 0 && s.Spec.IsLab() {
@@ -142,7 +143,7 @@ func printNext(s *Session) {
 
 // printCallbacks prints the addresses that a login's provider has to know before people can sign in.
 func printCallbacks(s *Session) {
-	for _, c := range s.Cluster.Callbacks() {
+	for _, c := range cluster.Callbacks(s.Spec) {
 		s.Printf("  %-32s redirect URL %s, at the provider", c.URL, c.Title)
 	}
 }

@@ -7,13 +7,14 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 )
 
 // Passwords prints the generated passwords: only to a terminal, unless a flag allows
 // otherwise.
 func Passwords(s *Session, ctx context.Context, f PasswordsFlags) error {
-	all := s.Cluster.Passwords()
+	all := cluster.Passwords(s.Spec)
 	if len(all) == 0 {
 		s.Printf("No part of %s has a password that was generated.", s.Spec.Name)
 		return nil
