@@ -63,6 +63,8 @@ func TestLifeOfNames(t *testing.T) { labtest.OnBoth(t, lifeOfNames) }
 
 func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	t.Parallel()
+	certificates := schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
+	ingresses := schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 	names := labtest.Names(t, "home.example")
 	pebble := labtest.Certificates(t, names)
 	u := newUserOf(t, kind)
@@ -82,10 +84,14 @@ func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	u.found(t, names, "hub.home.example")
 	pages.Compare(t, "docs/platform.md", "records", strings.Join(slices.Sorted(slices.Values(names.Records(t, "home.example"))), "\n"), *update)
 	u.trusted(t, pebble, "jupyterhub", "hub.home.example")
-	u.create(t, schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}, wildcard)
-	u.create(t, schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, page)
+	u.limited(t, pebble, certificates)
+	u.create(t, certificates, wildcard)
+	u.create(t, ingresses, page)
 	u.trusted(t, pebble, "default", "*.home.example")
 	u.found(t, names, "page.home.example")
+	for _, part := range []string{"issuer", "external-dns"} {
+		u.must(t, "platform:verify", "-part="+part)
+	}
 
 	// The Gateway API instead, and another name of the hub; the user's Ingress goes on working.
 	u.write(t, "cluster.yaml", namesFile+zone+acme+strings.Replace(hubText, "hub.home", "notebooks.home", 1)+"ingress: gateway\n")
@@ -99,8 +105,8 @@ func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	})
 
 	// First what has names goes, so that external-dns still removes them.
-	u.remove(t, schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}, "wildcard")
-	u.remove(t, schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}, "page")
+	u.remove(t, certificates, "wildcard")
+	u.remove(t, ingresses, "page")
 	u.write(t, "cluster.yaml", namesFile+zone+acme+"ingress: gateway\n")
 	u.must(t, "cluster:up", "-yes")
 	u.eventually(t, "the zone is as it was", func() bool { return len(names.Records(t, "home.example")) == 0 })
@@ -164,6 +170,23 @@ func (u *user) trusted(t *testing.T, pebble *labtest.ACME, namespace, host strin
 			return err == nil && slices.Equal(leaf.DNSNames, []string{host})
 		})
 	})
+}
+
+// limited asks for a certificate that the authority refuses for their number.
+func (u *user) limited(t *testing.T, pebble *labtest.ACME, certificates schema.GroupVersionResource) {
+	t.Helper()
+	pebble.Limit(true)
+	defer pebble.Limit(false)
+	u.create(t, certificates, wildcard)
+	u.eventually(t, "a limit of the authority is said", func() bool {
+		c, err := u.client(t, "names").Resource(certificates).Namespace("default").Get(t.Context(), "wildcard", metav1.GetOptions{})
+		require.NoError(t, err)
+		return strings.Contains(fmt.Sprint(c.Object["status"]), "429 urn:ietf:params:acme:error:rateLimited: too many certificates")
+	})
+	out, _, code := u.run(t, "platform:verify", "-part=issuer")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "default/wildcard")
+	u.remove(t, certificates, "wildcard")
 }
 
 // create and remove are what a user does with objects of his own.
