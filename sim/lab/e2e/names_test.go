@@ -179,7 +179,7 @@ func (u *user) limited(t *testing.T, pebble *labtest.ACME, certificates schema.G
 	defer pebble.Limit(false)
 	u.create(t, certificates, wildcard)
 	u.eventually(t, "a limit of the authority is said", func() bool {
-		c, err := u.client(t, "names").Resource(certificates).Namespace("default").Get(t.Context(), "wildcard", metav1.GetOptions{})
+		c, err := u.client(t).Resource(certificates).Namespace("default").Get(t.Context(), "wildcard", metav1.GetOptions{})
 		require.NoError(t, err)
 		return strings.Contains(fmt.Sprint(c.Object["status"]), "429 urn:ietf:params:acme:error:rateLimited: too many certificates")
 	})
