@@ -67,8 +67,8 @@ func TestProviderSecrets(t *testing.T) {
 		pages, err := must(t, addon.ArgoCDPages{Platform: p}, made).Resolve(t.Context(), s.Client)
 		require.NoError(t, err)
 		its = pages.Secrets[len(pages.Secrets)-1]
-		assert.Equal(t, "of all programs", its.Data["client-secret"].Reveal())
-		assert.Equal(t, "PEM", its.Data["ca.crt"].Reveal())
+		assert.Equal(t, "of all programs", its.Data["client-secret"].Reveal(), "login.provider.clientSecret")
+		assert.Equal(t, "PEM", its.Data["ca.crt"].Reveal(), "login.provider.ca")
 	})
 }
 
