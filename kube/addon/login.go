@@ -46,11 +46,8 @@ type Login struct {
 }
 
 func (l Login) Info() Info {
-	i := Info{Name: LoginName, Section: "login", On: l.Login != nil && l.Provider == nil, Namespace: LoginName}
-	if i.On {
-		i.NeverInFleet = "a change of its people has to reach it at once"
-	}
-	return i
+	return Info{Name: LoginName, Section: "login", On: l.Login != nil && l.Provider == nil, Namespace: LoginName,
+		NeverInFleet: "a change of its people has to reach it at once"}
 }
 
 func (l Login) Make(s *Site) (Recipe, error) {
