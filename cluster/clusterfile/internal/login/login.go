@@ -144,7 +144,7 @@ func (r section) clusterRoles(s *spec.Spec) {
 		r.Wrong(at, "the API server would not trust the certificate of Dex, whose authority is made in the cluster, after the API server has started",
 			"write tls: {source: acme, email: …}, or tls: {source: ca, …} with an authority of your own, or remove clusterRoles")
 	}
-	if o := r.Provider; o != nil && o.CA != "" && s.Distribution == spec.DistributionTalos {
+	if o := r.Provider; o != nil && o.CA != "" && s.Sealed() {
 		r.Wrong(&o.CA, "the API server of Talos does not get this authority", "use a provider with a public certificate, or remove clusterRoles")
 	}
 	for _, key := range []string{"kube-apiserver-arg", "kube-apiserver-arg+"} {
