@@ -125,8 +125,8 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	return s, s.bind(ctx)
 }
 
-// backend is what is known of the cluster's world without asking it.
-func (s *Session) backend() cluster.Backend {
+// backendOf is what is known of the cluster's world without asking it.
+func backendOf(s *Session) cluster.Backend {
 	b := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
 	if s.opt.Distribution != nil {
 		b.Distribution = s.opt.Distribution
@@ -141,7 +141,7 @@ func (s *Session) bind(ctx context.Context) (err error) {
 			return exitError(invalid, err)
 		}
 	}
-	backend := s.backend()
+	backend := backendOf(s)
 	if err := backend.CheckDistribution(s.Spec); err != nil {
 		return exitError(invalid, err)
 	}
@@ -257,7 +257,7 @@ func (s *Session) login(b *cluster.Backend, token secret.Value) (err error) {
 
 // Lacks says why a command cannot be done with the Kubernetes of the file; nil: it can.
 func Lacks(s *Session, command string) error {
-	return s.backend().Lacks(s.Spec, command)
+	return backendOf(s).Lacks(s.Spec, command)
 }
 
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
