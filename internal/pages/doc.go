@@ -2,10 +2,10 @@
 //
 // An output is a block of code behind a comment, which a reader does not see:
 //
-//	<!-- output: go tool mage model:list -->
+//	<!-- output: kubectl get nodes -->
 //
 //	```
-//	MODEL  ENGINE  …
+//	NAME  STATUS  …
 //	```
 //
 // The comment names where the output comes from: a command that sim/lab/e2e.TestPages types, a recorded file of the

@@ -59,7 +59,7 @@ spec:
 
 // TestLifeOfNames gives a cluster a zone: records of BIND and certificates of Pebble come, follow what the file and the
 // user ask for, and go.
-func TestLifeOfNames(t *testing.T) { labtest.OnBoth(t, lifeOfNames) }
+func TestLifeOfNames(t *testing.T) { labtest.OnBothByShare(t, lifeOfNames) }
 
 func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	t.Parallel()
