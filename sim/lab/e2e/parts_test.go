@@ -212,6 +212,10 @@ func (l *partsLife) leave(t *testing.T, given string) {
 
 func (l *partsLife) leftNothing(t *testing.T) {
 	t.Helper()
+	stays := stays
+	if l.tool == "argocd" { // does not delete what leaves a part with data (docs/gitops.md)
+		stays = append(slices.Clone(stays), regexp.MustCompile(`^httproutes\.gateway\.networking\.k8s\.io monitoring/monitoring-grafana$`))
+	}
 	for _, left := range l.inCluster(t, "parts") {
 		assert.True(t, slices.Contains(l.before, left) || slices.ContainsFunc(stays, func(s *regexp.Regexp) bool { return s.MatchString(left) }), "left behind: %s", left)
 	}
