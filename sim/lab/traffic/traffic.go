@@ -30,7 +30,7 @@ import (
 // be the pod's own, a Service's or a load balancer's, and lets its program answer. As with
 // endpoints, pods that are not Ready are not found.
 type Traffic struct {
-	// Outside reaches what is not of the cluster, and returns ErrNoRoute for all else; nil: there is nothing.
+	// Outside reaches what is not of the cluster, and returns ErrNoRoute for everything else; nil: there is nothing.
 	Outside func(ctx context.Context, address string) (net.Conn, error)
 
 	ca       Authority
