@@ -46,7 +46,7 @@ func Names(t *testing.T, zones ...string) NameServer {
 		}
 		t.Skip("SKIPPED: there is no named: apt-get install bind9")
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	at := free.Addr().(*net.TCPAddr)
 	require.NoError(t, free.Close())
