@@ -28,7 +28,8 @@ func PlatformVerify(s *session.Session, ctx context.Context, f PlatformVerifyFla
 		s.Printf("%s has no parts beside Kubernetes.", s.Spec.Name)
 		return nil
 	}
-	if err := printVerified(s, results); err != nil {
+	failed, err := printVerified(s, results)
+	if err != nil {
 		return err
 	}
 	if err := junitOfPlatform(s, f.JUnit, results); err != nil {
@@ -36,12 +37,6 @@ func PlatformVerify(s *session.Session, ctx context.Context, f PlatformVerifyFla
 	}
 	if err := ctx.Err(); err != nil {
 		return err
-	}
-	failed := 0
-	for _, r := range results {
-		if verdictOf(r) == check.Failed {
-			failed++
-		}
 	}
 	if failed > 0 {
 		return &session.Error{Code: 1, Err: fmt.Errorf("%d of %s failed", failed, printable.Count(len(results), "check"))}
@@ -77,7 +72,8 @@ type verifiedLine struct {
 	Lab     bool          `json:"lab,omitempty"` // what answers is simulated
 }
 
-func printVerified(s *session.Session, results []verify.Result) error {
+// printVerified prints the results, and returns how many failed.
+func printVerified(s *session.Session, results []verify.Result) (failed int, err error) {
 	var rows []verifiedLine
 	t := console.Table{Header: []string{"PART", "CHECK", "RESULT", "SEEN"}}
 	var bad []console.Finding
@@ -97,7 +93,7 @@ func printVerified(s *session.Session, results []verify.Result) error {
 		}
 	}
 	if s.JSON {
-		return console.Objects(s.Console, rows)
+		return counts[check.Failed], console.Objects(s.Console, rows)
 	}
 	s.Table(t)
 	s.Findings(bad)
@@ -109,7 +105,7 @@ func printVerified(s *session.Session, results []verify.Result) error {
 		text += fmt.Sprintf(", %d not tried", n)
 	}
 	s.Summary("%s", text)
-	return nil
+	return counts[check.Failed], nil
 }
 
 // junitOfPlatform writes the checks to a file for a CI system, a class for each part; nothing if file is empty.
