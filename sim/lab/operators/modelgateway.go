@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -113,13 +112,14 @@ func (i *instance) databasePlace(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	node := ""
-	if pod, err := i.Client.CoreV1().Pods(namespace).Get(ctx, claim.Name, metav1.GetOptions{}); err == nil {
-		node = pod.Spec.NodeName
-	} else if !apierrors.IsNotFound(err) {
+	pod, err := i.Client.CoreV1().Pods(namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	if err != nil {
 		return "", err
 	}
-	return traffic.VolumePlace(pv, node), nil
+	if pod.Spec.NodeName == "" {
+		return "", fmt.Errorf("%s/%s, a server of the database, is on no node yet", namespace, pod.Name)
+	}
+	return traffic.VolumePlace(pv, pod.Spec.NodeName), nil
 }
 
 // at is what listens at an address of the cluster, http://name.namespace.svc:port/….

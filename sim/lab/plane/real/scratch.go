@@ -96,7 +96,7 @@ func (cp *controlPlane) kinds(ctx context.Context, client metadata.Interface) ([
 	if err != nil {
 		return nil, fmt.Errorf("definitions of kinds: %w", err)
 	}
-	const patience = 30 * time.Second
+	const patience = 2 * time.Minute // the discovery of new kinds is slow where a busy machine has one processor for it
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var out []schema.GroupVersionResource
