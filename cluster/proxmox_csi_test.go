@@ -64,7 +64,7 @@ func (w *world) storageNode(t testing.TB, name string) proxmoxcsi.Node {
 	return proxmoxcsi.Node{Name: name, ProviderID: w.nodes(t)[name].ProviderID}
 }
 
-// A volume follows its pod from one machine to another and keeps its data and its slot; the cluster has nothing to
+// A volume is attached to one machine after the other, each time in the first slot that is free; the cluster has nothing to
 // change meanwhile. It outlives a replaced machine and the cluster, and the driver's own token is enough for all of it.
 func TestVolumeFollowsItsPod(t *testing.T) {
 	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {

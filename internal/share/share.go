@@ -22,10 +22,11 @@ const (
 
 // Campaign counts the cases of one loop.
 type Campaign struct {
-	share share
-	name  string
-	seen  int
-	taken int
+	share   share
+	rotates bool // the first case is not in every share
+	name    string
+	seen    int
+	taken   int
 }
 
 // share is K/N; the zero value selects all.
@@ -44,11 +45,21 @@ func Start(t testing.TB, name string) *Campaign {
 	return c
 }
 
+// OneOf starts a campaign of few long cases, of which a run has one of n, another one for each share.
+func OneOf(t testing.TB, n int, name string) *Campaign {
+	t.Helper()
+	c := Start(t, name)
+	if c.share.n != 0 {
+		c.share, c.rotates = share{c.share.k, n}, true
+	}
+	return c
+}
+
 // Next counts a case, and reports whether it is in the share. Call it in one goroutine, for
 // every case, always in the same order.
 func (c *Campaign) Next() bool {
 	c.seen++
-	takes := c.share.takes(c.seen)
+	takes := c.share.takes(c.seen) && (!c.rotates || c.share.has(c.seen))
 	if takes {
 		c.taken++
 	}
@@ -62,8 +73,11 @@ func (c *Campaign) String() string {
 
 // takes reports whether a case, counted from 1, is in the share.
 func (s share) takes(number int) bool {
-	return s.n == 0 || number == 1 || number%s.n == s.k%s.n
+	return s.n == 0 || number == 1 || s.has(number)
 }
+
+// has reports whether the case is one of those that only this share has.
+func (s share) has(number int) bool { return number%s.n == s.k%s.n }
 
 func (s share) String() string {
 	if s.n == 0 {

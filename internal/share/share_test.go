@@ -54,6 +54,25 @@ func TestSharesMakeTheWhole(t *testing.T) {
 	}
 }
 
+// Of few long cases each share has one of n, and the tenths together have all.
+func TestOneOf(t *testing.T) {
+	seen := map[int]bool{}
+	for k := 1; k <= 10; k++ {
+		t.Setenv(Variable, fmt.Sprintf("%d/10", k))
+		c, took := OneOf(t, 3, "tools"), 0
+		for number := range 6 {
+			if c.Next() {
+				seen[number], took = true, took+1
+			}
+		}
+		assert.Equal(t, 2, took, k)
+	}
+	assert.Len(t, seen, 6)
+	t.Setenv(Variable, All)
+	c := OneOf(t, 3, "tools")
+	assert.True(t, c.Next() && c.Next() && c.Next())
+}
+
 // fails is a test that notes what ended it.
 type fails struct {
 	testing.TB

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/modelserver"
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/verify"
 )
@@ -205,17 +206,31 @@ func secretVariable(name, from, key string) corev1.EnvVar {
 		LocalObjectReference: corev1.LocalObjectReference{Name: from}, Key: key}}}
 }
 
-// publish gives the gateway its hostname.
+// publish gives the gateway its hostname, if it has one, and the check that it asks for a key.
 func (g ModelGateway) publish(p *Recipe, s *Site) {
+	asks := func(where string, status int) error {
+		if status == http.StatusUnauthorized {
+			return nil
+		}
+		return fmt.Errorf("%s answers %d without a key: 401 is expected of LiteLLM", where, status)
+	}
 	if g.Hostname == "" {
+		p.Verify = []verify.Check{{Name: "it asks for a key", Try: func(ctx context.Context, c verify.Cluster) (string, error) {
+			res, err := c.Kube.AskService(ctx, kube.ServiceRequest{Namespace: modelserver.Namespace, Service: modelserver.GatewayService, Port: modelserver.PortName, Path: "/v1/models"})
+			if err != nil {
+				return "", err
+			}
+			defer func() { _ = res.Body.Close() }()
+			return "model:verify asks it with one", asks("service "+modelserver.Namespace+"/"+modelserver.GatewayService, res.StatusCode)
+		}}}
 		return
 	}
 	s.requireParts(p, "issuer", "ingress")
 	p.Web = &Web{Title: "language models", URL: s.scheme() + g.Hostname + "/v1", Checked: true}
 	p.Verify = []verify.Check{{Name: "it asks for a key", Try: func(ctx context.Context, c verify.Cluster) (string, error) {
 		page, err := c.Open(ctx, p.Web.URL+"/models")
-		if err == nil && page.Status != http.StatusUnauthorized {
-			err = fmt.Errorf("%s/models answers %d without a key: 401 is expected of LiteLLM", p.Web.URL, page.Status)
+		if err == nil {
+			err = asks(p.Web.URL+"/models", page.Status)
 		}
 		return page.WithCertificate("model:verify asks it with one"), err
 	}}}

@@ -20,6 +20,7 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/pages"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/facts"
 )
 
@@ -81,7 +82,12 @@ hub: {hostname: hub.lab.example, auth: dummy, cull: 30m}
 // TestGitOps: parts come through Git, change, go, and change over to the direct way and back.
 func TestGitOps(t *testing.T) {
 	t.Parallel()
-	for _, tool := range []string{"argocd", "flux", "fleet"} {
+	tools := []string{"argocd", "flux", "fleet"}
+	mine := share.OneOf(t, len(tools), "tools")
+	for _, tool := range tools {
+		if !mine.Next() {
+			continue
+		}
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel() // each mostly waits
 			u, g := newUserOf(t, labctl.Guests{}), newGitHost(t)

@@ -53,7 +53,7 @@ func partRows() []partRow {
 		{text: "queues: {class: {gpus: 1, namespaces: [course]}}\n", old: "gpus: 1", new: "gpus: 2", step: "objects/kueue"},
 		{text: "login: {hostname: login.lab.example, allowedGroups: [students], adminGroups: [staff], people: {ada: {email: ada@lab.example, hash: file:hash, groups: [staff]}}}\n",
 			old: "groups: [staff]}", new: "groups: [staff, students]}", step: "secrets/dex"},
-		{text: "hub: {hostname: hub.lab.example, ssh: true, prePull: true, shared: {films: {path: /films, perGroup: true, groups: [students]}}}\n", old: "ssh: true", new: "ssh: false", step: "chart/jupyterhub"},
+		{text: "hub: {hostname: hub.lab.example, ssh: true, prePull: true, shared: {films: {path: /films, perGroup: true, groups: [students]}}}\n", old: "ssh: true, prePull: true", new: "ssh: false, prePull: false", step: "chart/jupyterhub"},
 		{text: "models: {qwen: {source: Qwen/Qwen3-4B, context: 16384}}\n", old: "16384", new: "8192", step: "objects/models"},
 		{text: "modelGateway: {hostname: models.lab.example, keys: {alice: {}, robotics: {models: [qwen], requestsPerMinute: 60}}}\n",
 			old: "requestsPerMinute: 60", new: "requestsPerMinute: 70", step: "keys/model-gateway"},

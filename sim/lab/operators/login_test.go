@@ -313,15 +313,19 @@ func TestLogin(t *testing.T) {
 		return nil
 	})
 
-	s.people(t, fileOf(t, "", map[string]string{"bob": "lab"}))
-	for _, page := range []string{"https://hub.lab.example/hub/home", grafana, chat, argo} {
-		eventually(t, 75*time.Second, "who comes from a provider that left the file is out of "+page, func(context.Context) error {
-			if err := once.load(once.http.Get(page)); err != nil || once.at.Host != "login.lab.example" {
-				return errors.Join(err, fmt.Errorf("%s: %.300s", once.at, once.text))
-			}
-			return nil
-		})
+	isOut := func(b *browser, who string) {
+		for _, page := range []string{"https://hub.lab.example/hub/home", grafana, chat, argo} {
+			eventually(t, 75*time.Second, who+" is out of "+page, func(context.Context) error {
+				if err := b.load(b.http.Get(page)); err != nil || b.at.Host != "login.lab.example" {
+					return errors.Join(err, fmt.Errorf("%s: %.300s", b.at, b.text))
+				}
+				return nil
+			})
+		}
 	}
+	isOut(b, "ada, who left the file")
+	s.people(t, fileOf(t, "", map[string]string{"bob": "lab"}))
+	isOut(once, "who comes from a provider that left the file")
 
 	provider := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "AuthConfig", "metadata": map[string]any{"name": "genericoidc"}}}
 	_, err = s.kube.Apply(t.Context(), provider) // as cluster:up does when login has left the file

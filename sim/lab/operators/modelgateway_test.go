@@ -23,6 +23,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/modelserver"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/kube/verify"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -64,6 +65,11 @@ func TestModelGateway(t *testing.T) {
 		return err
 	}
 	eventually(t, 30*time.Second, "the gateway answers", answers)
+	part.ModelGateway = &spec.ModelGateway{Size: spec.GiB}
+	hidden, err := part.Make(&addon.Site{})
+	require.NoError(t, err)
+	_, err = hidden.Verify[0].Try(t.Context(), verify.Cluster{Kube: s.kube})
+	require.NoError(t, err, "without a hostname it is asked for by its Service")
 	require.NoError(t, gateway.Add(t.Context(), "alice", secret.New("sk-alice"), modelserver.Limits{Models: []string{"mini"}}))
 	client := func(key string) openai.Client {
 		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {

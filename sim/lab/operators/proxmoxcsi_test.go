@@ -24,7 +24,7 @@ import (
 )
 
 // TestDisksFollowPods: a claim's volume is a disk of the simulated Proxmox, in a slot of the machine whose pod uses
-// it, and goes to the next one's with its contents. It grows, and is deleted with its claim if that is wanted.
+// it, and goes to the next one's. It grows, and is deleted with its claim if that is wanted.
 func TestDisksFollowPods(t *testing.T) {
 	host := pvesim.New(pvesim.OneGPU(), pvesim.Options{Speed: 100})
 	t.Cleanup(host.Close)
