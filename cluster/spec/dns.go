@@ -39,7 +39,7 @@ type Route53 struct {
 	AccessKey  string    `yaml:"accessKey" required:"true" doc:"ID of the access key."`
 	SecretKey  SecretRef `yaml:"secretKey" required:"true" doc:"Reference to the secret of the access key."`
 	Region     string    `yaml:"region" default:"us-east-1" doc:"Region for signatures; Route 53 itself has none."`
-	HostedZone string    `yaml:"hostedZone" absent:"looked up by name" doc:"ID of the hosted zone, for a key that may not list zones."`
+	HostedZone string    `yaml:"hostedZone" absent:"looked up by name" doc:"ID of the hosted zone, if several have its name, or for a key that may not look it up. With ‘records’ the key needs ‘route53:ListHostedZones’ in any case."`
 }
 
 // RFC2136 is a name server that takes updates signed with a TSIG key.

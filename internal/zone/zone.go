@@ -3,16 +3,15 @@
 package zone
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -24,23 +23,48 @@ import (
 // limit is how long one question may take.
 const limit = 20 * time.Second
 
-// Check asks about every zone, and returns all mistakes. Route 53 and webhooks are not asked: for
-// them it returns nil.
-func Check(ctx context.Context, d *spec.DNS) error {
-	return checker{"https://api.cloudflare.com/client/v4"}.check(ctx, d)
-}
+// Check asks about every zone, and returns all mistakes. A webhook is not asked: for it Check returns nil.
+func Check(ctx context.Context, d *spec.DNS) error { return ofEnvironment().check(ctx, d) }
 
 // OnLoopback reports whether the zones are served by this machine: a lab may ask no other.
 func OnLoopback(d *spec.DNS) bool {
-	if d == nil || d.RFC2136 == nil {
+	switch c := ofEnvironment(); {
+	case d == nil:
 		return false
+	case d.RFC2136 != nil:
+		return isLoopback(d.RFC2136.Server)
+	case d.Cloudflare != nil:
+		return isLoopback(host(c.cloudflareAPI))
+	case d.Route53 != nil:
+		return isLoopback(host(c.route53API))
 	}
-	at, err := netip.ParseAddrPort(d.RFC2136.Server)
+	return false
+}
+
+func isLoopback(hostPort string) bool {
+	at, err := netip.ParseAddrPort(hostPort)
 	return err == nil && at.Addr().IsLoopback()
 }
 
-// checker has the address of Cloudflare's API.
-type checker struct{ cloudflareAPI string }
+func host(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// checker has the addresses of the APIs.
+type checker struct {
+	cloudflareAPI string
+	route53API    string // empty: that of the region
+}
+
+// ofEnvironment has the addresses that the services' own clients take from the environment: cloudflare-go (client.go) and
+// aws-sdk-go-v2 (config/env_config.go).
+func ofEnvironment() checker {
+	return checker{cmp.Or(os.Getenv("CLOUDFLARE_BASE_URL"), "https://api.cloudflare.com/client/v4"), os.Getenv("AWS_ENDPOINT_URL_ROUTE_53")}
+}
 
 func (c checker) check(ctx context.Context, d *spec.DNS) error {
 	var check func(ctx context.Context, zone string) error
@@ -50,7 +74,13 @@ func (c checker) check(ctx context.Context, d *spec.DNS) error {
 		if err != nil {
 			return fmt.Errorf("dns.cloudflare.token: %w", err)
 		}
-		check = func(ctx context.Context, zone string) error { return c.cloudflare(ctx, zone, token.Reveal()) }
+		check = cloudflare{strings.TrimSuffix(c.cloudflareAPI, "/"), token.Reveal(), d.Records.IsOn()}.check
+	case d.Route53 != nil:
+		key, err := d.Route53.SecretKey.Resolve()
+		if err != nil {
+			return fmt.Errorf("dns.route53.secretKey: %w", err)
+		}
+		check = newRoute53(d.Route53, key.Reveal(), c.route53API, d.Records.IsOn()).check
 	case d.RFC2136 != nil:
 		key, err := d.RFC2136.Secret.Resolve()
 		if err != nil {
@@ -71,64 +101,6 @@ func (c checker) check(ctx context.Context, d *spec.DNS) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// cloudflare checks that a token sees a zone, or the zone that it is part of, and reads its records. Whether
-// it may change them no request tells without changing one.
-func (c checker) cloudflare(ctx context.Context, zone, token string) error {
-	for name := zone; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
-		var zones []struct{ ID string }
-		if err := c.ask(ctx, "/zones?name="+url.QueryEscape(name), token, &zones); err != nil {
-			return err
-		}
-		if len(zones) > 0 {
-			return c.ask(ctx, "/zones/"+url.PathEscape(zones[0].ID)+"/dns_records?per_page=1", token, nil)
-		}
-	}
-	return errors.New("the token of dns.cloudflare sees no such zone at Cloudflare: give it Zone:Zone:Read and Zone:DNS:Edit for this zone, or correct dns.zones")
-}
-
-// maxAnswer limits the size of an answer, in bytes.
-const maxAnswer = 1 << 20
-
-func (c checker) ask(ctx context.Context, path, token string, result any) error {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: limit}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: limit}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cloudflareAPI+path, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	var answer struct {
-		Success bool
-		Errors  []struct {
-			Code    int
-			Message string
-		}
-		Result json.RawMessage
-	}
-	bad := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer)
-	switch {
-	case resp.StatusCode >= http.StatusInternalServerError || resp.StatusCode == http.StatusTooManyRequests:
-		return fmt.Errorf("Cloudflare answers %s: try again later", resp.Status)
-	case bad == nil && !answer.Success:
-		var said []string
-		for _, e := range answer.Errors {
-			said = append(said, fmt.Sprintf("%s (%d)", e.Message, e.Code))
-		}
-		return fmt.Errorf("Cloudflare refuses the token of dns.cloudflare: %s: %s; give it Zone:Zone:Read and Zone:DNS:Edit for this zone", resp.Status, strings.Join(said, ", "))
-	case bad != nil:
-		return fmt.Errorf("Cloudflare answers %s with something that is not its API: %w", resp.Status, bad)
-	case result == nil:
-		return nil
-	}
-	return json.Unmarshal(answer.Result, result)
 }
 
 // server is a name server that takes updates.

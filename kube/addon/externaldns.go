@@ -76,9 +76,12 @@ func (e ExternalDNS) provider(s *Site, v values) ([]chart.Secret, error) {
 			values{"name": "AWS_ACCESS_KEY_ID", "value": e.Route53.AccessKey}, from("AWS_SECRET_ACCESS_KEY", tokenKey),
 			values{"name": "AWS_DEFAULT_REGION", "value": e.Route53.Region},
 		}
+		// By itself it also writes to every private zone of the name, and finds no zone that a name of the file is only a part of.
+		args := values{"aws-zone-match-parent": true, "aws-zone-type": "public"}
 		if e.Route53.HostedZone != "" {
-			v["extraArgs"] = values{"zone-id-filter": e.Route53.HostedZone}
+			args = values{"aws-zone-match-parent": true, "zone-id-filter": e.Route53.HostedZone}
 		}
+		v["extraArgs"] = args
 	case e.RFC2136 != nil:
 		host, port, err := net.SplitHostPort(e.RFC2136.Server)
 		if err != nil {

@@ -202,6 +202,7 @@ func writtenSamples(t *testing.T) []sample {
 	zones := []string{"home.example.org", "lab.example.org"}
 	cloudflare := &spec.DNS{Zones: zones, Records: spec.On, Cloudflare: &spec.Cloudflare{Token: key1}, Resolvers: []string{"1.1.1.1:53", "9.9.9.9:53"}}
 	route53 := &spec.DNS{Zones: zones, Records: spec.On, Route53: &spec.Route53{AccessKey: "AKID", SecretKey: key1, Region: "us-east-1", HostedZone: "Z0123"}}
+	found := &spec.DNS{Zones: zones, Records: spec.On, Route53: &spec.Route53{AccessKey: "AKID", SecretKey: key1, Region: "eu-central-1"}}
 	rfc2136 := &spec.DNS{Zones: zones, Records: spec.On, RFC2136: &spec.RFC2136{Server: "10.0.0.2:53", Key: "homelab", Secret: told(t, "c2VjcmV0LW9mLXRoZS1rZXk="), Algorithm: "hmac-sha256"}}
 	webhook := &spec.DNS{Zones: zones, Webhook: &spec.ACMEWebhook{Group: "acme.example.org", Solver: "hetzner", Config: map[string]any{"zoneName": "home.example.org"}}}
 	private := spec.TLS{Source: spec.TLSCA, Issuer: "homelab", CACert: written(t, string(cert)), CAKey: told(t, key.Reveal())}
@@ -248,6 +249,7 @@ func writtenSamples(t *testing.T) []sample {
 		{"issuer-dns-rfc2136", must(t, issuer(proven), addon.Site{Ingress: gateway, DNS: rfc2136})},
 		{"issuer-dns-webhook", must(t, issuer(proven), addon.Site{Ingress: traefik, DNS: webhook})},
 		{"external-dns", must(t, addon.ExternalDNS{DNS: cloudflare, Cluster: "t"}, addon.Site{Ingress: traefik})},
+		{"external-dns-route53-found", must(t, addon.ExternalDNS{DNS: found, Cluster: "t"}, addon.Site{Ingress: traefik})},
 		{"external-dns-route53", must(t, addon.ExternalDNS{DNS: route53, Cluster: "t"}, addon.Site{Ingress: traefik})},
 		{"external-dns-rfc2136", must(t, addon.ExternalDNS{DNS: rfc2136, Cluster: "t"}, rich(addon.Site{Ingress: gateway}))},
 		{"issuer-ca", must(t, issuer(private), addon.Site{})},
