@@ -91,7 +91,7 @@ func (r route53) find(ctx context.Context, zone string) (string, error) {
 			return "", fmt.Errorf("Route 53 has %s only as a private zone (%s), which neither an authority nor your network sees: create a public one, or correct dns.zones", name, strings.Join(private, ", "))
 		}
 	}
-	return "", fmt.Errorf("the account of dns.route53 has no such zone: correct dns.zones, or write the key of the account that has it")
+	return "", errors.New("the account of dns.route53 has no such zone: correct dns.zones, or write the key of the account that has it")
 }
 
 // lists checks that external-dns finds a zone and reads its records. It lists all zones, also if it is told the ID of one.
