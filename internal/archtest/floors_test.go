@@ -45,7 +45,7 @@ func rooms() []floor {
 		{"What is wanted", []string{"cluster/spec"}},
 		{"The engine", []string{"converge", "secret", "internal/sops", "proxmox/unit"}},
 		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
-			"internal/yamlnode", "internal/printable", "internal/share", "internal/browsertest", "internal/archtest", "internal/words", "internal/pages"}},
+			"internal/yamlnode", "internal/printable", "internal/oidc", "internal/share", "internal/browsertest", "internal/archtest", "internal/words", "internal/pages"}},
 	}
 }
 

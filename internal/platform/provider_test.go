@@ -49,7 +49,7 @@ func TestCheckProvider(t *testing.T) {
 		value any
 		want  string
 	}{
-		{"issuer", server.URL + "/lab", `it calls itself "` + server.URL + `/lab": write exactly that as issuer`},
+		{"issuer", server.URL + "/lab", `it calls itself "` + server.URL + `/lab", and programs take no tokens but those of "` + url + `": write exactly its own name as issuer`},
 		{"userinfo_endpoint", nil, `its userinfo_endpoint is "", which programs cannot use`},
 		{"token_endpoint", "http://id.example.org/t", `its token_endpoint is "http://id.example.org/t", which programs cannot use: behind a proxy a provider must know its own address`},
 		{"redirect", "http://id.example.org/", "it redirects to http://id.example.org/: correct issuer"},

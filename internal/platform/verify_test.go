@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -158,6 +159,7 @@ type visited struct {
 	validity time.Duration               // of certificates
 	ca       *x509.Certificate
 	key      *ecdsa.PrivateKey
+	unnamed  bool // the file does not name the authority of the provider
 	silenced []string
 	changed  string // an object of the world, as YAML
 }
@@ -318,7 +320,8 @@ func (v *visited) healthy() {
 func (v *visited) dex(w http.ResponseWriter, r *http.Request, issuer, keys string) {
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer, "jwks_uri": "https://login.lab.example/keys"})
+		const at = "https://login.lab.example/"
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": issuer, "authorization_endpoint": at + "auth", "token_endpoint": at + "token", "userinfo_endpoint": at + "userinfo", "jwks_uri": at + "keys"})
 	case "/keys":
 		_, _ = io.WriteString(w, `{"keys":`+keys+`}`)
 	case "/auth":
@@ -366,7 +369,11 @@ func (v *visited) try(t *testing.T, part string) map[string]verify.Result {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("hash", []byte("$2a$10$abcdefghijklmnopqrstuuIqk4D.GkXg1j5qXqv9j8iTq4e1m5k1e"), 0o600))
-	s, err := clusterfile.Parse("cluster.yaml", []byte(verifiedFile))
+	text := verifiedFile
+	if part == "login-provider" {
+		text = v.byProvider(t)
+	}
+	s, err := clusterfile.Parse("cluster.yaml", []byte(text))
 	require.NoError(t, err)
 	pieces, err := platform.Pieces(s, false)
 	require.NoError(t, err)
@@ -380,6 +387,20 @@ func (v *visited) try(t *testing.T, part string) map[string]verify.Result {
 	}
 	require.NotEmpty(t, out)
 	return out
+}
+
+// byProvider is the file with a login by a provider, whose authority the cluster does not know.
+func (v *visited) byProvider(t *testing.T) string {
+	t.Helper()
+	v.Roots = x509.NewCertPool()
+	ca := "ca: ca.pem, "
+	if v.unnamed {
+		ca = ""
+	}
+	require.NoError(t, os.WriteFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.ca.Raw}), 0o600))
+	before, rest, _ := strings.Cut(verifiedFile, "login: ")
+	_, after, _ := strings.Cut(rest, "\n")
+	return before + `login: {adminGroups: [staff], provider: {` + ca + `issuer: "https://login.lab.example", clientID: lab, clientSecret: env:NONE}}` + "\n" + after
 }
 
 // TestVerify: what works passes, and what does not has a message that says what, and what to do.
@@ -406,12 +427,18 @@ func TestVerify(t *testing.T) {
 		{"dex", published, nil, "1 key; certificate until 2000-03-31", ""},
 		{"dex", published, func(v *visited) {
 			v.pages["login.lab.example"] = func(w http.ResponseWriter, r *http.Request) { v.dex(w, r, "http://dex", "[]") }
-		}, "", `it calls itself "http://dex", and programs take no tokens but those of https://login.lab.example`},
+		}, "", `it calls itself "http://dex", and programs take no tokens but those of "https://login.lab.example"`},
 		{"dex", published, func(v *visited) {
 			v.pages["login.lab.example"] = func(w http.ResponseWriter, r *http.Request) { v.dex(w, r, "https://login.lab.example", "[]") }
 		}, "", "https://login.lab.example/keys has no keys"},
 		{"dex", published, func(v *visited) { v.Roots = x509.NewCertPool() }, "", "certificate signed by unknown authority: kubectl get certificates,challenges --all-namespaces shows which are not ready"},
 		{"dex", published, func(v *visited) { v.validity = 9 * 24 * time.Hour }, "", "the certificate of login.lab.example ends on 2000-01-10 and was not renewed"},
+		{"login-provider", published, nil, "1 key; certificate until 2000-03-31", ""},
+		{"login-provider", published, func(v *visited) {
+			v.pages["login.lab.example"] = func(w http.ResponseWriter, r *http.Request) { v.dex(w, r, "https://login.lab.example/", "[]") }
+		}, "", `it calls itself "https://login.lab.example/", and programs take no tokens but those of "https://login.lab.example": write exactly its own name as issuer`},
+		{"login-provider", published, func(v *visited) { v.unnamed = true }, "", "certificate signed by unknown authority"},
+		{"login-provider", published, func(v *visited) { delete(v.pages, "login.lab.example") }, "", "https://login.lab.example/.well-known/openid-configuration answers 404 Not Found"},
 		{"model-chat", page, nil, "it leads to the sign-in; certificate until 2000-03-31", ""},
 		{"model-chat", page, func(v *visited) { v.pages["chat.lab.example"] = never }, "", "https://chat.lab.example opens https://chat.lab.example without a sign-in at https://login.lab.example"},
 		{"model-chat", page, func(v *visited) { delete(v.pages, "chat.lab.example") }, "", "https://chat.lab.example answers 404 Not Found: kubectl get ingresses,httproutes --all-namespaces"},

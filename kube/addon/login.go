@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/oidc"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/verify"
@@ -76,19 +76,15 @@ func (l Login) answers(ctx context.Context, c verify.Cluster) (string, error) {
 	return findPublished(ctx, c, l.Platform.Issuer().URL)
 }
 
-// findPublished looks for what programs read of an issuer: its own description (OpenID Connect Discovery 1.0, section 4.3:
-// the issuer has to be the one that was asked), and the keys of its tokens.
+// findPublished looks for what programs read of an issuer: its own description, and the keys of its tokens.
 func findPublished(ctx context.Context, c verify.Cluster, issuer string) (string, error) {
-	var its struct {
-		Issuer string `json:"issuer"`
-		Keys   string `json:"jwks_uri"`
-	}
-	page, err := c.OpenJSON(ctx, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration", &its)
+	var page verify.Page
+	its, err := oidc.Read(issuer, func(address string, out any) (err error) {
+		page, err = c.OpenJSON(ctx, address, out)
+		return err
+	})
 	if err != nil {
 		return "", err
-	}
-	if its.Issuer != issuer {
-		return "", fmt.Errorf("it calls itself %q, and programs take no tokens but those of %s", its.Issuer, issuer)
 	}
 	var list struct {
 		Keys []struct {
