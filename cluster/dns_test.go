@@ -79,23 +79,30 @@ func TestZones(t *testing.T) {
 	})
 }
 
-// TestZoneThatIsNotOurs: credentials that are refused stop a run before anything is made.
-func TestZoneThatIsNotOurs(t *testing.T) {
+// TestRefusedOutside: a zone that takes no credentials and a provider that programs could not ask stop a run before
+// anything is made, each with its reason.
+func TestRefusedOutside(t *testing.T) {
 	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		t.Setenv("CLOUDFLARE_TOKEN", "the-first-token")
-		refused := errors.New("the token sees no such zone")
+		t.Setenv("CLIENT_SECRET", "of-all-programs")
+		zone, provider := errors.New("the token sees no such zone"), errors.New("it calls itself otherwise")
 		signer, err := ssh.LoadSigner(w.dir + "/id_ed25519")
 		require.NoError(t, err)
 		w.keys = func(b *cluster.Backend) {
 			b.Signers = []ssh.Signer{signer}
 			b.CheckDNS = func(_ context.Context, d *spec.DNS) error {
 				assert.Equal(t, []string{"lab.example"}, d.Zones)
-				return refused
+				return zone
+			}
+			b.CheckProvider = func(_ context.Context, p *spec.Platform) error {
+				assert.Equal(t, "https://id.lab.example/realms/lab", p.Issuer().URL)
+				return provider
 			}
 		}
 		before := len(w.sim.VMs())
-		_, err = w.cluster(t, parse(t, withPlatform(t, "one-gpu", zonePlatform))).Up().Run(t.Context(), w.listen(t))
-		require.ErrorIs(t, err, refused)
+		_, err = w.cluster(t, parse(t, withPlatform(t, "one-gpu", zonePlatform+loginOfProvider))).Up().Run(t.Context(), w.listen(t))
+		require.ErrorIs(t, err, zone)
+		require.ErrorIs(t, err, provider)
 		assert.Len(t, w.sim.VMs(), before)
 	})
 }

@@ -1,8 +1,6 @@
 package cluster_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -12,11 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/cps-gpu/homelab/cluster"
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -31,7 +26,8 @@ login:
 argocd: {hostname: argocd.lab.example}
 `
 	byProvider = `
-tls: {source: acme, email: ops@lab.example, server: "https://ca.lab.example/directory"}
+tls: {source: acme, email: ops@lab.example, server: "https://ca.lab.example/directory"}` + loginOfProvider
+	loginOfProvider = `
 login:
   adminGroups: [staff]
   clusterRoles: {staff: cluster-admin}
@@ -84,25 +80,4 @@ func bindings(t *testing.T, api *kube.Client) (out []string) {
 		}
 	}
 	return out
-}
-
-// TestProviderThatDoesNotAnswer: a provider that programs could not ask stops a run before anything is made.
-func TestProviderThatDoesNotAnswer(t *testing.T) {
-	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
-		t.Setenv("CLIENT_SECRET", "of-all-programs")
-		refused := errors.New("it calls itself otherwise")
-		signer, err := ssh.LoadSigner(w.dir + "/id_ed25519")
-		require.NoError(t, err)
-		w.keys = func(b *cluster.Backend) {
-			b.Signers = []ssh.Signer{signer}
-			b.CheckProvider = func(_ context.Context, p *spec.Platform) error {
-				assert.Equal(t, "https://id.lab.example/realms/lab", p.Issuer().URL)
-				return refused
-			}
-		}
-		before := len(w.sim.VMs())
-		_, err = w.cluster(t, parse(t, withPlatform(t, "one-gpu", byProvider))).Up().Run(t.Context(), w.listen(t))
-		require.ErrorIs(t, err, refused)
-		assert.Len(t, w.sim.VMs(), before)
-	})
 }
