@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/certs"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/databases"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/gitops"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/login"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/models"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/queues"
@@ -132,7 +133,8 @@ func (r partsSection) platform() {
 	ingressSection(r).ingress()
 	certs.Complete(r.Checker, &r.spec.Platform)
 	r.rancher()
-	fleetSection(r).fleet()
+	gitops.Check(r.Checker, r.spec)
+	r.argoPages()
 	r.monitoring()
 	r.logs()
 	r.backup()
@@ -148,4 +150,16 @@ func (r partsSection) platform() {
 	r.login()
 	queues.Check(r.Checker, r.spec)
 	ingressSection(r).withoutBuiltIn()
+}
+
+// argoPages checks the name of Argo CD's pages.
+func (r partsSection) argoPages() {
+	a := r.spec.Platform.ArgoCD
+	switch {
+	case a == nil || a.Hostname == "":
+	case !a.Standalone.IsOn():
+		r.Wrong(&a.Hostname, "an Argo CD that homelab does not install keeps its own address and login", "remove hostname, or standalone: false")
+	default:
+		r.hostname(&a.Hostname, "argocd")
+	}
 }

@@ -1,4 +1,5 @@
-package clusterfile
+// Package gitops completes and checks the repository that parts are deployed from.
+package gitops
 
 import (
 	"cmp"
@@ -13,10 +14,15 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
-// fleetSection completes and checks fleet, flux or argocd.
-type fleetSection struct{ *resolver }
+// checker checks a file's fleet, flux or argocd.
+type checker struct {
+	*decode.Checker
+	spec *spec.Spec
+}
 
-func (r fleetSection) fleet() {
+// Check completes and checks the section of a file that deploys from Git.
+func Check(c *decode.Checker, s *spec.Spec) {
+	r := checker{c, s}
 	f, via := r.spec.Platform.GitOps()
 	if f == nil {
 		return
@@ -38,9 +44,6 @@ func (r fleetSection) fleet() {
 	if f.Polling < 5*time.Second {
 		r.Wrong(&f.Polling, fmt.Sprintf("the repository would be polled every %s", decode.Period(f.Polling)), "write 5s or more; 15s is usual")
 	}
-	if via == spec.ViaArgo {
-		r.argoPages(r.spec.Platform.ArgoCD)
-	}
 	r.gitRepo(f)
 	r.gitPaths(f)
 	if !decode.Matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
@@ -49,7 +52,7 @@ func (r fleetSection) fleet() {
 }
 
 // oneTool refuses a second tool, which would undo what the first does.
-func (r fleetSection) oneTool() {
+func (r checker) oneTool() {
 	p := &r.spec.Platform
 	switch {
 	case p.ArgoCD != nil && (p.Fleet != nil || p.Flux != nil):
@@ -59,19 +62,8 @@ func (r fleetSection) oneTool() {
 	}
 }
 
-// argoPages checks the name of Argo CD's pages.
-func (r fleetSection) argoPages(a *spec.ArgoCD) {
-	switch {
-	case a.Hostname == "":
-	case !a.Standalone.IsOn():
-		r.Wrong(&a.Hostname, "an Argo CD that homelab does not install keeps its own address and login", "remove hostname, or standalone: false")
-	default:
-		r.hostname(&a.Hostname, "argocd")
-	}
-}
-
 // gitRepo checks the repository and its login.
-func (r fleetSection) gitRepo(raw *spec.Fleet) {
+func (r checker) gitRepo(raw *spec.Fleet) {
 	if raw.Repo == "" {
 		return
 	}
@@ -110,7 +102,7 @@ func (r fleetSection) gitRepo(raw *spec.Fleet) {
 func scpLike(s string) bool { return decode.Matches(`^[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^/:].*$`, s) }
 
 // gitPaths checks the branch and the folders.
-func (r fleetSection) gitPaths(f *spec.Fleet) {
+func (r checker) gitPaths(f *spec.Fleet) {
 	if !decode.Matches(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`, f.Branch) || strings.Contains(f.Branch, "..") || strings.HasSuffix(f.Branch, "/") || strings.HasSuffix(f.Branch, ".lock") {
 		r.Wrong(&f.Branch, fmt.Sprintf("%q cannot be a branch", f.Branch), "write e.g. main")
 	}
