@@ -1,17 +1,20 @@
 package e2e
 
 import (
+	"context"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
+	"github.com/cps-gpu/homelab/internal/labctl"
 )
 
-// draFile gives pods their GPUs by DRA.
+// draFile gives pods their GPUs by DRA: those of a hub and of Jobs, which wait for each other in one queue.
 const draFile = `
 name: dra
 proxmox: {endpoint: lab}
@@ -20,7 +23,15 @@ pools:
   cp: {role: server, count: 1, addresses: [10.0.0.11]}
   gpu: {count: 1, addresses: [10.0.0.21], gpus: 2, cores: 8, memory: 32GiB}
 nvidia: {stack: dra}
+tls: self-signed
+hub: {hostname: hub.dra.example, auth: {kind: native, admins: [teacher]}, profiles: {gpu: {cpu: 2, memory: 4GiB, gpus: 1}}}
+queues: {class: {gpus: 2, namespaces: [jupyterhub, course]}}
 `
+
+// twoGPUs is a Job for all GPUs of the queue.
+const twoGPUs = `{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "course"},
+  "spec": {"template": {"spec": {"restartPolicy": "Never", "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}], "containers": [
+    {"name": "train", "image": "busybox", "command": ["sleep", "600"], "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}}}`
 
 // TestDRA is a cluster whose GPUs pods get by DRA, and then by the device plugin.
 func TestDRA(t *testing.T) {
@@ -40,18 +51,44 @@ func TestDRA(t *testing.T) {
 	}
 	out, _, _ = u.run(t, "cluster:status")
 	assert.Contains(t, out, "0/2")
+	t.Run("a notebook and a Job share them", u.sharesByQueue)
 
 	u.write(t, "cluster.yaml", strings.Replace(draFile, "stack: dra", "stack: device-plugin", 1))
 	u.must(t, "cluster:up", "-destroy=dra-driver")
 	u.againNothing(t)
 	u.allocatable(t, "2")
+	u.eventually(t, "nothing of DRA is left", func() bool {
+		return u.asKubectl(t, "get", "deviceclasses,resourceslices,resourceclaims", "--all-namespaces", "-o", "jsonpath={.items[*].metadata.name}") == ""
+	})
+}
+
+// sharesByQueue is a notebook that waits for the GPUs of a Job. Both request nvidia.com/gpu: the queue counts that,
+// and the scheduler makes their claims.
+func (u *user) sharesByQueue(t *testing.T) {
+	claimed := func(namespace string) string {
+		return u.asKubectl(t, "get", "resourceclaims", "-n", namespace, "-o", "jsonpath={.items[*].status.allocation.devices.results[*].driver}")
+	}
+	u.write(t, "train.json", twoGPUs)
+	u.asKubectl(t, "create", "-f", "train.json")
+	u.eventually(t, "the Job has both GPUs", func() bool { return claimed("course") == "gpu.nvidia.com gpu.nvidia.com" })
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	notebook, said, talk := u.command(ctx, "hub:verify")
+	require.NoError(t, notebook.Start())
+	u.eventually(t, "the notebook waits for the Job's GPUs", func() bool {
+		return strings.Contains(u.asKubectl(t, "get", "workloads", "-n", "jupyterhub", "-o", "jsonpath={.items[*].status.conditions[*].message}"), "insufficient unused quota for nvidia.com/gpu in flavor homelab, 1 more needed")
+	})
+	assert.Empty(t, claimed("jupyterhub"))
+	u.asKubectl(t, "delete", "-f", "train.json")
+	require.NoError(t, notebook.Wait(), "%s%s", said, talk)
 }
 
 // asKubectl is what kubectl prints to the cluster's administrator.
 func (u *user) asKubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, _ := u.must(t, "cluster:kubeconfig")
-	kubectl := exec.CommandContext(t.Context(), labtest.Binary(t, labtest.Real()), append([]string{"kubectl", "--kubeconfig=" + strings.TrimSpace(out)}, args...)...) //nolint:gosec // no words of others
+	kubectl := exec.CommandContext(t.Context(), filepath.Join(u.lab(), "bin", labctl.Program(u.kind)), append([]string{"kubectl", "--kubeconfig=" + strings.TrimSpace(out)}, args...)...) //nolint:gosec // no words of others
 	kubectl.Dir = u.dir
 	have, err := kubectl.CombinedOutput()
 	require.NoError(t, err, "%s", have)
