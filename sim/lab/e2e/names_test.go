@@ -22,6 +22,7 @@ import (
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/pages"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
 
@@ -36,7 +37,7 @@ loadBalancer: {addresses: [10.0.0.200-10.0.0.219], reserved: {ingress: 10.0.0.20
 // Sections of the file that come and go. %s is what stands for the server of names, and that of certificates.
 const (
 	hubText   = "hub: {hostname: hub.home.example, auth: {kind: native, admins: [teacher]}}\n"
-	zoneText  = "dns: {zones: [home.example], rfc2136: {server: \"%s\", key: homelab, secret: file:key}, records: true, resolvers: [\"%[1]s\"]}\n"
+	zoneText  = "dns: {zones: [home.example], %s, records: true, resolvers: [\"%s\"]}\n"
 	acmeText  = "tls: {source: acme, email: teacher@home.example, server: \"%s\", ca: authority.pem}\n"
 	ownerText = `homelab-a-%[1]s TXT "heritage=external-dns,external-dns/owner=names,external-dns/resource=`
 )
@@ -57,25 +58,86 @@ spec:
 `
 )
 
-// TestLifeOfNames gives a cluster a zone: records of BIND and certificates of Pebble come, follow what the file and the
-// user ask for, and go.
-func TestLifeOfNames(t *testing.T) { labtest.OnBothByShare(t, lifeOfNames) }
+// zoneService is a service of zones, as a user of it writes it into the file.
+type zoneService struct {
+	section string   // of dns
+	secret  string   // its key
+	env     []string // where its API is
+	refused map[string]string
+	limit   func(on bool) // refuses requests for their number; nil: it has no limit
+	limited func() int    // how many it refused
+}
 
-func lifeOfNames(t *testing.T, kind labctl.Guests) {
+// rfc2136 is the name server itself.
+func rfc2136(_ *testing.T, names labtest.NameServer) zoneService {
+	section := fmt.Sprintf("rfc2136: {server: %q, key: homelab, secret: file:key}", names.Address)
+	return zoneService{section: section, secret: names.Secret, refused: map[string]string{
+		section: "has another secret for the key homelab: correct dns.rfc2136.secret",
+		strings.Replace(section, "key: homelab", "key: other", 1):          "does not let the key other change this zone",
+		strings.Replace(section, "key: homelab", "key: nobody", 1):         "does not know the key nobody with hmac-sha256",
+		strings.Replace(section, "secret: file:key", "secret: file:no", 1): "no such file",
+		"zone": "does not serve this zone as its primary: correct dns.zones or dns.rfc2136.server",
+	}}
+}
+
+// cloudflare has the zone of the name server.
+func cloudflare(t *testing.T, names labtest.NameServer) zoneService {
+	t.Helper()
+	c := labtest.NewCloudflare(t, names, "home.example")
+	return zoneService{section: "cloudflare: file:key", secret: c.Token, env: []string{"CLOUDFLARE_BASE_URL=" + c.Address}, limit: c.Limit, limited: c.Refused, refused: map[string]string{
+		"cloudflare: file:key": "Cloudflare refuses the token of dns.cloudflare: 403 Forbidden: Invalid access token (9109)",
+		"zone":                 "sees no such zone at Cloudflare",
+		"limit":                "Cloudflare answers 429 Too Many Requests: try again later",
+	}}
+}
+
+// route53 likewise.
+func route53(t *testing.T, names labtest.NameServer) zoneService {
+	t.Helper()
+	a := labtest.NewRoute53(t, names, "home.example")
+	section := fmt.Sprintf("route53: {accessKey: %s, secretKey: file:key}", a.AccessKey)
+	return zoneService{section: section, secret: a.Secret, env: []string{"AWS_ENDPOINT_URL_ROUTE_53=" + a.Address}, limit: a.Limit, limited: a.Refused, refused: map[string]string{
+		section: "AWS has another secret for the access key",
+		strings.Replace(section, a.AccessKey, "AKIAOTHER", 1): "AWS knows no such access key",
+		"zone":  "the account of dns.route53 has no such zone",
+		"limit": "Route 53 answers 400 Bad Request: try again later",
+	}}
+}
+
+// TestLifeOfNames gives a cluster a zone: records of BIND and certificates of Pebble come, follow what the file and the
+// user ask for, and go. The zone's own server takes updates, or Cloudflare or Route 53 are asked.
+func TestLifeOfNames(t *testing.T) {
+	mine := share.Start(t, "services of zones")
+	for _, c := range []struct {
+		name string
+		kind labctl.Guests
+		of   func(*testing.T, labtest.NameServer) zoneService
+	}{
+		{"simulated", labctl.Guests{}, rfc2136}, {"real", labtest.Real(), rfc2136}, {"cloudflare", labctl.Guests{}, cloudflare}, {"route53", labctl.Guests{}, route53},
+	} {
+		if mine.Next() {
+			t.Run(c.name, func(t *testing.T) { lifeOfNames(t, c.kind, c.of) })
+		}
+	}
+}
+
+func lifeOfNames(t *testing.T, kind labctl.Guests, of func(*testing.T, labtest.NameServer) zoneService) {
 	t.Parallel()
 	certificates := schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
 	ingresses := schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 	names := labtest.Names(t, "home.example")
+	service := of(t, names)
 	pebble := labtest.Certificates(t, names)
 	u := newUserOf(t, kind)
+	u.env = service.env
 	u.write(t, "authority.pem", string(pebble.CA))
 	u.write(t, "cluster.yaml", namesFile)
 	u.must(t, "cluster:up")
 	before := u.inCluster(t, "names")
 
-	zone, acme := fmt.Sprintf(zoneText, names.Address), fmt.Sprintf(acmeText, pebble.Directory)
-	u.refusedZones(t, zone, acme)
-	u.write(t, "key", names.Secret)
+	zone, acme := fmt.Sprintf(zoneText, service.section, names.Address), fmt.Sprintf(acmeText, pebble.Directory)
+	u.refusedZones(t, service, zone, acme)
+	u.write(t, "key", service.secret)
 	u.write(t, "cluster.yaml", namesFile+zone+acme+hubText)
 	plan, _, code := u.run(t, "cluster:plan")
 	assert.Equal(t, 2, code, plan)
@@ -86,11 +148,20 @@ func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	u.trusted(t, pebble, "jupyterhub", "hub.home.example")
 	u.limited(t, pebble, certificates)
 	u.create(t, certificates, wildcard)
+	if service.limit != nil {
+		service.limit(true)
+	}
 	u.create(t, ingresses, page)
+	if before := 0; service.limit != nil { // it goes on later
+		before = service.limited()
+		u.eventually(t, "the service is asked too often", func() bool { return service.limited() > before })
+		service.limit(false)
+	}
 	u.trusted(t, pebble, "default", "*.home.example")
 	u.found(t, names, "page.home.example")
-	for _, part := range []string{"issuer", "external-dns"} {
-		u.must(t, "platform:verify", "-part="+part)
+	u.must(t, "platform:verify", "-part=issuer")
+	if service.env == nil { // the lab's internet has no name servers that the zone could be delegated to
+		u.must(t, "platform:verify", "-part=external-dns")
 	}
 
 	// The Gateway API instead, and another name of the hub; the user's Ingress goes on working.
@@ -117,27 +188,31 @@ func lifeOfNames(t *testing.T, kind labctl.Guests) {
 	for _, o := range u.inCluster(t, "names") {
 		assert.True(t, slices.Contains(before, o) || slices.ContainsFunc(left, func(s *regexp.Regexp) bool { return s.MatchString(o) }), "left behind: %s", o)
 	}
-	assert.NotContains(t, u.said.String(), names.Secret)
+	assert.NotContains(t, u.said.String(), service.secret)
 }
 
 // refusedZones tries keys that cannot work: nothing changes, and the message says what to correct.
-func (u *user) refusedZones(t *testing.T, zone, acme string) {
+func (u *user) refusedZones(t *testing.T, of zoneService, zone, acme string) {
 	t.Helper()
-	for text, want := range map[string]string{
-		zone: "has another secret for the key homelab: correct dns.rfc2136.secret",
-		strings.Replace(zone, "key: homelab", "key: other", 1):          "does not let the key other change this zone",
-		strings.Replace(zone, "home.example", "work.example", 1):        "does not serve this zone as its primary: correct dns.zones or dns.rfc2136.server",
-		strings.Replace(zone, "key: homelab", "key: nobody", 1):         "does not know the key nobody with hmac-sha256",
-		strings.Replace(zone, "secret: file:key", "secret: file:no", 1): "no such file",
-	} {
-		u.write(t, "key", "b3RoZXItc2VjcmV0LW9mLXRoZS1rZXktb2YtMzItYnl0")
-		if !strings.Contains(want, "another secret") {
-			u.write(t, "key", "c2VjcmV0LW9mLXRoZS1rZXktb2YtMzItYnl0ZXMhISE=")
+	for section, want := range of.refused {
+		text, key := strings.Replace(zone, of.section, section, 1), of.secret
+		switch section {
+		case of.section:
+			key = "b3RoZXItc2VjcmV0LW9mLXRoZS1rZXktb2YtMzItYnl0"
+		case "zone":
+			text = strings.Replace(zone, "home.example", "work.example", 1)
+		case "limit":
+			text = zone
+			of.limit(true)
 		}
+		u.write(t, "key", key)
 		u.write(t, "cluster.yaml", namesFile+text+acme)
 		_, talk, code := u.run(t, "cluster:up", "-yes")
 		assert.NotZero(t, code)
 		assert.Contains(t, talk, want)
+		if section == "limit" {
+			of.limit(false)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 type user struct {
 	dir, mage string
 	kind      labctl.Guests   // what is real in his lab
+	env       []string        // of his commands, and so of the lab that they start
 	said      strings.Builder // all that any command printed
 }
 
@@ -81,6 +82,7 @@ func (u *user) command(ctx context.Context, args ...string) (cmd *exec.Cmd, stdo
 	cmd = exec.CommandContext(ctx, u.mage, args...)
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Dir, cmd.Stdout, cmd.Stderr = u.dir, stdout, stderr
+	cmd.Env = append(cmd.Environ(), u.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd, stdout, stderr
 }

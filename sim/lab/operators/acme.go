@@ -108,31 +108,51 @@ func (i *instance) order(ctx context.Context, c, issuer *unstructured.Unstructur
 	return map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: keyPEM}, nil
 }
 
-// solver is how an issuer proves names: by signed updates, which are all that the lab can do.
+// solver is how an issuer proves names: by signed updates, or by Cloudflare or Route 53.
 func (i *instance) solver(ctx context.Context, issuer *unstructured.Unstructured) (zones.Solver, error) {
 	for _, s := range nestedList(issuer, "spec", "acme", "solvers") {
 		of := &unstructured.Unstructured{Object: s}
-		if !has(of, "dns01", "rfc2136") {
+		text := func(fields ...string) string { return object.Text(of, append([]string{"dns01"}, fields...)...) }
+		from := func(provider, ref string) (string, error) {
+			secret, err := i.Client.CoreV1().Secrets(i.resourceNamespace()).Get(ctx, text(provider, ref, "name"), metav1.GetOptions{})
+			if err != nil {
+				return "", fmt.Errorf("error getting %s secret: %w", provider, err)
+			}
+			return strings.TrimSpace(string(secret.Data[text(provider, ref, "key")])), nil
+		}
+		var out zones.Solver
+		switch {
+		case has(of, "dns01", "rfc2136"):
+			secret, err := from("rfc2136", "tsigSecretSecretRef")
+			if err != nil {
+				return out, err
+			}
+			// HMACSHA256 here is hmac-sha256 in a message
+			algorithm := strings.Replace(strings.ToLower(text("rfc2136", "tsigAlgorithm")), "hmac", "hmac-", 1)
+			out.Service = zones.Server{Address: text("rfc2136", "nameserver"), Key: text("rfc2136", "tsigKeyName"), Algorithm: algorithm, Secret: secret}
+			out.Resolvers = []string{text("rfc2136", "nameserver")}
+		case has(of, "dns01", "cloudflare"):
+			token, err := from("cloudflare", "apiTokenSecretRef")
+			if err != nil {
+				return out, err
+			}
+			out.Service = zones.CloudflareOf(token)
+		case has(of, "dns01", "route53"):
+			secret, err := from("route53", "secretAccessKeySecretRef")
+			if err != nil {
+				return out, err
+			}
+			out.Service = zones.Route53Of(text("route53", "accessKeyID"), secret, text("route53", "hostedZoneID"))
+		default:
 			continue
 		}
-		name, key := object.Text(of, "dns01", "rfc2136", "tsigSecretSecretRef", "name"), object.Text(of, "dns01", "rfc2136", "tsigSecretSecretRef", "key")
-		from, err := i.Client.CoreV1().Secrets(i.resourceNamespace()).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return zones.Solver{}, fmt.Errorf("error getting rfc2136 service account: %w", err)
-		}
-		out := zones.Solver{Server: zones.Server{
-			Address: object.Text(of, "dns01", "rfc2136", "nameserver"), Key: object.Text(of, "dns01", "rfc2136", "tsigKeyName"),
-			// HMACSHA256 here is hmac-sha256 in a message
-			Algorithm: strings.Replace(strings.ToLower(object.Text(of, "dns01", "rfc2136", "tsigAlgorithm")), "hmac", "hmac-", 1),
-			Secret:    strings.TrimSpace(string(from.Data[key])),
-		}}
 		out.Zones, _, _ = unstructured.NestedStringSlice(of.Object, "selector", "dnsZones")
 		if servers := i.argument("dns01-recursive-nameservers"); servers != "" {
 			out.Resolvers = strings.Split(servers, ",")
 		}
 		return out, nil
 	}
-	return zones.Solver{}, &zones.Refused{Reason: `order is in "errored" state: the lab proves names by dns01.rfc2136 alone`}
+	return zones.Solver{}, &zones.Refused{Reason: `order is in "errored" state: the lab proves names by dns01.rfc2136, cloudflare and route53 alone`}
 }
 
 // challenge shows what a name's proof waits for; empty: it is done, and its object goes.

@@ -2,7 +2,6 @@ package operators
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/sim/lab/internal/object"
@@ -27,16 +25,12 @@ func namePrograms() []program {
 	}
 }
 
-// externalDNS simulates external-dns with a name server of RFC 2136 on the loopback interface: it looks at every
+// externalDNS simulates external-dns with a service on the loopback interface: it looks at every
 // change, where the real one looks once a minute.
 func externalDNS(ctx context.Context, i *instance) (time.Duration, error) {
 	const interval = 10 * time.Second
-	address := net.JoinHostPort(i.argument("rfc2136-host"), i.argument("rfc2136-port"))
-	if i.argument("provider") != "rfc2136" || !zones.OnLoopback(address) {
-		return 0, nil
-	}
-	secret, err := i.secretVariable(ctx, "EXTERNAL_DNS_RFC2136_TSIG_SECRET")
-	if err != nil {
+	service, at, err := i.zoneService(ctx)
+	if err != nil || !zones.OnLoopback(at) {
 		return 0, err
 	}
 	names, err := i.names()
@@ -44,24 +38,31 @@ func externalDNS(ctx context.Context, i *instance) (time.Duration, error) {
 		return 0, err
 	}
 	return interval, zones.Keeper{
-		Server: zones.Server{Address: address, Key: i.argument("rfc2136-tsig-keyname"), Algorithm: i.argument("rfc2136-tsig-secret-alg"), Secret: secret},
-		Zones:  i.arguments("rfc2136-zone"), Owner: i.argument("txt-owner-id"), Prefix: i.argument("txt-prefix"),
+		Service: service, Zones: i.arguments("domain-filter"), Owner: i.argument("txt-owner-id"), Prefix: i.argument("txt-prefix"),
 	}.Sync(ctx, names)
 }
 
-// secretVariable is a variable that the container has from a Secret.
-func (i *instance) secretVariable(ctx context.Context, name string) (string, error) {
-	for _, e := range i.container.Env {
-		if e.Name != name || e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil {
-			continue
-		}
-		s, err := i.Client.CoreV1().Secrets(i.pod.Namespace).Get(ctx, e.ValueFrom.SecretKeyRef.Name, metav1.GetOptions{})
+// zoneService is the service of the container's arguments and environment, and where it is.
+func (i *instance) zoneService(ctx context.Context) (zones.Service, string, error) {
+	switch i.argument("provider") {
+	case "rfc2136":
+		address := net.JoinHostPort(i.argument("rfc2136-host"), i.argument("rfc2136-port"))
+		secret, err := i.variable(ctx, "EXTERNAL_DNS_RFC2136_TSIG_SECRET")
+		return zones.Server{Address: address, Key: i.argument("rfc2136-tsig-keyname"), Algorithm: i.argument("rfc2136-tsig-secret-alg"), Secret: secret}, address, err
+	case "cloudflare":
+		token, err := i.variable(ctx, "CF_API_TOKEN")
+		c := zones.CloudflareOf(token)
+		return c, zones.HostOf(c.Address), err
+	case "aws":
+		key, err := i.variable(ctx, "AWS_ACCESS_KEY_ID")
 		if err != nil {
-			return "", fmt.Errorf("variable %s: %w", name, err)
+			return nil, "", err
 		}
-		return strings.TrimSpace(string(s.Data[e.ValueFrom.SecretKeyRef.Key])), nil
+		secret, err := i.variable(ctx, "AWS_SECRET_ACCESS_KEY")
+		r := zones.Route53Of(key, secret, i.argument("zone-id-filter"))
+		return r, zones.HostOf(r.Address), err
 	}
-	return "", nil
+	return nil, "", nil
 }
 
 // names are all that the cluster's objects ask for. Sources: external-dns, source/ingress.go, service.go, gateway.go.

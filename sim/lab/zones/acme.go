@@ -76,9 +76,9 @@ func (a Authority) Register(ctx context.Context) (string, error) {
 
 // Solver proves a name by a record of its zone.
 type Solver struct {
-	Server
+	Service
 	Zones     []string
-	Resolvers []string // that must show the record before the authority is told; none: the server
+	Resolvers []string // name servers that must show the record before the authority is told
 	// Say is told what a challenge waits for; empty: it is over.
 	Say func(name, reason string) error
 }
@@ -176,21 +176,16 @@ func (s Solver) prove(ctx context.Context, c *acme.Client, authorization string)
 	}
 	zone := Keeper{Zones: s.Zones}.zoneOf(name)
 	record := &dns.TXT{Hdr: dns.RR_Header{Name: "_acme-challenge." + dns.Fqdn(name), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 60}, Txt: []string{text}}
-	if err := s.Update(ctx, zone, nil, []dns.RR{record}); err != nil {
+	if err := s.Present(ctx, zone, record); err != nil {
 		return errors.Join(err, s.Say(name, err.Error()))
 	}
 	err = s.check(ctx, c, name, record, challenge, authorization)
-	gone := dns.Copy(record) // what is removed is sent with another class, which Remove writes into it
-	return errors.Join(err, s.Update(context.WithoutCancel(ctx), zone, []dns.RR{gone}, nil))
+	return errors.Join(err, s.CleanUp(context.WithoutCancel(ctx), zone, record))
 }
 
 // check waits until the record is visible, and lets the authority look at it.
 func (s Solver) check(ctx context.Context, c *acme.Client, name string, record *dns.TXT, challenge *acme.Challenge, authorization string) error {
-	servers := s.Resolvers
-	if len(servers) == 0 {
-		servers = []string{s.Address}
-	}
-	for _, server := range servers {
+	for _, server := range s.Resolvers {
 		ok, err := has(ctx, server, record.Hdr.Name, record.Txt[0])
 		if err == nil && !ok {
 			err = fmt.Errorf("DNS record for %q not yet propagated", strings.TrimPrefix(name, "*."))

@@ -23,7 +23,7 @@ type Name struct {
 // policy sync. Sources: external-dns, registry/txt/registry.go, registry/mapper/mapper.go,
 // plan/plan.go and provider/rfc2136/rfc2136.go.
 type Keeper struct {
-	Server
+	Service
 	Zones  []string
 	Owner  string // of the records that it may change
 	Prefix string // of the names of TXT records

@@ -71,6 +71,16 @@ func (s Server) Update(ctx context.Context, zone string, remove, insert []dns.RR
 	return nil
 }
 
+// Present shows the record of a challenge.
+func (s Server) Present(ctx context.Context, zone string, record *dns.TXT) error {
+	return s.Update(ctx, zone, nil, []dns.RR{dns.Copy(record)})
+}
+
+// CleanUp removes the record of a challenge. What is removed is sent with another class, which Update writes into it.
+func (s Server) CleanUp(ctx context.Context, zone string, record *dns.TXT) error {
+	return s.Update(ctx, zone, []dns.RR{dns.Copy(record)}, nil)
+}
+
 // Records are all records of a zone, by a transfer.
 func (s Server) Records(ctx context.Context, zone string) ([]dns.RR, error) {
 	m := new(dns.Msg).SetAxfr(dns.Fqdn(zone))

@@ -20,6 +20,7 @@ import (
 	"github.com/letsencrypt/pebble/v2/va"
 	"github.com/letsencrypt/pebble/v2/wfe"
 	"github.com/miekg/dns"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -93,6 +94,26 @@ func (s NameServer) Records(t *testing.T, zone string) (out []string) {
 		}
 	}
 	return out
+}
+
+// update changes records as a program with the key does.
+func (s NameServer) update(t *testing.T, zone string, remove, insert []dns.RR) {
+	t.Helper()
+	m := new(dns.Msg).SetUpdate(dns.Fqdn(zone))
+	m.Remove(remove)
+	m.Insert(insert)
+	m.SetTsig(Key+".", dns.HmacSHA256, 300, time.Now().Unix())
+	answer, _, err := (&dns.Client{Net: "tcp", TsigSecret: map[string]string{Key + ".": s.Secret}}).Exchange(m, s.Address)
+	if assert.NoError(t, err) {
+		assert.Equal(t, dns.RcodeSuccess, answer.Rcode, "the name server refuses %v", insert)
+	}
+}
+
+func record(t *testing.T, name, kind, value string) dns.RR {
+	t.Helper()
+	rr, err := dns.NewRR(fmt.Sprintf("%s 60 %s %s", dns.Fqdn(name), kind, value))
+	assert.NoError(t, err)
+	return rr
 }
 
 // ACME is Pebble, the ACME server with which Let's Encrypt tests clients, on the loopback interface.

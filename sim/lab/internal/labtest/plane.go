@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/lab/plane"
 	"github.com/cps-gpu/homelab/sim/lab/plane/real"
 	"github.com/cps-gpu/homelab/sim/lab/plane/simulated"
@@ -18,18 +17,6 @@ func OnBoth(t *testing.T, test func(t *testing.T, kind labctl.Guests)) {
 	t.Helper()
 	t.Run("real", func(t *testing.T) { test(t, Real()) })
 	t.Run("simulated", func(t *testing.T) { test(t, labctl.Guests{}) })
-}
-
-// OnBothByShare is OnBoth, with real control planes only if they are in the run's share.
-func OnBothByShare(t *testing.T, test func(t *testing.T, kind labctl.Guests)) {
-	t.Helper()
-	mine := share.Start(t, "control planes")
-	if mine.Next() {
-		t.Run("simulated", func(t *testing.T) { test(t, labctl.Guests{}) })
-	}
-	if mine.Next() {
-		t.Run("real", func(t *testing.T) { test(t, Real()) })
-	}
 }
 
 // Planes are options for clusters with real control planes, or with simulated ones. A test that
