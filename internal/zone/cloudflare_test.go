@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/internal/pages"
 )
 
 const token = "a-token-of-forty-characters-or-so"
@@ -87,7 +88,7 @@ func TestCloudflare(t *testing.T) {
 			said[name] = err.Error()
 		})
 	}
-	shown(t, "cloudflare", said["records of a name in the zone"])
+	pages.Compare(t, "docs/platform.md", "cloudflare", said["records of a name in the zone"], *update)
 }
 
 // TestAllZones: every zone is asked, and every mistake is told.

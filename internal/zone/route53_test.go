@@ -135,7 +135,7 @@ func TestRoute53(t *testing.T) {
 			said[name] = err.Error()
 		})
 	}
-	shown(t, "route53", said["may not list"], said["two zones of a name"])
+	pages.Compare(t, "docs/platform.md", "route53", said["may not list"]+"\n"+said["two zones of a name"], *update)
 	for region, want := range map[string]string{"eu-central-1": "https://route53.amazonaws.com us-east-1", "cn-north-1": "https://route53.amazonaws.com.cn cn-northwest-1", "us-gov-east-1": "https://route53.us-gov.amazonaws.com us-gov-west-1"} {
 		r := newRoute53(&spec.Route53{Region: region}, "", "", false)
 		assert.Equal(t, want, r.api+" "+r.region)

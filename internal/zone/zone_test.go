@@ -22,12 +22,6 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what docs/platform.md shows")
 
-// shown compares what docs/platform.md shows with errors.
-func shown(t *testing.T, name string, errs ...string) {
-	t.Helper()
-	pages.Compare(t, "docs/platform.md", name, strings.Join(errs, "\n"), *update)
-}
-
 func ref(t *testing.T, text string) spec.SecretRef {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secret")
@@ -127,7 +121,7 @@ func TestNameServer(t *testing.T) {
 			said[name] = strings.ReplaceAll(err.Error(), at, "192.168.1.2:53")
 		})
 	}
-	shown(t, "rfc2136", said["a key that may not transfer"], said["a name within a zone"])
+	pages.Compare(t, "docs/platform.md", "rfc2136", said["a key that may not transfer"]+"\n"+said["a name within a zone"], *update)
 	answer, err := dns.Exchange(new(dns.Msg).SetQuestion("home.example.", dns.TypeSOA), at)
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, answer.Answer[0].(*dns.SOA).Serial, "a question changed the zone")
