@@ -93,8 +93,8 @@ func service(name string) (namespace, service string, err error) {
 	return namespace, service, nil
 }
 
-// givesAddresses are the checks of a load balancer: a new Service gets an address.
-func givesAddresses() []verify.Check {
+// givesAddresses are the checks of a load balancer: a new Service gets an address of its pools.
+func givesAddresses(pools []spec.AddressPool) []verify.Check {
 	return []verify.Check{{Name: "a Service gets an address", Try: func(ctx context.Context, c verify.Cluster) (string, error) {
 		s, address := c.BalancedService("address"), ""
 		err := c.WithObject(ctx, s, func(ctx context.Context) error {
@@ -103,11 +103,15 @@ func givesAddresses() []verify.Check {
 				if err := c.Kube.Get(ctx, live); err != nil {
 					return "", err
 				}
+				address = ""
 				for _, at := range live.Status.LoadBalancer.Ingress {
 					address = cmp.Or(address, at.IP, at.Hostname)
 				}
-				if address != "" {
+				if a, err := netip.ParseAddr(address); err == nil && slices.ContainsFunc(pools, func(p spec.AddressPool) bool { return p.Contains(a) }) {
 					return "", nil
+				}
+				if address != "" {
+					return fmt.Sprintf("it has %s, which is none of loadBalancer.addresses: another load balancer answers, such as K3s' own", address), nil
 				}
 				said, err := c.Kube.LastWarning(ctx, kube.Ref{APIVersion: "v1", Kind: "Service", Namespace: s.Namespace, Name: s.Name})
 				return "it has none: " + cmp.Or(said, "all of loadBalancer.addresses may be taken: kubectl get services --all-namespaces"), err

@@ -129,5 +129,5 @@ func (c CiliumPool) Make(*Site) (Recipe, error) {
 	interfaces := []string{"^ens[0-9]+", "^enp[0-9]+s[0-9]+", "^eth[0-9]+"} // of Ubuntu's virtual machines
 	objects = append(objects, object("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy", meta("cilium-pool", "", poolName),
 		values{"interfaces": interfaces, "loadBalancerIPs": true, "externalIPs": true}))
-	return Recipe{Verify: givesAddresses(), Part: chart.Part{Name: "cilium-pool", Needs: []string{"cilium"}, After: objects}, Replaces: []string{"metallb"}}, nil
+	return Recipe{Verify: givesAddresses(c.Addresses), Part: chart.Part{Name: "cilium-pool", Needs: []string{"cilium"}, After: objects}, Replaces: []string{"metallb"}}, nil
 }

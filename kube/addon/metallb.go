@@ -84,7 +84,7 @@ func (m MetalLB) Make(s *Site) (Recipe, error) {
 	}
 	return Recipe{
 		Part:     chart.Part{Name: "metallb", Release: r, NamespaceLabels: privilegedLabels(), Secrets: secrets, After: append(objects, peers...)},
-		Replaces: []string{"cilium-pool"}, Verify: givesAddresses(),
+		Replaces: []string{"cilium-pool"}, Verify: givesAddresses(m.Addresses),
 	}, nil
 }
 

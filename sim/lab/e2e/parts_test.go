@@ -18,6 +18,7 @@ import (
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/pages"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
@@ -179,10 +180,12 @@ func (l *partsLife) comeAndChange(t *testing.T) {
 func (l *partsLife) verified(t *testing.T) {
 	t.Helper()
 	said, _ := l.must(t, "platform:verify")
+	pages.Compare(t, "docs/platform.md", "parts", said, *update)
 	for _, check := range []string{"logs +a line of a pod is found", "monitoring +an alert is delivered", "dex +programs find it and its keys", "model-chat +its page opens by its name",
-		"postgres +database tracking answers", "kueue +queue class lets a pod start", "nfs +share films is mounted in research", "metallb +a Service gets an address"} {
+		"postgres +database tracking answers", "kueue +queue class lets a pod start", "nfs +share films is mounted in research"} {
 		assert.Regexp(t, `(?m)^`+check+` +passed`, said)
 	}
+	assert.Regexp(t, `(?m)^metallb +a Service gets an address +passed +10\.0\.0\.2\d\d$`, said)
 }
 
 // says is what a run says of a step that changes something; of a part that goes through Git the push does.

@@ -278,7 +278,7 @@ func (i *instance) assign(ctx context.Context, from []addressPool, class, asked,
 	}
 	for _, s := range list {
 		want := cmp.Or(s.Annotations[asked], s.Spec.LoadBalancerIP)
-		if have := s.Status.LoadBalancer.Ingress; len(have) > 0 && (want == "" || have[0].IP == want) {
+		if have := s.Status.LoadBalancer.Ingress; len(have) > 0 && (want == "" && fromPools(from, have[0].IP) || have[0].IP == want) {
 			continue
 		}
 		address, why := choose(from, s, taken, want, s.Annotations[named])
@@ -293,6 +293,13 @@ func (i *instance) assign(ctx context.Context, from []addressPool, class, asked,
 		}
 	}
 	return nil
+}
+
+// fromPools reports whether an address is of a pool. One of another load balancer is given up
+// (MetalLB: convergeBalancer in controller/service.go; Cilium: stripOrImportIngresses in operator/pkg/lbipam).
+func fromPools(from []addressPool, address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(from, func(p addressPool) bool { return p.has(a) })
 }
 
 // choose finds an address, or says in MetalLB's words why there is none.

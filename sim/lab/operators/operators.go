@@ -40,10 +40,36 @@ type Cluster struct {
 	Volumes    *traffic.Volumes
 	Traffic    *traffic.Traffic
 	Proxmox    func() *http.Client // the way to the hosts; nil: there are none
-	Disable    []string            // K3s' packaged parts that are off, e.g. servicelb
 	// Exec runs a command in the first container of a running pod.
 	Exec func(ctx context.Context, pod *corev1.Pod, args []string) (code int, output string, err error)
 	Log  *slog.Logger
+
+	packaged packaged
+}
+
+// packaged are K3s' parts that are off, and a wake-up for when others are.
+type packaged struct {
+	mu      sync.Mutex
+	off     []string
+	changed chan struct{}
+}
+
+// Disable turns off packaged parts of K3s, such as servicelb, and all others on, as a server does that starts again
+// with another disable. What a part has made stays.
+func (c *Cluster) Disable(names []string) {
+	c.packaged.mu.Lock()
+	defer c.packaged.mu.Unlock()
+	c.packaged.off = names
+	if c.packaged.changed != nil {
+		poke(c.packaged.changed)
+	}
+}
+
+// disabled are the parts that are off.
+func (c *Cluster) disabled() []string {
+	c.packaged.mu.Lock()
+	defer c.packaged.mu.Unlock()
+	return c.packaged.off
 }
 
 // program is one that the lab can simulate.
@@ -83,6 +109,9 @@ type key struct{ program, namespace, workload, container string }
 // Run plays programs until ctx ends.
 func Run(ctx context.Context, c *Cluster) {
 	m := &manager{Cluster: c, table: programs(), changed: make(chan struct{}, 1), running: map[key]*instance{}}
+	c.packaged.mu.Lock()
+	c.packaged.changed = m.changed
+	c.packaged.mu.Unlock()
 	m.events = record.NewBroadcaster()
 	m.events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: c.Client.CoreV1().Events("")})
 	defer m.events.Shutdown()
@@ -92,7 +121,6 @@ func Run(ctx context.Context, c *Cluster) {
 	watching.WaitForObjects(ctx)
 	defer watching.Wait()
 	defer m.all.Wait()
-	m.startBuiltin(ctx)
 	for {
 		m.reconcile(ctx)
 		select {
@@ -130,6 +158,7 @@ func (m *manager) reconcile(ctx context.Context) {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
 	wanted := map[key]bool{}
+	m.builtin(ctx, wanted)
 	for _, pod := range pods {
 		if !traffic.Ready(pod) {
 			continue
@@ -185,13 +214,18 @@ func repository(image string) string {
 	return image
 }
 
-// startBuiltin starts what K3s itself does, in no pod.
-func (m *manager) startBuiltin(ctx context.Context) {
+// builtin starts what K3s itself does, in no pod.
+func (m *manager) builtin(ctx context.Context, wanted map[key]bool) {
+	off := m.disabled()
 	for _, p := range builtinPrograms() {
-		if slices.Contains(m.Disable, p.name) {
+		k := key{program: p.name}
+		if slices.Contains(off, p.name) {
 			continue
 		}
-		m.start(ctx, p, &corev1.Pod{}, corev1.Container{})
+		wanted[k] = true
+		if m.running[k] == nil {
+			m.running[k] = m.start(ctx, p, &corev1.Pod{}, corev1.Container{})
+		}
 	}
 }
 

@@ -46,6 +46,9 @@ func (p *plane) Join(ctx context.Context, n guest.Node) error {
 		return err
 	}
 	p.kubelet.start(n)
+	if n.Disable != nil {
+		p.cluster.Disable(n.Disable)
+	}
 	return nil
 }
 

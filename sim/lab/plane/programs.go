@@ -16,11 +16,13 @@ import (
 func (p *plane) programs(disable []string, volumes *traffic.Volumes) *operators.Cluster {
 	network := traffic.NewTraffic(p.ctx, p.client, p.control)
 	network.Outside = p.outside
-	return &operators.Cluster{
+	out := &operators.Cluster{
 		Kubeconfig: p.Kubeconfig(p.control.Config().Host), Address: p.address(),
 		Config: p.control.Config(), Client: p.client, Dynamic: p.dynamic, Mapper: p.mapper, CA: p.control,
-		Volumes: volumes, Traffic: network, Disable: disable, Proxmox: p.proxmox, Log: p.log,
+		Volumes: volumes, Traffic: network, Proxmox: p.proxmox, Log: p.log,
 	}
+	out.Disable(disable)
+	return out
 }
 
 // packaged is what K3s ships, without what its configuration disables.

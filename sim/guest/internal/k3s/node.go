@@ -280,6 +280,9 @@ func (n *node) describe(ips []netip.Addr) plane.Node {
 	if len(ips) > 1 {
 		node.SecondIP = ips[1]
 	}
+	if n.role == "server" {
+		node.Disable = append([]string{}, n.cfg.commas("disable")...)
+	}
 	for _, arg := range n.cfg["kubelet-arg"] {
 		if id, ok := strings.CutPrefix(arg, "provider-id="); ok {
 			node.ProviderID = id

@@ -72,6 +72,7 @@ type Node struct {
 	Labels     map[string]string // of node-label
 	Taints     []string          // of node-taint, "key=value:Effect"
 	ProviderID string            // of kubelet's provider-id; empty: K3s gives the Node its own
+	Disable    []string          // packaged components that this server leaves out; nil: as the control plane was formed
 	CPUs       int
 	Memory     int64  // bytes
 	BootID     string // changes whenever the machine boots
