@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -69,6 +70,7 @@ func TestZones(t *testing.T) {
 		assert.Empty(t, w.plan(t, parse(t, text)))
 
 		without := strings.Replace(text, "dns: {zones: [lab.example], records: true, cloudflare: env:CLOUDFLARE_TOKEN}\n", "", 1)
+		assert.Contains(t, fmt.Sprint(w.plan(t, parse(t, without))), "what leaves in the same run keeps its records")
 		w.up(t, parse(t, without))
 		dns, token = solvers(t, api)
 		assert.Empty(t, dns)

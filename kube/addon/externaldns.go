@@ -12,7 +12,11 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-const externalDNSNamespace = "external-dns"
+const (
+	// ExternalDNSName is the name of the part.
+	ExternalDNSName      = "external-dns"
+	externalDNSNamespace = "external-dns"
+)
 
 // ExternalDNS keeps records for the names of Ingresses, routes and annotated Services in the zones of
 // the file. TXT records beside them name this cluster as their owner; it changes no others.
@@ -23,7 +27,7 @@ type ExternalDNS struct {
 
 func (e ExternalDNS) Info() Info {
 	i := Info{
-		Name: "external-dns", Section: "dns", On: e.DNS != nil && e.Records.IsOn(),
+		Name: ExternalDNSName, Section: "dns", On: e.DNS != nil && e.Records.IsOn(),
 		Namespace: externalDNSNamespace,
 		Chart: chart.Pin{
 			Chart: "external-dns", Repo: "https://kubernetes-sigs.github.io/external-dns",
@@ -54,7 +58,7 @@ func (e ExternalDNS) Make(s *Site) (Recipe, error) {
 		return Recipe{}, err
 	}
 	s.tolerate(v, nil)
-	return Recipe{Verify: []verify.Check{{Name: "names lead to the cluster", Try: e.namesLead}}, Part: chart.Part{Name: "external-dns", Release: s.release(e.Info(), v), Secrets: secrets}}, nil
+	return Recipe{Verify: []verify.Check{{Name: "names lead to the cluster", Try: e.namesLead}}, Part: chart.Part{Name: ExternalDNSName, Release: s.release(e.Info(), v), Secrets: secrets}}, nil
 }
 
 // provider sets who serves the zones, and returns the credentials for it.

@@ -291,6 +291,9 @@ func (r Record) Diff() converge.Diff {
 	if r.Keep {
 		note += "; its volumes and CRDs stay"
 	}
+	if r.Part == addon.ExternalDNSName {
+		note += "; it removes a record about a minute after its name: what leaves in the same run keeps its records"
+	}
 	return converge.Diff{{Path: "part/" + r.Part, Have: what, Effect: converge.Remove, Note: note}}
 }
 
