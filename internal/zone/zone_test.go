@@ -142,3 +142,18 @@ func TestUnreachable(t *testing.T) {
 	}
 	assert.NoError(t, Check(t.Context(), &spec.DNS{Zones: []string{"home.example"}, Webhook: &spec.ACMEWebhook{}}))
 }
+
+// TestOnLoopback: a lab asks a name server or an API only on this machine.
+func TestOnLoopback(t *testing.T) {
+	flare, aws := &spec.DNS{Cloudflare: &spec.Cloudflare{}}, &spec.DNS{Route53: &spec.Route53{}}
+	assert.False(t, OnLoopback(nil))
+	assert.False(t, OnLoopback(flare))
+	assert.False(t, OnLoopback(aws))
+	assert.False(t, OnLoopback(&spec.DNS{Webhook: &spec.ACMEWebhook{}}))
+	assert.False(t, OnLoopback(&spec.DNS{RFC2136: &spec.RFC2136{Server: "192.168.1.2:53"}}))
+	assert.True(t, OnLoopback(&spec.DNS{RFC2136: &spec.RFC2136{Server: "127.0.0.1:53"}}))
+	t.Setenv("CLOUDFLARE_BASE_URL", "http://127.0.0.1:8080/client/v4")
+	t.Setenv("AWS_ENDPOINT_URL_ROUTE_53", "http://192.168.1.2:4566")
+	assert.True(t, OnLoopback(flare))
+	assert.False(t, OnLoopback(aws))
+}
