@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/certs"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/k3s"
 )
 
 // ingressSection completes and checks ingress, and the names that people reach.
@@ -100,12 +101,41 @@ func (r ingressSection) ingress() {
 	switch {
 	case in.Kind == spec.IngressNone && in.Class != "":
 		r.Wrong(&in.Class, "there is no ingress, so it has no class", "remove class, or write kind: traefik")
+	case in.By != "" && in.Kind != spec.IngressGateway:
+		r.Wrong(&in.By, "by says who serves the Gateway API, and this is ingress: "+in.Kind, "write kind: gateway, or remove by")
+	case in.ByCilium():
+		r.gatewayByCilium(disabled)
 	case in.Kind != spec.IngressNone && disabled:
 		why, cure := r.missing("traefik", "write ingress: none")
 		r.Wrong(in, fmt.Sprintf("ingress %s is served by Traefik, which %s", in.Kind, why), cure)
 	}
-	if in.Kind != spec.IngressNone {
+	switch {
+	case in.ByCilium():
+		in.Class = spec.GatewayCilium
+	case in.Kind != spec.IngressNone:
 		in.Class = cmp.Or(in.Class, "traefik")
+	}
+}
+
+// withCiliumsDefinitions is the K3s whose Traefik brings definitions of the Gateway API in the versions that Cilium looks for: it
+// overwrites others with them (k3s-io/k3s pull 14134: those of 1.5; before, of 1.4 without TLSRoute).
+const withCiliumsDefinitions = "v1.36.2+k3s1"
+
+// gatewayByCilium checks what Cilium needs for the Gateway API.
+func (r ingressSection) gatewayByCilium(withoutTraefik bool) {
+	in, lb, version := &r.spec.Platform.Ingress, r.spec.Platform.LB, r.spec.K3s.Version
+	if in.Class != "" && in.Class != spec.GatewayCilium {
+		r.Wrong(&in.Class, "Cilium's chart calls its class of Gateways cilium", "remove class")
+	}
+	switch {
+	case !r.spec.K3s.Cilium():
+		r.Wrong(&in.By, "Cilium is not the pods' network, so it serves no Gateway", "write by: traefik; or for a new cluster, k3s: {cni: cilium}")
+	case lb == nil || lb.Kind == spec.LBServiceLB:
+		r.Wrong(&in.By, "Cilium's Gateway is a Service of its own with the ports 80 and 443, and has no address: servicelb gives these ports of the nodes to Traefik",
+			"write loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}, an unused range of the nodes' network; or by: traefik")
+	case !withoutTraefik && spec.IsK3sVersion(version) && k3s.CompareVersions(version, withCiliumsDefinitions) < 0:
+		r.Wrong(&in.By, fmt.Sprintf("Traefik of K3s %s brings definitions of the Gateway API that Cilium does not take", version),
+			"write k3s: {version: "+k3s.DefaultVersion+"}, or by: traefik")
 	}
 }
 

@@ -182,15 +182,22 @@ type BGPPeer struct {
 // Kinds of ingress.
 const (
 	IngressTraefik = "traefik" // K3s' own
-	IngressGateway = "gateway" // Gateway API, served by K3s' Traefik
+	IngressGateway = "gateway" // Gateway API
 	IngressNone    = "none"
 )
 
+// GatewayCilium is Cilium as the one who serves the Gateway API, in place of K3s' Traefik.
+const GatewayCilium = "cilium"
+
 // Ingress says how HTTP enters the cluster.
 type Ingress struct {
-	Kind  string `yaml:"kind" short:"text" default:"traefik" enum:"traefik,gateway,none" absent:"‘traefik’; ‘none’ if ‘k3s.disable’ has it" doc:"‘traefik’: Ingresses. ‘gateway’: the Gateway API, also by Traefik. ‘none’: the hub is a Service with an address; Rancher and Grafana need an ingress."`
-	Class string `yaml:"class" absent:"‘traefik’" doc:"Class of Ingresses or Gateways."`
+	Kind  string `yaml:"kind" short:"text" default:"traefik" enum:"traefik,gateway,none" absent:"‘traefik’; ‘none’ if ‘k3s.disable’ has it" doc:"‘traefik’: Ingresses. ‘gateway’: also the Gateway API. ‘none’: the hub is a Service with an address; Rancher and Grafana need an ingress."`
+	By    string `yaml:"by" json:",omitempty" enum:"traefik,cilium" absent:"‘traefik’" doc:"Who serves the Gateway API. ‘cilium’: with that CNI and addresses in ‘loadBalancer’; Ingresses stay with Traefik."`
+	Class string `yaml:"class" absent:"‘traefik’; ‘cilium’ by Cilium" doc:"Class of Ingresses or Gateways."`
 }
+
+// ByCilium reports whether Cilium serves the Gateway API.
+func (i Ingress) ByCilium() bool { return i.Kind == IngressGateway && i.By == GatewayCilium }
 
 // Sources of certificates.
 const (

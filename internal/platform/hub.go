@@ -238,7 +238,7 @@ func hubIngress(p *spec.Platform) jupyterhub.Ingress {
 	switch p.Ingress.Kind {
 	case spec.IngressGateway:
 		in.Kind = jupyterhub.ByGateway
-		in.GatewayNamespace, in.Gateway = addon.GatewayNamespace, addon.GatewayName
+		in.GatewayNamespace, in.Gateway = addon.GatewayNamespace, addon.GatewayName(p.Ingress)
 		in.TLS = p.TLS != nil
 		return in
 	case spec.IngressNone:

@@ -21,6 +21,7 @@ func Parts(s *spec.Spec) []addon.Part {
 	standalone := addon.Fleet{Fleet: p.Fleet, Rancher: p.Rancher != nil}
 	exporter := addon.GPUExporter{Monitoring: p.Monitoring, Operator: operator, DRA: s.NVIDIA.Stack == spec.StackDRA}
 	return []addon.Part{
+		addon.GatewayAPI{Ingress: p.Ingress},
 		addon.Cilium{K3s: s.K3s, Talos: s.Sealed(), API: s.NodeAPI()},
 		gpuOperator(s),
 		addon.GPUGuard{Guard: s.NVIDIA.Guard},
@@ -84,7 +85,7 @@ func HasGPUOperator(s *spec.Spec) bool { return gpuOperator(s).Info().On }
 func siteOf(s *spec.Spec, withSecrets bool) *addon.Site {
 	p := &s.Platform
 	site := &addon.Site{
-		Nodes: s.Nodes, Proxmox: s.Proxmox, Charts: p.Charts, DefaultClass: p.Storage.Default, Balancer: p.LB, Ingress: p.Ingress, TLS: p.TLS, DNS: p.DNS,
+		Nodes: s.Nodes, Proxmox: s.Proxmox, Charts: p.Charts, DefaultClass: p.Storage.Default, Balancer: p.LB, Ingress: p.Ingress, NoTraefik: slices.Contains(s.K3s.Disable, "traefik"), TLS: p.TLS, DNS: p.DNS,
 		Hosts: hosts(p), GPUMetrics: p.Monitoring != nil && p.Monitoring.GPUs.IsOn(), Offered: offer.All(s), Unread: !withSecrets,
 	}
 	if p.Hub != nil {

@@ -105,7 +105,7 @@ func TestIngressOfTheHub(t *testing.T) {
 	assert.Equal(t, jupyterhub.Ingress{Kind: jupyterhub.ByLoadBalancer, Address: address, Annotations: addon.AddressAnnotations(spec.LBMetalLB, address)}, hubIngress(p))
 	for _, tls := range []*spec.TLS{nil, {Issuer: "home"}} {
 		p.TLS, p.Ingress.Kind = tls, spec.IngressGateway
-		assert.Equal(t, jupyterhub.Ingress{Kind: jupyterhub.ByGateway, GatewayNamespace: addon.GatewayNamespace, Gateway: addon.GatewayName, TLS: tls != nil}, hubIngress(p))
+		assert.Equal(t, jupyterhub.Ingress{Kind: jupyterhub.ByGateway, GatewayNamespace: addon.GatewayNamespace, Gateway: addon.GatewayName(p.Ingress), TLS: tls != nil}, hubIngress(p))
 	}
 	p.Ingress = spec.Ingress{Class: "traefik"}
 	assert.Equal(t, jupyterhub.Ingress{Kind: jupyterhub.ByIngress, Class: "traefik", TLSSecret: hubTLS,

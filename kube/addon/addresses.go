@@ -78,13 +78,13 @@ func removeAddr(spans []span, addr netip.Addr) []span {
 	return out
 }
 
-// ingressService is the Service of K3s' Traefik.
-const ingressService = "kube-system/traefik"
-
 // service splits the name under which an address is reserved.
-func service(name string) (namespace, service string, err error) {
-	if name == "ingress" {
-		name = ingressService
+func (s *Site) service(name string) (namespace, service string, err error) {
+	switch {
+	case name == "ingress" && s.Ingress.ByCilium(): // the Service that Cilium makes for the Gateway
+		name = GatewayNamespace + "/cilium-gateway-" + GatewayName(s.Ingress)
+	case name == "ingress": // K3s' Traefik
+		name = "kube-system/traefik"
 	}
 	namespace, service, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || service == "" {

@@ -70,8 +70,22 @@ func (c Cilium) Make(s *Site) (Recipe, error) {
 		// Each announced Service has a lease that is renewed every few seconds.
 		v["k8sClientRateLimit"] = values{"qps": 20, "burst": 40}
 	}
-	r := s.release(c.Info(), v)
-	return Recipe{Part: chart.Part{Name: "cilium", Release: r}, Network: true}, nil
+	if s.Ingress.ByCilium() {
+		maps.Copy(v, servingGateways())
+		set(v, true, "operator", "rollOutPods")
+	}
+	p := Recipe{Part: chart.Part{Name: "cilium", Release: s.release(c.Info(), v)}, Network: true}
+	s.requireParts(&p, "gateway-api")
+	return p, nil
+}
+
+// servingGateways turns on the Gateway API. Its operator and agents read their ConfigMap when they start, so that changing it
+// must restart them (templates/cilium-agent/daemonset.yaml, templates/cilium-operator/deployment.yaml).
+func servingGateways() values {
+	return values{
+		"gatewayAPI":        values{"enabled": true, "gatewayClass": values{"create": "true"}}, // the definitions are there
+		"rollOutCiliumPods": true,
+	}
 }
 
 // onTalos is what differs on Talos Linux: KubePrism is its proxy of the API server, it mounts the cgroups itself, and it
@@ -97,7 +111,7 @@ func (c CiliumPool) Info() Info {
 	return Info{Name: "cilium-pool", Section: "loadBalancer", On: c.LoadBalancer != nil && c.Kind == spec.LBCilium}
 }
 
-func (c CiliumPool) Make(*Site) (Recipe, error) {
+func (c CiliumPool) Make(s *Site) (Recipe, error) {
 	pool, err := newPool(c.Addresses, c.Reserved)
 	if err != nil {
 		return Recipe{}, fmt.Errorf("cilium-pool: %w", err)
@@ -107,14 +121,14 @@ func (c CiliumPool) Make(*Site) (Recipe, error) {
 		objects = append(objects, object("cilium.io/v2", "CiliumLoadBalancerIPPool", meta("cilium-pool", "", name), spec))
 	}
 	var blocks []any
-	for _, s := range pool.free {
-		blocks = append(blocks, values{"start": s.from.String(), "stop": s.to.String()})
+	for _, free := range pool.free {
+		blocks = append(blocks, values{"start": free.from.String(), "stop": free.to.String()})
 	}
 	if len(blocks) > 0 {
 		add(poolName, values{"blocks": blocks})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Reserved)) {
-		namespace, svc, err := service(name)
+		namespace, svc, err := s.service(name)
 		if err != nil {
 			return Recipe{}, fmt.Errorf("cilium-pool: %w", err)
 		}

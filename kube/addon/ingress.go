@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,16 +33,15 @@ func AddressAnnotations(kind string, addr netip.Addr) map[string]string {
 	return nil
 }
 
-// Ports of K3s' Traefik by entry point. A Gateway's listeners must name them, not ports 80 and
-// 443 of the Service in front.
+// Ports of a Gateway's listeners. With K3s' Traefik they are those of its entry points, and not those of the Service in front.
 const (
-	traefikHTTP  = 8000
-	traefikHTTPS = 8443
+	httpPort, httpsPort       = 80, 443
+	traefikHTTP, traefikHTTPS = 8000, 8443
 )
 
 // Ingress configures the ingress controller that K3s brings, and with the Gateway API creates
-// one Gateway. K3s installs the definitions of the Gateway API: up to 1.36 through its
-// Traefik, from 1.37 on separately (k3s-io/k3s issue 14557). It is on if a part has web pages.
+// one Gateway, which Traefik or Cilium serves. K3s installs the definitions of the Gateway API: up to 1.36 through its
+// Traefik, from 1.37 on separately (k3s-io/k3s issue 14557); for Cilium see [GatewayAPI]. It is on if a part has web pages.
 type Ingress struct {
 	spec.Ingress
 	Pages bool // a part has web pages
@@ -54,6 +52,34 @@ func (i Ingress) Info() Info {
 }
 
 func (Ingress) Make(s *Site) (Recipe, error) {
+	p, g := Recipe{Part: chart.Part{Name: "ingress"}}, s.gateway()
+	if !s.NoTraefik {
+		config, err := s.traefik()
+		if err != nil {
+			return Recipe{}, err
+		}
+		p.After = append(p.After, config)
+	}
+	s.requireParts(&p, "metallb", "cilium-pool")
+	if g == nil {
+		p.Verify = []verify.Check{{Name: "it has an address", Try: traefikAddress}}
+		return p, nil
+	}
+	p.Verify = []verify.Check{{Name: "the Gateway takes all its names", Try: g.works}}
+	objects, err := g.objects()
+	if err != nil {
+		return Recipe{}, err
+	}
+	p.After = append(p.After, objects...)
+	s.requireParts(&p, "cilium")
+	if s.TLS != nil && s.TLS.Source != spec.TLSACME { // whose challenges come in by it
+		s.requireParts(&p, "issuer")
+	}
+	return p, nil
+}
+
+// traefik configures K3s' Traefik.
+func (s *Site) traefik() (runtime.Object, error) {
 	v := values{
 		"deployment": values{"replicas": s.replicas(2)},
 		// The first two are K3s' own, because this list replaces them.
@@ -61,7 +87,8 @@ func (Ingress) Make(s *Site) (Recipe, error) {
 			exists("CriticalAddonsOnly", ""),
 			exists("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule)),
 	}
-	if lb := s.Balancer; lb != nil {
+	byCilium := s.Ingress.ByCilium()
+	if lb := s.Balancer; lb != nil && !byCilium {
 		if notes := AddressAnnotations(lb.Kind, lb.Reserved["ingress"]); notes != nil {
 			set(v, notes, "service", "annotations")
 		}
@@ -75,35 +102,17 @@ func (Ingress) Make(s *Site) (Recipe, error) {
 			"--entryPoints.web.http.redirections.entryPoint.permanent=true",
 		}
 	}
-	g := s.gateway()
-	if g != nil {
+	if g := s.gateway(); g != nil && !byCilium {
 		v["providers"] = values{"kubernetesGateway": values{"enabled": true}}
-		v["gateway"] = values{"enabled": false} // ours is below
-		v["gatewayClass"] = values{"enabled": true, "name": g.class}
+		v["gateway"] = values{"enabled": false} // ours is beside it
+		v["gatewayClass"] = values{"enabled": true, "name": g.Class}
 	}
 	v = chart.Merge(plain(v).(values), plain(s.Charts.Values["ingress"]).(values))
 	content, err := yaml.Marshal(v)
 	if err != nil {
-		return Recipe{}, fmt.Errorf("ingress: %w", err)
+		return nil, fmt.Errorf("ingress: %w", err)
 	}
-	p := Recipe{Part: chart.Part{Name: "ingress", After: []runtime.Object{
-		object("helm.cattle.io/v1", "HelmChartConfig", meta("ingress", "kube-system", "traefik"), values{"valuesContent": string(content)}),
-	}}}
-	s.requireParts(&p, "metallb", "cilium-pool")
-	if g == nil {
-		p.Verify = []verify.Check{{Name: "it has an address", Try: traefikAddress}}
-		return p, nil
-	}
-	p.Verify = []verify.Check{{Name: "the Gateway takes all its names", Try: gatewayWorks}}
-	o, err := g.object()
-	if err != nil {
-		return Recipe{}, err
-	}
-	p.After = append(p.After, o)
-	if s.TLS != nil && s.TLS.Source != spec.TLSACME { // whose challenges come in by it
-		s.requireParts(&p, "issuer")
-	}
-	return p, nil
+	return object("helm.cattle.io/v1", "HelmChartConfig", meta("ingress", "kube-system", "traefik"), values{"valuesContent": string(content)}), nil
 }
 
 // traefikAddress looks for the address of the Service in front of Traefik.
@@ -118,9 +127,9 @@ func traefikAddress(ctx context.Context, c verify.Cluster) (string, error) {
 	return "", errors.New("the Service kube-system/traefik has no address: kubectl -n kube-system describe service traefik says why")
 }
 
-// gatewayWorks reads the Gateway's conditions, and those of its listeners, one for each name (gateway-api, apis/v1/gateway_types.go).
-func gatewayWorks(ctx context.Context, c verify.Cluster) (string, error) {
-	live := object("gateway.networking.k8s.io/v1", "Gateway", metav1.ObjectMeta{Namespace: GatewayNamespace, Name: GatewayName}, nil)
+// works reads the Gateway's conditions, and those of its listeners, one for each name (gateway-api, apis/v1/gateway_types.go).
+func (g gateway) works(ctx context.Context, c verify.Cluster) (string, error) {
+	live := object("gateway.networking.k8s.io/v1", "Gateway", metav1.ObjectMeta{Namespace: GatewayNamespace, Name: GatewayName(g.Ingress)}, nil)
 	if err := c.Kube.Get(ctx, live); err != nil {
 		return "", err
 	}
@@ -154,38 +163,5 @@ func gatewayWorks(ctx context.Context, c verify.Cluster) (string, error) {
 			return fmt.Sprintf("%s at %s", printable.Count(len(its.Status.Listeners), "listener"), its.Status.Addresses[0].Value), nil
 		}
 	}
-	return "", errors.New("it is not Programmed, or has no address: kubectl -n " + GatewayNamespace + " describe gateway " + GatewayName + " says why")
-}
-
-// gateway describes the one Gateway that routes attach to.
-type gateway struct {
-	class  string   // of the Gateway
-	hosts  []string // names that are served over TLS, a listener each
-	issuer string   // ClusterIssuer of their certificates; empty: somebody else creates the Secrets
-}
-
-// Namespace and name of the Gateway, for routes that attach to it. Traefik is in this namespace.
-const (
-	GatewayNamespace = "kube-system"
-	GatewayName      = "homelab"
-)
-
-func (g gateway) object() (runtime.Object, error) {
-	all := values{"namespaces": values{"from": "All"}}
-	listeners := []any{values{"name": "http", "port": traefikHTTP, "protocol": "HTTP", "allowedRoutes": all}}
-	for _, h := range g.hosts {
-		if h == "" || strings.ContainsAny(h, "/: ") {
-			return nil, fmt.Errorf("gateway: host %q: want a name, e.g. hub.example.org", h)
-		}
-		name := strings.ReplaceAll(strings.ReplaceAll(h, "*", "wildcard"), ".", "-")
-		listeners = append(listeners, values{
-			"name": name, "hostname": h, "port": traefikHTTPS, "protocol": "HTTPS", "allowedRoutes": all,
-			"tls": values{"mode": "Terminate", "certificateRefs": []any{values{"kind": "Secret", "name": name + "-tls"}}},
-		})
-	}
-	m := meta("ingress", GatewayNamespace, GatewayName)
-	if g.issuer != "" {
-		m.Annotations = map[string]string{"cert-manager.io/cluster-issuer": g.issuer}
-	}
-	return object("gateway.networking.k8s.io/v1", "Gateway", m, values{"gatewayClassName": g.class, "listeners": listeners}), nil
+	return "", errors.New("it is not Programmed, or has no address: kubectl -n " + GatewayNamespace + " describe gateway " + GatewayName(g.Ingress) + " says why")
 }

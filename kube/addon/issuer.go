@@ -162,7 +162,7 @@ func (i Issuer) solver(s *Site) (values, []chart.Secret, error) {
 		return zone{s.DNS}.solver(s, i.Issuer+"-dns")
 	case s.gateway() != nil:
 		return values{"http01": values{"gatewayHTTPRoute": values{"parentRefs": []any{values{
-			"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": GatewayName, "namespace": GatewayNamespace}}}}}, nil, nil
+			"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": GatewayName(s.Ingress), "namespace": GatewayNamespace}}}}}, nil, nil
 	}
 	return values{"http01": values{"ingress": values{"ingressClassName": s.Ingress.Class}}}, nil, nil
 }

@@ -218,7 +218,7 @@ func (m Monitoring) grafana(s *Site) (g values, trusted []chart.Secret, err erro
 	}
 	if s.gateway() != nil {
 		g["route"] = values{"main": values{"enabled": true, "hostnames": []any{m.Hostname},
-			"parentRefs": []any{values{"name": GatewayName, "namespace": GatewayNamespace}}}}
+			"parentRefs": []any{s.gateway().ref()}}}
 		return g, trusted, err
 	}
 	ingress := values{"enabled": true, "ingressClassName": s.Ingress.Class, "hosts": []any{m.Hostname}}

@@ -15,7 +15,7 @@ func (s *Site) page(m metav1.ObjectMeta, hostname string, port int, tls string) 
 		return nil
 	case spec.IngressGateway:
 		return []runtime.Object{object("gateway.networking.k8s.io/v1", "HTTPRoute", m, values{
-			"hostnames": []any{hostname}, "parentRefs": []any{values{"name": GatewayName, "namespace": GatewayNamespace}},
+			"hostnames": []any{hostname}, "parentRefs": []any{s.gateway().ref()},
 			"rules": []any{values{"backendRefs": []any{values{"name": m.Name, "port": int64(port)}}}},
 		})}
 	}

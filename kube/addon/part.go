@@ -118,6 +118,8 @@ type Recipe struct {
 	Verify    []verify.Check // of what people have it for, beside Web and Probe; see [Recipe.Checks]
 	TriedBy   string         // the part or command that tries it, if it has no check of its own
 
+	// Stays reports whether an object beside the release is left as the cluster has it; nil: none is.
+	Stays func(context.Context, *kube.Client, runtime.Object) (bool, error)
 	// Late builds the part again with values of the running cluster; nil: it needs none.
 	Late func(context.Context, *kube.Client) (chart.Part, error)
 	// Assumes says what Late adds to the files for Git.

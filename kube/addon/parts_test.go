@@ -192,6 +192,7 @@ func writtenSamples(t *testing.T) []sample {
 	cilium := &spec.LoadBalancer{Kind: spec.LBCilium, Addresses: pool, Reserved: reserved}
 	flat := spec.K3s{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}
 	gateway := spec.Ingress{Kind: spec.IngressGateway, Class: "traefik"}
+	ofCilium := ofCilium()
 	own := spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"}
 	lent := spec.TLS{Source: spec.TLSSecret, Secret: "own/tls", CACert: written(t, "PEM")}
 	signed := &spec.TLS{Source: spec.TLSACME, Issuer: "homelab", Email: "admin@example.org", Server: "https://acme-v02.api.letsencrypt.org/directory"}
@@ -256,14 +257,20 @@ func writtenSamples(t *testing.T) []sample {
 		{"ingress", must(t, addon.Ingress{Ingress: traefik, Pages: true}, addon.Site{Ingress: traefik})},
 		{"ingress-gateway", must(t, addon.Ingress{Ingress: gateway, Pages: true}, rich(addon.Site{Ingress: gateway, Balancer: lb, TLS: signed,
 			Hosts: []string{"hub.example.org", "*.apps.example.org"}}))},
+		{"gateway-api", must(t, addon.GatewayAPI{Ingress: ofCilium}, addon.Site{Ingress: ofCilium})},
+		{"ingress-cilium", must(t, addon.Ingress{Ingress: ofCilium, Pages: true}, rich(addon.Site{Ingress: ofCilium, Balancer: cilium, TLS: signed, Hosts: []string{"hub.example.org"}}))},
+		{"ingress-cilium-alone", must(t, addon.Ingress{Ingress: ofCilium, Pages: true}, addon.Site{Ingress: ofCilium, NoTraefik: true, Balancer: &spec.LoadBalancer{Kind: spec.LBCilium}})},
 		{"metallb-bgp", must(t, addon.MetalLB{LoadBalancer: &bgp}, addon.Site{})},
 		{"metallb", must(t, addon.MetalLB{LoadBalancer: lb}, rich(addon.Site{}))},
 		{"cilium", must(t, addon.Cilium{K3s: flat}, addon.Site{})},
 		{"cilium-rich", must(t, addon.Cilium{K3s: flat}, rich(addon.Site{Balancer: cilium}))},
+		{"cilium-gateway", must(t, addon.Cilium{K3s: flat}, addon.Site{Ingress: ofCilium, Balancer: cilium, Made: []addon.Recipe{{Part: chart.Part{Name: "gateway-api"}}}})},
+		{"cilium-pool-gateway", must(t, addon.CiliumPool{LoadBalancer: cilium}, addon.Site{Ingress: ofCilium})},
 		{"cilium-pool", must(t, addon.CiliumPool{LoadBalancer: cilium}, addon.Site{})},
 		{"rancher", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 1}}, addon.Site{Ingress: traefik})},
 		{"rancher-rich", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3, Bootstrap: told(t, "a-long-password")}},
 			rich(addon.Site{Ingress: traefik, TLS: rancherCA}))},
+		{"rancher-cilium", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3}}, rich(addon.Site{Ingress: ofCilium, TLS: signed}))},
 		{"rancher-gateway", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3}}, rich(addon.Site{Ingress: gateway, TLS: signed}))},
 		{"monitoring", must(t, addon.Monitoring{Monitoring: &monitoring}, addon.Site{Ingress: traefik})},
 		{"monitoring-alerts", must(t, addon.Monitoring{Monitoring: &alerting}, rich(addon.Site{Ingress: traefik}))},

@@ -90,7 +90,11 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 	}
 	if s.gateway() != nil {
 		v["networkExposure"] = values{"type": "gateway"}
-		v["gateway"] = values{"gatewayClass": annotations(values{"name": s.Ingress.Class, "tls": source}, "annotations")}
+		class := annotations(values{"name": s.Ingress.Class, "tls": source}, "annotations")
+		if s.Ingress.ByCilium() { // the chart's ports are Traefik's
+			class["ports"] = values{"http": httpPort, "https": httpsPort}
+		}
+		v["gateway"] = values{"gatewayClass": class}
 		// Some templates use the Ingress' source even then (issuer-rancher.yaml,
 		// deployment.yaml).
 		v["ingress"] = values{"tls": source}

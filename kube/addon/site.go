@@ -21,6 +21,7 @@ type Site struct {
 	DefaultClass string      // of storage
 	Balancer     *spec.LoadBalancer
 	Ingress      spec.Ingress
+	NoTraefik    bool      // K3s brings none
 	TLS          *spec.TLS // nil: plain HTTP
 	DNS          *spec.DNS // nil: the file has no zones
 	Hosts        []string  // names of the parts with web pages
@@ -98,7 +99,10 @@ func (s *Site) gateway() *gateway {
 	if s.Ingress.Kind != spec.IngressGateway {
 		return nil
 	}
-	g := &gateway{class: s.Ingress.Class, hosts: s.Hosts}
+	g := &gateway{Ingress: s.Ingress, hosts: s.Hosts, secure: s.TLS != nil}
+	if lb := s.Balancer; lb != nil {
+		g.notes = AddressAnnotations(lb.Kind, lb.Reserved["ingress"])
+	}
 	if s.issued() {
 		g.issuer = s.TLS.Issuer
 	}

@@ -16,8 +16,9 @@ import (
 
 // objectsState is the state of a part's objects beside its release.
 type objectsState struct {
-	part addon.Recipe
-	diff converge.Diff
+	part    addon.Recipe
+	objects []runtime.Object // without those that stay as they are
+	diff    converge.Diff
 }
 
 // objectsStep keeps the objects beside a release up to date, and waits until they are healthy.
@@ -46,7 +47,7 @@ func (s *Steps) objectsStep(p addon.Recipe) *converge.Resource[objectsState] {
 			if err := s.enter(ctx, client, seen.part); err != nil {
 				return err
 			}
-			if err := s.applyPatiently(ctx, client, seen.part.Objects()); err != nil {
+			if err := s.applyPatiently(ctx, client, seen.objects); err != nil {
 				return err
 			}
 			return s.closeRecord(ctx, client, seen.part)
@@ -64,8 +65,18 @@ func (s *Steps) observeObjects(ctx context.Context, p addon.Recipe) (seen object
 	if seen.part, err = p.Resolve(ctx, client); err != nil {
 		return seen, err
 	}
-	objects := seen.part.Objects()
-	if seen.diff, err = client.Diff(ctx, objects...); err != nil {
+	for _, o := range seen.part.Objects() {
+		stays := false
+		if p.Stays != nil {
+			if stays, err = p.Stays(ctx, client, o); err != nil {
+				return seen, err
+			}
+		}
+		if !stays {
+			seen.objects = append(seen.objects, o)
+		}
+	}
+	if seen.diff, err = client.Diff(ctx, seen.objects...); err != nil {
 		return seen, err
 	}
 	left, err := s.recordDiff(ctx, client, seen.part)
@@ -73,8 +84,8 @@ func (s *Steps) observeObjects(ctx context.Context, p addon.Recipe) (seen object
 		return seen, err
 	}
 	seen.diff = dropRecordField(append(seen.diff, left...))
-	for i := 0; i < len(objects) && len(seen.diff) == 0; i++ {
-		reason, ok, err := client.Ready(ctx, objects[i])
+	for i := 0; i < len(seen.objects) && len(seen.diff) == 0; i++ {
+		reason, ok, err := client.Ready(ctx, seen.objects[i])
 		if err != nil {
 			return seen, err
 		}

@@ -43,7 +43,7 @@ func (i *instance) gatewayStates(ctx context.Context, addresses []corev1.LoadBal
 			return err
 		}
 	}
-	return i.acceptRoutes(ctx, there)
+	return i.acceptRoutes(ctx, there, gatewayController, "No error found")
 }
 
 func (i *instance) programGateway(ctx context.Context, g *unstructured.Unstructured, addresses []corev1.LoadBalancerIngress) error {
@@ -105,7 +105,8 @@ func nestedList(obj *unstructured.Unstructured, path ...string) []map[string]any
 	return out
 }
 
-func (i *instance) acceptRoutes(ctx context.Context, gateways map[string]bool) error {
+// acceptRoutes says of each route that its Gateway, one of these, has accepted it.
+func (i *instance) acceptRoutes(ctx context.Context, gateways map[string]bool, controller, message string) error {
 	list, err := all[unstructured.Unstructured](i, routes())
 	if err != nil {
 		return err
@@ -124,7 +125,7 @@ func (i *instance) acceptRoutes(ctx context.Context, gateways map[string]bool) e
 					old.Object["status"] = p
 				}
 			}
-			parents = append(parents, map[string]any{"parentRef": ref, "controllerName": gatewayController, "conditions": object.Conditions(old, false, "Accepted", "True", "Accepted", "No error found")})
+			parents = append(parents, map[string]any{"parentRef": ref, "controllerName": controller, "conditions": object.Conditions(old, false, "Accepted", "True", "Accepted", message)})
 		}
 		if len(parents) == 0 {
 			continue

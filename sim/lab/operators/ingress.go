@@ -71,6 +71,9 @@ func packagedTraefik(ctx context.Context, i *instance) (time.Duration, error) {
 			return 0, fmt.Errorf("gateway class: %w", err)
 		}
 	}
+	if err := i.bundledGatewayAPI(ctx); err != nil {
+		return 0, err
+	}
 	return 0, i.apply(ctx, v.objects()...)
 }
 
@@ -83,17 +86,11 @@ func (v traefikValues) gatewayClass() string { return cmp.Or(v.GatewayClass.Name
 func (v traefikValues) objects() []*unstructured.Unstructured {
 	var objs []*unstructured.Unstructured
 	for _, d := range [][4]string{
-		{"gateway.networking.k8s.io", "v1", "gatewayclasses", "GatewayClass"}, {"gateway.networking.k8s.io", "v1", "gateways", "Gateway"},
-		{"gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute"}, {"gateway.networking.k8s.io", "v1beta1", "referencegrants", "ReferenceGrant"},
 		{"traefik.io", "v1alpha1", "ingressroutes", "IngressRoute"}, {"traefik.io", "v1alpha1", "middlewares", "Middleware"},
 		{"traefik.io", "v1alpha1", "tlsoptions", "TLSOption"}, {"traefik.io", "v1alpha1", "tlsstores", "TLSStore"},
 		{"traefik.io", "v1alpha1", "serverstransports", "ServersTransport"},
 	} {
-		scope := "Namespaced"
-		if d[3] == "GatewayClass" {
-			scope = "Cluster"
-		}
-		objs = append(objs, definition(d[0], d[1], d[2], d[3], scope))
+		objs = append(objs, definition(d[0], d[1], d[2], d[3], "Namespaced"))
 	}
 	objs = append(objs, v.workload(), v.service(), object.New("networking.k8s.io/v1", "IngressClass", "", "traefik", map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"ingressclass.kubernetes.io/is-default-class": "true"}},
@@ -228,6 +225,11 @@ func (i *instance) certificateFor(ctx context.Context, host string) *tls.Certifi
 			}
 		}
 	}
+	return i.listenerCertificate(ctx, host)
+}
+
+// listenerCertificate finds the certificate that a listener of a Gateway names for a host.
+func (i *instance) listenerCertificate(ctx context.Context, host string) *tls.Certificate {
 	gateways, err := all[unstructured.Unstructured](i, gateways())
 	if err != nil {
 		return nil
@@ -253,7 +255,7 @@ func (t *ingressRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := strings.Cut(r.Host, ":")
 	h := t.byIngress(host, r.URL.Path)
 	if h == nil {
-		h = t.byRoute(host, r.URL.Path)
+		h = t.byRoute(host, gatewayController)
 	}
 	if h == nil {
 		http.Error(w, "404 page not found", http.StatusNotFound)
@@ -286,14 +288,16 @@ func (t *ingressRouter) byIngress(host, path string) http.Handler {
 	return nil
 }
 
-func (t *ingressRouter) byRoute(host, path string) http.Handler {
-	list, err := all[unstructured.Unstructured](t.instance, routes())
+// byRoute finds what a route names that a controller has accepted.
+func (i *instance) byRoute(host, controller string) http.Handler {
+	list, err := all[unstructured.Unstructured](i, routes())
 	if err != nil {
 		return nil
 	}
 	for _, route := range list {
 		names, _, _ := unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
-		if len(nestedList(route, "status", "parents")) == 0 || len(names) > 0 && !slices.Contains(names, host) {
+		accepted := slices.ContainsFunc(nestedList(route, "status", "parents"), func(p map[string]any) bool { return p["controllerName"] == controller })
+		if !accepted || len(names) > 0 && !slices.Contains(names, host) {
 			continue
 		}
 		for _, rule := range nestedList(route, "spec", "rules") {
@@ -303,15 +307,14 @@ func (t *ingressRouter) byRoute(host, path string) http.Handler {
 			}
 			name, _ := refs[0]["name"].(string)
 			port, _ := refs[0]["port"].(int64)
-			return t.to(route.GetNamespace(), name, "", int32(port))
+			return i.to(route.GetNamespace(), name, "", int32(port))
 		}
 	}
-	_ = path
 	return nil
 }
 
-func (t *ingressRouter) to(namespace, name, portName string, port int32) http.Handler {
-	h, err := t.Traffic.Service(namespace, name, portName, port)
+func (i *instance) to(namespace, name, portName string, port int32) http.Handler {
+	h, err := i.Traffic.Service(namespace, name, portName, port)
 	if err != nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no available server", http.StatusServiceUnavailable)

@@ -37,6 +37,7 @@ func networkPrograms() []program {
 	return []program{
 		{name: "metallb-controller", image: "metallb/controller", watch: []kind{services(), pools(), l2()}, sync: metalLB},
 		{name: "cilium-operator", image: "cilium/operator-generic", watch: []kind{services()}, sync: ciliumOperator},
+		{name: "cilium-gateway", image: "cilium/operator-generic", watch: []kind{services(), secrets(), gateways(), gatewayClasses(), routes()}, sync: ciliumGateway},
 		{name: "traefik", image: "library-traefik", watch: []kind{services(), ingresses(), ingressClasses(), gateways(), gatewayClasses(), routes()}, sync: traefik},
 	}
 }
@@ -278,7 +279,7 @@ func (i *instance) assign(ctx context.Context, from []addressPool, class, asked,
 	}
 	for _, s := range list {
 		want := cmp.Or(s.Annotations[asked], s.Spec.LoadBalancerIP)
-		if have := s.Status.LoadBalancer.Ingress; len(have) > 0 && (want == "" && fromPools(from, have[0].IP) || have[0].IP == want) {
+		if have := s.Status.LoadBalancer.Ingress; len(have) > 0 && (want == "" && fromPools(from, s, have[0].IP) || have[0].IP == want) {
 			continue
 		}
 		address, why := choose(from, s, taken, want, s.Annotations[named])
@@ -295,11 +296,11 @@ func (i *instance) assign(ctx context.Context, from []addressPool, class, asked,
 	return nil
 }
 
-// fromPools reports whether an address is of a pool. One of another load balancer is given up
-// (MetalLB: convergeBalancer in controller/service.go; Cilium: stripOrImportIngresses in operator/pkg/lbipam).
-func fromPools(from []addressPool, address string) bool {
+// fromPools reports whether an address is of a pool that is for this Service. Another's is given up
+// (MetalLB: convergeBalancer in controller/service.go; Cilium: stripInvalidAllocations and stripOrImportIngresses in operator/pkg/lbipam).
+func fromPools(from []addressPool, s *corev1.Service, address string) bool {
 	a, err := netip.ParseAddr(address)
-	return err == nil && slices.ContainsFunc(from, func(p addressPool) bool { return p.has(a) })
+	return err == nil && slices.ContainsFunc(from, func(p addressPool) bool { return p.has(a) && (p.only == nil || p.only(s)) })
 }
 
 // choose finds an address, or says in MetalLB's words why there is none.

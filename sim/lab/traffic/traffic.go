@@ -45,6 +45,7 @@ type Traffic struct {
 	handlers map[Place]map[int]*handler // by workload, then by the container's port; 0 is all others
 	certs    map[string]*tls.Certificate
 	shown    map[Place]func(name string) *tls.Certificate // by workload, what it has for a name; nil: nothing
+	fronts   map[Place]*corev1.Pod                        // by Service without a selector, the pod that answers for it
 }
 
 // Place is a workload of a namespace.
@@ -58,7 +59,7 @@ type Destination struct {
 
 // NewTraffic makes the network; it lives until ctx ends.
 func NewTraffic(ctx context.Context, client kubernetes.Interface, ca Authority) *Traffic {
-	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[Place]map[int]*handler{}, certs: map[string]*tls.Certificate{}, shown: map[Place]func(string) *tls.Certificate{}}
+	t := &Traffic{ca: ca, client: client, life: ctx, conns: make(chan net.Conn), handlers: map[Place]map[int]*handler{}, certs: map[string]*tls.Certificate{}, shown: map[Place]func(string) *tls.Certificate{}, fronts: map[Place]*corev1.Pod{}}
 	core := client.CoreV1()
 	var watching informer.Set
 	t.services = listers.NewServiceLister(informer.Add(&watching, core.Services(""), &corev1.Service{}, nil))
@@ -208,6 +209,21 @@ func (t *Traffic) Show(at Place, choose func(name string) *tls.Certificate) (rel
 	}
 }
 
+// Front lets a pod answer for a Service that selects none, on the Service's own ports, until release is called.
+func (t *Traffic) Front(namespace, service string, pod *corev1.Pod) (release func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := Place{namespace, service}
+	t.fronts[at] = pod
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.fronts[at] == pod {
+			delete(t.fronts, at)
+		}
+	}
+}
+
 // certificateOf finds a pod's certificate: the one that its program chooses, one that it
 // mounts, or one of the cluster's own CA for the requested name. Package operators makes
 // clients trust that CA: see trustWebhooks.
@@ -333,6 +349,11 @@ func (t *Traffic) podAt(host string, port int) (Destination, error) {
 // behind finds a Ready pod of a Service.
 func (t *Traffic) behind(s *corev1.Service, port corev1.ServicePort) (Destination, error) {
 	if len(s.Spec.Selector) == 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if pod := t.fronts[Place{s.Namespace, s.Name}]; pod != nil {
+			return Destination{pod, int(port.Port)}, nil
+		}
 		return Destination{}, ErrRefused
 	}
 	pods, err := t.pods.Pods(s.Namespace).List(labels.SelectorFromSet(s.Spec.Selector))
