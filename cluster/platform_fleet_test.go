@@ -231,8 +231,31 @@ func partThroughGit(t *testing.T, tool fleet.Tool, part string, play func(*world
 		require.Len(t, plan, 2, "the push, and waiting for it: %q", plan)
 		assert.Equal(t, []string{"push/" + via, via + "/" + part}, changedSteps(w.up(t, spec)))
 		assert.Equal(t, "2", g.git(t, "rev-list", "--count", "main"))
+		w.lastPartLeavesGit(t, g, tool, strings.NewReplacer(", via: {"+part+": "+via+"}", "", smallPlatform[strings.Index(smallPlatform, "hub:"):], "",
+			"monitoring: {size: 10GiB, gpus: false}\n", "").Replace(text))
 		assert.NotContains(t, w.output.String(), "horse")
 		stop()
 		synctest.Wait()
 	})
+}
+
+// lastPartLeavesGit: the folder becomes empty, once; when the tool has read that, it is told of the folder no longer.
+func (w *world) lastPartLeavesGit(t *testing.T, g gitHost, tool fleet.Tool, text string) {
+	t.Helper()
+	spec, via := parse(t, text), string(tool)
+	first, want := map[fleet.Tool]string{fleet.ToolFleet: "README.md", fleet.ToolFlux: "README.md kustomization.yaml", fleet.ToolArgo: "README.md kustomization.yaml"}[tool],
+		[]string{"push/" + via, "emptied/" + via, "leftovers"}
+	if tool == fleet.ToolFleet {
+		want = slices.Delete(want, 1, 2)
+	}
+	plan := w.plan(t, spec)
+	require.Len(t, plan, len(want), "%q", plan)
+	assert.Contains(t, plan[0], "/"+tool.BundleFile())
+	assert.Equal(t, want, changedSteps(w.up(t, spec)))
+	assert.Equal(t, fleet.ListFile+" "+first, strings.Join(strings.Fields(g.git(t, "ls-tree", "-r", "--name-only", "main:"+via+"/one-gpu")), " "))
+	assert.Equal(t, "3", g.git(t, "rev-list", "--count", "main"))
+	before := w.now()
+	assert.Empty(t, changedSteps(w.up(t, spec)))
+	assert.Equal(t, "3", g.git(t, "rev-list", "--count", "main"))
+	assert.Empty(t, before.changes().Kubernetes)
 }

@@ -103,7 +103,7 @@ func observeArgo(ctx context.Context, k *kube.Client, o StatusOptions) (*State, 
 		}
 	}
 	for _, a := range bundles {
-		if b := a.bundle(o.Commit); !kept[a.Metadata.Name] {
+		if b := a.bundle(o.Commit); s.There && !kept[a.Metadata.Name] { // without a root none is in Git
 			s.Bundles = append(s.Bundles, b)
 			continue
 		}

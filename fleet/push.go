@@ -38,6 +38,9 @@ func (s *Repo) Diff() converge.Diff {
 	return d
 }
 
+// Ours reports whether homelab has written our folder.
+func (s *Repo) Ours() bool { return s.have[ListFile] != nil }
+
 // Observe reads the repository: the commit of its branch, and how our folder differs from
 // want. It writes nothing.
 func (r Remote) Observe(ctx context.Context, want Tree) (*Repo, error) {

@@ -183,7 +183,7 @@ func repoWrong(repo *api.GitRepo) []string {
 
 // Diff says what is still missing until everything of the wanted commit is deployed.
 func (s *State) Diff() converge.Diff {
-	d := s.repoDiff()
+	d := s.Source()
 	for _, b := range s.Bundles {
 		d = append(d, b.diff()...)
 	}
@@ -194,7 +194,8 @@ func (s *State) Diff() converge.Diff {
 	return d
 }
 
-func (s *State) repoDiff() converge.Diff {
+// Source says what is still missing until the wanted commit is read, and what of it is to be deployed is known.
+func (s *State) Source() converge.Diff {
 	path := "gitrepo/" + s.Name
 	if !s.There {
 		return converge.Missing("GitRepo " + s.Name).WithPrefix(path)
@@ -213,7 +214,7 @@ func (s *State) repoDiff() converge.Diff {
 // Part says what is still missing until a part of the platform is deployed: problems of the
 // repository as a whole, and of the part's bundles.
 func (s *State) Part(part string) converge.Diff {
-	d := s.repoDiff()
+	d := s.Source()
 	found := false
 	for _, b := range s.Bundles {
 		if b.Part == part && b.State != StateKept {

@@ -1,6 +1,15 @@
 package fleet
 
-import "cmp"
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/cps-gpu/homelab/kube"
+)
 
 // Tool is the program in the cluster that deploys what is in Git.
 type Tool string
@@ -34,6 +43,26 @@ func (t Tool) BundleFile() string { return string(t.orDefault()) + ".yaml" }
 
 // Uninstalls reports whether the tool deletes what it deployed when a bundle goes.
 func (t Tool) Uninstalls() bool { return t != ToolArgo }
+
+// Reads reports whether the tool in a cluster is told to deploy a folder of the repository.
+func (t Tool) Reads(ctx context.Context, k *kube.Client, folder string) (bool, error) {
+	u := fleetObject("GitRepo", localNamespace, defaultRepoName)
+	switch t {
+	case ToolFlux:
+		u = newObject(fluxKustomize, "Kustomization", fluxNamespace, rootName(folder), nil)
+	case ToolArgo:
+		u = newObject(argoAPI, "Application", argoNamespace, argoRootName(folder), nil)
+	}
+	err := k.Get(ctx, u)
+	if errors.Is(err, kube.ErrNotFound) || errors.As(err, new(*kube.NoKindError)) {
+		return false, nil
+	}
+	if err != nil || t.orDefault() != ToolFleet {
+		return err == nil, err
+	}
+	paths, _, err := unstructured.NestedStringSlice(u.Object, "spec", "paths")
+	return slices.Contains(paths, folder), err
+}
 
 // LetGo is what a person types so that the tool forgets a bundle of [StateKept], without uninstalling anything:
 // a HelmRelease that is suspended, and an Application without a finalizer, go alone.

@@ -17,14 +17,19 @@ import (
 const defaultFolder = "fleet"
 
 // fleetTree renders the parts that go through Git, from the file alone if the session is not
-// bound to a world, and prints what the linter finds for Fleet.
-func fleetTree(s *Session, ctx context.Context) (fleet.Tree, error) {
+// bound to a world, and prints what the linter finds for Fleet. Without such a part it is an error, unless the
+// folder may be empty.
+func fleetTree(s *Session, ctx context.Context, mayBeEmpty func(*Session, context.Context) (bool, error)) (fleet.Tree, error) {
 	tree, assumed, err := platform.FleetTree(s.Spec)
 	if err != nil {
 		return nil, exitError(invalid, err)
 	}
 	if tree == nil {
-		return nil, exitErrorf(invalid, "no part is deployed through Git: name parts in charts.via, or write default: fleet in the section fleet for all (flux and argocd likewise)")
+		if may, err := mayBeEmpty(s, ctx); err != nil {
+			return nil, err
+		} else if !may {
+			return nil, exitErrorf(invalid, "no part is deployed through Git: name parts in charts.via, or write default: fleet in the section fleet for all (flux and argocd likewise)")
+		}
 	}
 	if s.Cluster != nil {
 		if tree, err = s.Cluster.FleetTree(ctx); err != nil {
@@ -63,7 +68,7 @@ func FleetRender(ctx context.Context, o Options, f FleetRenderFlags) error {
 
 // FleetRender writes the GitOps folder here.
 func fleetRender(s *Session, ctx context.Context, f FleetRenderFlags) error {
-	tree, err := fleetTree(s, ctx)
+	tree, err := fleetTree(s, ctx, func(*Session, context.Context) (bool, error) { return false, nil })
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func fleetRender(s *Session, ctx context.Context, f FleetRenderFlags) error {
 // FleetPush pushes the GitOps folder to the repository; it first asks about what Fleet would
 // remove.
 func FleetPush(s *Session, ctx context.Context, f FleetPushFlags) error {
-	tree, err := fleetTree(s, ctx)
+	tree, err := fleetTree(s, ctx, hasFolder)
 	if err != nil {
 		return err
 	}
@@ -110,6 +115,16 @@ func FleetPush(s *Session, ctx context.Context, f FleetPushFlags) error {
 	s.Printf("%s pushed, commit %.12s.\nNext:\n  homelab fleet:status -timeout=15m   waits until %s has deployed it",
 		printable.Count(len(done.Changes), "change"), done.Commit, printable.Word(remote.Tool.Title()))
 	return nil
+}
+
+// hasFolder reports whether we have written the folder in the repository: what left the file is still in it.
+func hasFolder(s *Session, ctx context.Context) (bool, error) {
+	remote, err := s.Cluster.FleetRemote()
+	if err != nil {
+		return false, nil //nolint:nilerr // the file names no repository
+	}
+	there, err := remote.Observe(ctx, nil)
+	return err == nil && there.Ours(), err
 }
 
 func printChanges(s *Session, changes []fleet.Change) {

@@ -110,6 +110,18 @@ func TestFleetPushAsks(t *testing.T) {
 	require.NoError(t, other.Release(t.Context()))
 	require.NoError(t, w.do(text, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true}}, FleetPush)))
 	assert.NotEqual(t, first, tip())
+
+	// The last part goes as well, and what is left says that it is empty. A folder that is not ours stays as it is.
+	none := strings.Replace(text, "storage:\n  nfs: {server: 10.0.0.30, export: /export/k3s}\n", "", 1)
+	require.ErrorContains(t, w.do(none, Options{}, with(FleetPushFlags{}, FleetPush)), "there is no terminal to ask on: add -yes")
+	require.NoError(t, w.do(none, Options{}, with(FleetPushFlags{ChangeFlags: ChangeFlags{Yes: true}}, FleetPush)))
+	out, err := exec.CommandContext(t.Context(), "git", "-C", bare, "ls-tree", "-r", "--name-only", "main").Output()
+	require.NoError(t, err)
+	assert.Equal(t, "fleet/lab1/.homelab-files\nfleet/lab1/README.md\n", string(out))
+	require.NoError(t, w.do(none, Options{}, with(FleetPushFlags{}, FleetPush)))
+	assert.Contains(t, w.talk.String(), "Nothing to push")
+	err = w.do(strings.Replace(none, "path: fleet/lab1", "path: fleet", 1), Options{}, with(FleetPushFlags{}, FleetPush))
+	require.ErrorContains(t, err, "no part is deployed through Git")
 }
 
 // TestFleetRenderNeedsTheFileAlone: no Proxmox answers, no secret is set, no folder of

@@ -20,20 +20,25 @@ func (s *Steps) bundleStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 	return &converge.Resource[converge.Diff]{
 		ID: string(s.tool()) + "/" + p.Name,
 		Observe: func(ctx context.Context) (converge.Diff, error) {
-			state, pending, err := s.fleetState(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if pending {
-				return converge.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: converge.Update}}, nil
-			}
-			return state.Part(p.Name), nil
+			return s.fleetDiff(ctx, func(state *fleet.State) converge.Diff { return state.Part(p.Name) })
 		},
 		Diff:   func(d converge.Diff) converge.Diff { return d },
 		Settle: bundleTime,
 		Poll:   run.PollInterval,
 		Hint:   "homelab fleet:status shows which object blocks it; run it again to continue",
 	}
+}
+
+// fleetDiff is what is still missing until the tool has deployed the last commit.
+func (s *Steps) fleetDiff(ctx context.Context, of func(*fleet.State) converge.Diff) (converge.Diff, error) {
+	state, pending, err := s.fleetState(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if pending {
+		return converge.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: converge.Update}}, nil
+	}
+	return of(state), nil
 }
 
 // stateAge is how old the state of all bundles may be when several steps share it.

@@ -42,13 +42,12 @@ func (s *Steps) Add(up *converge.Graph, on Ground) []*converge.Ref {
 	}
 
 	// The parts that Fleet deploys: one push contains all of them.
-	s.fleetSteps(up, pieces, on, ready)
+	all := []*converge.Ref{s.fleetSteps(up, pieces, on, ready)}
 
 	// The parts that depend on something that Fleet deploys.
 	for _, p := range after {
 		ready[p.Name] = s.AddPart(up, p, on, ready)
 	}
-	var all []*converge.Ref
 	for _, p := range pieces {
 		all = append(all, ready[p.Name])
 	}

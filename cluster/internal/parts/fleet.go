@@ -17,8 +17,9 @@ import (
 )
 
 // fleetSteps adds the steps for the parts that Fleet deploys: their Secrets, which are never
-// pushed to Git; one push of everything else; and, for each part, a wait until Fleet is done.
-func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground, ready Refs) {
+// pushed to Git; one push of everything else; and, for each part, a wait until Fleet is done. It returns the last
+// step of all, which has no part if nothing goes through Git.
+func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground, ready Refs) (last *converge.Ref) {
 	var through []addon.Recipe
 	for _, p := range pieces {
 		if p.InGit() {
@@ -27,7 +28,7 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 	}
 	i := slices.IndexFunc(pieces, func(p addon.Recipe) bool { return p.Name == platform.GitOps })
 	if i < 0 {
-		return
+		return s.emptySteps(up, on.API)
 	}
 	running := up.Add(s.fleetStep(), on.dependencies(pieces[i], ready)...)
 
@@ -40,9 +41,11 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 		}
 		before = append(before, needs...)
 	}
-	push := running // folders of another owner need no push by this cluster
+	var push *converge.Ref
 	if len(through) > 0 {
 		push = up.Add(s.pushStep(), before...)
+	} else { // folders of another owner need no push by this cluster
+		push = s.emptySteps(up, running)
 	}
 	source := s.AddPart(up, pieces[i], Ground{API: push}, nil)
 	for _, p := range through {
@@ -56,6 +59,7 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 		}
 	}
 	ready[platform.GitOps] = source
+	return source
 }
 
 // tool is the program that deploys from Git.

@@ -49,6 +49,14 @@ func (e *Unknown) Error() string {
 	return fmt.Sprintf("%s: the Fleet of the lab does not play this: %s", e.Where, e.What)
 }
 
+// Nothing is the error of folders without any bundle. The job deletes the bundles that it made of them before, and
+// fails then (cmd/cli/apply/apply.go, CreateBundles).
+type Nothing struct{ Paths []string }
+
+func (e *Nothing) Error() string {
+	return fmt.Sprintf("no resource found at the following paths to deploy: %v", e.Paths)
+}
+
 // Read reads a repository. One bundle that Fleet refuses is enough that it makes none
 // (cmd/cli/apply/apply.go, CreateBundles); the error names all of them. A folder that
 // has nothing to deploy is not a bundle, and no bundle at all is an error.
@@ -82,7 +90,7 @@ func Read(repo fs.FS, s Source) ([]Bundle, error) {
 		return nil, errors.Join(wrong...)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no resource found at the following paths to deploy: %v", s.Paths)
+		return nil, &Nothing{s.Paths}
 	}
 	return out, nil
 }

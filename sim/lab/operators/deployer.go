@@ -76,7 +76,7 @@ func (g *deployer) busy() bool {
 // reconcile brings one GitRepo's bundles a step further and writes its status.
 func (g *deployer) reconcile(ctx context.Context, repo *api.GitRepo) error {
 	seen := g.repos[repo.UID]
-	if seen.jobErr == nil && !repo.Spec.Paused {
+	if !seen.blocked() && !repo.Spec.Paused {
 		for n := range seen.bundles {
 			if err := g.bundle(ctx, repo, seen, &seen.bundles[n]); err != nil {
 				return err

@@ -104,11 +104,15 @@ func (g *deployer) read(ctx context.Context, repo *api.GitRepo, every time.Durat
 		return
 	}
 	seen.commit = commit
-	if bundles, err := bundlesOf(repo, files); err != nil {
-		seen.jobErr = err // what is deployed stays as it is
-	} else {
-		seen.bundles, seen.jobErr = bundles, nil
+	bundles, err := bundlesOf(repo, files)
+	if seen.jobErr = err; !seen.blocked() {
+		seen.bundles = bundles
 	}
+}
+
+// blocked reports whether what is deployed stays as it is.
+func (s *repoSeen) blocked() bool {
+	return s.jobErr != nil && !errors.As(s.jobErr, new(*fleetread.Nothing))
 }
 
 // bundlesOf turns a repository into bundles, all or none.
