@@ -95,6 +95,9 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 		if ref.APIVersion == addon.PostgresAPI && ref.Kind == addon.PostgresKind {
 			cost.Holds = append(cost.Holds, w.ClaimsLabelled(ref.Namespace, addon.PostgresLabel, ref.Name)...)
 		}
+		if ref.Kind == "GitRepo" {
+			cost.Holds = append(cost.Holds, bundlesOfOthers(ctx, client, ref)...)
+		}
 		if ref.Name == addon.LoginName && ref.Kind == "Deployment" || ref == loginRef() {
 			cost.Holds = append(cost.Holds, namesMayChange())
 		}
@@ -112,6 +115,20 @@ func (s *Steps) Retires(ctx context.Context, client *kube.Client, r Record, why 
 		cost.Users = w.Notebooks(r.Namespace)
 	}
 	return []converge.Cost{cost}
+}
+
+// bundlesOfOthers are the bundles of no part, which Fleet deletes with the GitRepo.
+func bundlesOfOthers(ctx context.Context, client *kube.Client, repo kube.Ref) (out []converge.Loss) {
+	state, err := fleet.Observe(ctx, client, fleet.StatusOptions{Name: repo.Name, Namespace: repo.Namespace})
+	if err != nil {
+		return UnknownLoss(err)
+	}
+	for _, b := range state.Bundles {
+		if b.Part == "" {
+			out = append(out, converge.Loss{Text: "bundle " + b.Name + ", which homelab did not write"})
+		}
+	}
+	return slices.Compact(out)
 }
 
 // loginRef is what records which provider says who people are.

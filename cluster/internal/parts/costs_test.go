@@ -9,9 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/internal/kubetest"
 	"github.com/cps-gpu/homelab/cluster/internal/workload"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
@@ -75,4 +78,19 @@ func TestWhatAPushTakesAway(t *testing.T) {
 	assert.Equal(t, []converge.Cost{{
 		Machine: "monitoring", Kind: converge.CostDestroy, Reason: "it is no longer in Git, so Fleet deletes it", Holds: []converge.Loss{{Text: "volumes that its chart does not keep"}},
 	}}, costs)
+}
+
+// With the GitRepo go bundles that others have put into the folder.
+func TestBundlesOfOthersGoWithTheGitRepo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, client, sim, _ := failing(t)
+		bundle := func(name, labels string) string {
+			return "---\n{apiVersion: fleet.cattle.io/v1alpha1, kind: Bundle, metadata: {name: " + name + ", namespace: fleet-local, labels: {fleet.cattle.io/repo-name: homelab" + labels + "}}, spec: {}}\n"
+		}
+		require.NoError(t, sim.Apply(t.Context(), []byte(kubetest.FleetKinds()+"---\n{apiVersion: v1, kind: Namespace, metadata: {name: fleet-local}}\n---\n"+
+			"{apiVersion: fleet.cattle.io/v1alpha1, kind: GitRepo, metadata: {name: homelab, namespace: fleet-local}}\n"+bundle("hub", ", "+fleet.PartLabel+": hub")+bundle("mine", ""))))
+		costs := s.Retires(t.Context(), client, Record{Part: platform.GitOps, After: []kube.Ref{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "GitRepo", Namespace: "fleet-local", Name: "homelab"}}}, "no longer in the file")
+		require.Len(t, costs, 1)
+		assert.Equal(t, []converge.Loss{{Text: "bundle mine, which homelab did not write"}}, costs[0].Holds)
+	})
 }

@@ -89,7 +89,7 @@ func TestLivesOfPartsByGit(t *testing.T) {
 	t.Parallel()
 	mine := share.Start(t, "tools")
 	mine.Next() // the first of each campaign is in every share: here the direct way, which TestLivesOfParts goes
-	for _, tool := range []string{"argocd", "fleet"} {
+	for _, tool := range []string{"argocd", "fleet", "flux"} {
 		if !mine.Next() {
 			continue
 		}

@@ -152,4 +152,13 @@ func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	state, err := fleet.Observe(t.Context(), s.kube, fleet.StatusOptions{Commit: commit})
 	require.NoError(t, err)
 	assert.Contains(t, state.Diff().String(), "nowhere")
+
+	git.commit(t, fleet.Tree{"README.md": []byte("It is empty.\n")})
+	eventually(t, 20*time.Second, "what was in a folder that is empty goes, and the job fails", func(ctx context.Context) error {
+		state, err := fleet.Observe(ctx, s.kube, fleet.StatusOptions{})
+		if err != nil || len(state.Bundles) == 0 && strings.Contains(state.Diff().String(), "no resource found") {
+			return err
+		}
+		return errors.New(state.Diff().String())
+	})
 }
