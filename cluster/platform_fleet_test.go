@@ -239,7 +239,7 @@ func partThroughGit(t *testing.T, tool fleet.Tool, part string, play func(*world
 	})
 }
 
-// lastPartLeavesGit: the folder becomes empty, once; when the tool has read that, it is told of the folder no longer.
+// lastPartLeavesGit: the folder becomes empty, once; when the tool has read that, it no longer reads the folder.
 func (w *world) lastPartLeavesGit(t *testing.T, g gitHost, tool fleet.Tool, text string) {
 	t.Helper()
 	spec, via := parse(t, text), string(tool)

@@ -20,7 +20,11 @@ func (s *Steps) bundleStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 	return &converge.Resource[converge.Diff]{
 		ID: string(s.tool()) + "/" + p.Name,
 		Observe: func(ctx context.Context) (converge.Diff, error) {
-			return s.fleetDiff(ctx, func(state *fleet.State) converge.Diff { return state.Part(p.Name) })
+			state, pending, err := s.fleetState(ctx)
+			if err != nil || pending {
+				return pendingDiff(), err
+			}
+			return state.Part(p.Name), nil
 		},
 		Diff:   func(d converge.Diff) converge.Diff { return d },
 		Settle: bundleTime,
@@ -29,16 +33,9 @@ func (s *Steps) bundleStep(p addon.Recipe) *converge.Resource[converge.Diff] {
 	}
 }
 
-// fleetDiff is what is still missing until the tool has deployed the last commit.
-func (s *Steps) fleetDiff(ctx context.Context, of func(*fleet.State) converge.Diff) (converge.Diff, error) {
-	state, pending, err := s.fleetState(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if pending {
-		return converge.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: converge.Update}}, nil
-	}
-	return of(state), nil
+// pendingDiff is what is missing as long as the push is.
+func pendingDiff() converge.Diff {
+	return converge.Diff{{Have: "an earlier commit", Want: "the one that is to be pushed", Effect: converge.Update}}
 }
 
 // stateAge is how old the state of all bundles may be when several steps share it.

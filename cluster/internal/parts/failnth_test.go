@@ -87,8 +87,8 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 		"a bundle is looked at": {Step: func(ctx context.Context, s *Steps) error {
 			return kubetest.ErrOf(s.bundleStep(of("jupyterhub")).Observe(ctx))
 		}},
-		"the folder is looked at":       {Step: func(ctx context.Context, s *Steps) error { return kubetest.ErrOf(s.emptyStep().Observe(ctx)) }},
-		"the empty folder is looked at": {Step: func(ctx context.Context, s *Steps) error { return kubetest.ErrOf(s.emptiedStep().Observe(ctx)) }},
+		"the folder is looked at":       {Step: func(ctx context.Context, s *Steps) error { return kubetest.ErrOf(emptyFolder{s}.push().Observe(ctx)) }},
+		"the empty folder is looked at": {Step: func(ctx context.Context, s *Steps) error { return kubetest.ErrOf(emptyFolder{s}.wait().Observe(ctx)) }},
 		"one Fleet": {Step: func(ctx context.Context, s *Steps) error {
 			return s.checkOnlyFleet(ctx, addon.Recipe{Fleet: true, Part: chart.Part{Name: "fleet"}})
 		}},

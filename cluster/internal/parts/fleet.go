@@ -28,7 +28,7 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 	}
 	i := slices.IndexFunc(pieces, func(p addon.Recipe) bool { return p.Name == platform.GitOps })
 	if i < 0 {
-		return s.emptySteps(up, on.API)
+		return emptyFolder{s}.add(up, on.API)
 	}
 	running := up.Add(s.fleetStep(), on.dependencies(pieces[i], ready)...)
 
@@ -45,7 +45,7 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 	if len(through) > 0 {
 		push = up.Add(s.pushStep(), before...)
 	} else { // folders of another owner need no push by this cluster
-		push = s.emptySteps(up, running)
+		push = emptyFolder{s}.add(up, running)
 	}
 	source := s.AddPart(up, pieces[i], Ground{API: push}, nil)
 	for _, p := range through {
