@@ -71,5 +71,5 @@ func (t Tool) LetGo(bundle string) string {
 		return "kubectl -n " + argoNamespace + " delete applications.argoproj.io " + ApplicationOf(bundle)
 	}
 	at := "kubectl -n " + fluxNamespace + " "
-	return at + "patch helmrelease " + bundle + " --type merge -p '{\"spec\":{\"suspend\":true}}' && " + at + "delete helmrelease " + bundle
+	return at + "patch helmrelease " + bundle + " --type merge -p '{\"spec\":{\"suspend\":true}}' && " + at + "delete helmrelease,helmrepository " + bundle
 }

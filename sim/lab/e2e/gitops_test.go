@@ -134,7 +134,7 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	case "flux":
 		_, talk, code = u.run(t, "cluster:up", "-yes")
 		assert.Equal(t, 1, code)
-		assert.Contains(t, talk, "kubectl -n homelab-flux patch helmrelease nfs --type merge -p '{\"spec\":{\"suspend\":true}}' && kubectl -n homelab-flux delete helmrelease nfs")
+		assert.Contains(t, talk, "kubectl -n homelab-flux patch helmrelease nfs --type merge -p '{\"spec\":{\"suspend\":true}}' && kubectl -n homelab-flux delete helmrelease,helmrepository nfs")
 		u.releaseKept(t, "nfs")
 	}
 	u.must(t, "cluster:up", "-yes")
@@ -200,4 +200,6 @@ func (u *user) releaseKept(t *testing.T, name string) {
 	_, err := of.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.NoError(t, of.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	repositories := u.objects(t, schema.GroupVersionResource{Group: "source.toolkit.fluxcd.io", Version: "v1", Resource: "helmrepositories"}, "homelab-flux")
+	require.NoError(t, repositories.Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
