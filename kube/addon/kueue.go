@@ -42,7 +42,7 @@ func (k Kueue) Info() Info {
 		Name: KueueName, Section: "queues", On: len(k.Queues) > 0,
 		Namespace: kueueNamespace,
 		// It holds queues, and pods and Jobs in them, by a finalizer (apis/kueue/v1beta2, ResourceInUseFinalizerName).
-		NeverInFleet: "without it nobody could delete its queues and what runs in them, and the tool may remove it first",
+		NeverInFlux: "without it nobody could delete its queues and what runs in them, and Flux removes all bundles at once",
 		Chart: chart.Pin{
 			Chart: "kueue", Repo: "oci://registry.k8s.io/kueue/charts",
 			Version: "0.19.2", App: "v0.19.2", Kubernetes: ">=1.29.0-0", Compared: "2026-08-20",
