@@ -74,7 +74,7 @@ var stays = []*regexp.Regexp{
 // TestLivesOfParts adds parts to a cluster, repeats that, changes each by one value and removes them. What the
 // cluster has afterwards is what it had before, but for what stays by design.
 func TestLivesOfParts(t *testing.T) {
-	labtest.OnBoth(t, func(t *testing.T, kind labctl.Guests) {
+	onEither(t, []labctl.Guests{labtest.Real(), {}}, func(t *testing.T, kind labctl.Guests) {
 		t.Parallel()
 		l := newPartsLife(t, kind, "")
 		l.comeAndChange(t)
