@@ -20,6 +20,7 @@ type Platform struct {
 	LB           *LoadBalancer `yaml:"loadBalancer" absent:"K3s' ‘servicelb’" doc:"What assigns addresses to Services."`
 	Ingress      Ingress       `yaml:"ingress" absent:"K3s' Traefik" doc:"How HTTP enters the cluster."`
 	DNS          *DNS          `yaml:"dns" absent:"off" doc:"Zones with the cluster's names, and who serves them: for certificates by ACME and for records."`
+	Tunnel       *Tunnel       `yaml:"tunnel" absent:"off" doc:"Cloudflare's tunnel: names of the cluster on the internet, without a public address or an open port."`
 	TLS          *TLS          `yaml:"tls" absent:"off; ‘self-signed’ with ‘rancher’" doc:"Who signs certificates."`
 	Login        *Login        `yaml:"login" absent:"off" doc:"One account for the hub, Grafana, the chat, Rancher, Argo CD and kubectl: by Dex, or by a provider that exists."`
 	Rancher      *Rancher      `yaml:"rancher" absent:"off" doc:"Rancher, with its own Fleet."`
@@ -155,6 +156,12 @@ const (
 	LBMetalLB   = "metallb"
 	LBCilium    = "cilium"
 )
+
+// Tunnel leads names from Cloudflare to the cluster's ingress.
+type Tunnel struct {
+	Cloudflare SecretRef `yaml:"cloudflare" required:"true" doc:"Reference to the tunnel's token, as ‘cloudflared tunnel token’ prints it."`
+	Names      []string  `yaml:"names" required:"true" doc:"Names that it leads to the ingress, and no others: ‘hub.example.org’ or ‘*.example.org’."`
+}
 
 // LoadBalancer assigns addresses of the nodes' network to Services.
 type LoadBalancer struct {

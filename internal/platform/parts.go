@@ -36,6 +36,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		certificates,
 		addon.Issuer{CertManager: certificates},
 		addon.Ingress{Ingress: p.Ingress, Pages: p.Rancher != nil || len(hosts(p)) > 0},
+		addon.Tunnel{Tunnel: p.Tunnel},
 		addon.ExternalDNS{DNS: p.DNS, Cluster: s.Name},
 		addon.Login{Login: p.Login, Platform: p},
 		addon.LoginProvider{Login: p.Login, Platform: p},
