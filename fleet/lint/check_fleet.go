@@ -10,7 +10,6 @@ import (
 
 	"github.com/rancher/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 
-	"github.com/cps-gpu/homelab/fleet/lint/internal/gitops"
 	"github.com/cps-gpu/homelab/fleet/lint/internal/manifest"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
 )
@@ -25,16 +24,10 @@ var fleetTypes = map[string]reflect.Type{
 
 // checkFleetObjects checks GitRepos, HelmOps and the like, in any folder.
 func (l bundleCheck) checkFleetObjects() {
-	all := slices.Clone(l.loose)
-	for _, b := range l.bundles {
-		all = append(all, b.objects...)
-	}
+	all := l.allObjects()
 	schemas := manifest.Schemas{}
 	var repos, restrictions []*lintObject
 	for _, o := range all {
-		for _, f := range gitops.Check(o.group(), o.kind, o.node) {
-			l.add(f.Rule, o.file.name, f.At, "%s: %s", o, f.Text)
-		}
 		t, ok := fleetTypes[o.kind]
 		if !ok || o.group() != "fleet.cattle.io" {
 			continue

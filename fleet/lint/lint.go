@@ -147,7 +147,7 @@ func (l *linter) checks() []func() {
 		bundles.checkNamespaces, files.checkLayout, files.checkKustomize, files.checkOverlays,
 		bundles.checkTargets, bundles.checkRollout, overlays.checkPatches,
 		objects.checkObjects, objects.checkWorkloads, objects.checkDuplicates, objects.checkState,
-		objects.checkSecrets, objects.checkImages, bundles.checkFleetObjects,
+		objects.checkSecrets, objects.checkImages, bundles.checkFleetObjects, gitOpsCheck{l}.check,
 	}
 }
 

@@ -40,6 +40,8 @@ func Check(group, kind string, o *yamlnode.Node) []Finding {
 	case "helm.toolkit.fluxcd.io/HelmRelease":
 		c.requireKeys("interval")
 		c.release()
+	case "source.toolkit.fluxcd.io/OCIRepository":
+		c.artifact()
 	case "argoproj.io/Application":
 		c.application()
 	}
@@ -83,6 +85,21 @@ func (c *check) floats(chart string, version *yamlnode.Node, at yamlnode.Pos) {
 		c.add("chart-floats", at, "chart %s has no version", chart)
 	case !exact.MatchString(version.Text):
 		c.add("chart-floats", version.At, "chart %s has the versions %q", chart, version.Text)
+	}
+}
+
+// artifact: without a reference it is the tag latest; a digest wins over the others, a range over a tag.
+func (c *check) artifact() {
+	ref := c.spec.Get("ref")
+	tag, semver := ref.Get("tag"), ref.Get("semver")
+	switch {
+	case ref.Get("digest").Str() != "":
+	case semver.Set():
+		if !exact.MatchString(semver.Text) {
+			c.add("chart-floats", semver.At, "it takes the versions %q", semver.Text)
+		}
+	case !tag.Set() || tag.Str() == "latest":
+		c.add("chart-floats", c.spec.Place(), "it has no version, so the tag latest")
 	}
 }
 
