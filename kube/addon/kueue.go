@@ -42,7 +42,10 @@ func (k Kueue) Info() Info {
 		Name: KueueName, Section: "queues", On: len(k.Queues) > 0,
 		Namespace: kueueNamespace,
 		// It holds queues, and pods and Jobs in them, by a finalizer (apis/kueue/v1beta2, ResourceInUseFinalizerName).
-		NeverInFlux: "without it nobody could delete its queues and what runs in them, and Flux removes all bundles at once",
+		// dependsOn orders what Fleet and Flux install, not what they remove (fleet v0.16.1
+		// internal/cmd/agent/controller/bundledeployment_controller.go: a release goes when its BundleDeployment is gone,
+		// several at a time), nor what Argo CD removes with Applications that have its finalizer.
+		NeverInFleet: "without it nobody could delete its queues and what runs in them, and a tool that removes both does so at once",
 		Chart: chart.Pin{
 			Chart: "kueue", Repo: "oci://registry.k8s.io/kueue/charts",
 			Version: "0.19.2", App: "v0.19.2", Kubernetes: ">=1.29.0-0", Compared: "2026-08-20",

@@ -32,7 +32,6 @@ type Info struct {
 	Shared       bool      // the class's volumes survive a node, and every node can mount them
 	Stays        string    // what outlives the cluster elsewhere, e.g. "backups in the bucket b"
 	NeverInFleet string    // why Fleet cannot deploy it, nor Flux, nor Argo CD; empty: they can
-	NeverInFlux  string    // why Flux alone cannot; empty: it can
 	NeverInArgo  string    // why Argo CD alone cannot; empty: it can
 	Host         Host      // what it needs on every node
 	CPUShare     float64   // of each node's CPUs, that it guarantees itself
@@ -40,10 +39,7 @@ type Info struct {
 
 // Never says why the tool that charts.via calls so cannot deploy the part; empty: it can.
 func (i Info) Never(via string) string {
-	switch {
-	case i.NeverInFleet == "" && via == spec.ViaFlux:
-		return i.NeverInFlux
-	case i.NeverInFleet == "" && via == spec.ViaArgo:
+	if i.NeverInFleet == "" && via == spec.ViaArgo {
 		return i.NeverInArgo
 	}
 	return i.NeverInFleet

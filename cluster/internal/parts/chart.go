@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
@@ -134,12 +133,13 @@ func (s *Steps) objectsBeforeRelease(p addon.Recipe) []runtime.Object {
 }
 
 // namespacesOf are the namespace of a part's release and those among its objects before that, or of a part that goes
-// through Git all of its objects: Git has none. If several parts share the release's, each adds its labels.
+// through Git all of its objects: Git has none.
 func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
 	own := slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return !addon.IsNamespace(o) })
 	if p.InGit() {
-		own = keptNamespaces(p)
+		own = p.Namespaces()
 	}
+	own = s.namespaces(own)
 	if p.Release == nil {
 		return own
 	}
@@ -147,28 +147,43 @@ func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
 	case "", metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
 		return own
 	default:
-		labels := map[string]string{}
-		for _, other := range s.Pieces() {
-			if other.Release != nil && other.Release.Namespace == name {
-				maps.Copy(labels, other.NamespaceLabels)
-			}
-		}
-		return append([]runtime.Object{&corev1.Namespace{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-		}}, own...)
+		return append([]runtime.Object{s.namespace(name)}, own...)
 	}
 }
 
-// keptNamespaces are the namespaces of a part that goes through Git. Helm, and so Fleet, does not delete one that an
-// earlier commit had (helm v3.22.0, pkg/kube/client.go, Update).
-func keptNamespaces(p addon.Recipe) []runtime.Object {
-	out := p.Namespaces()
+// namespaces replaces the namespaces among objects by those that all parts agree on.
+func (s *Steps) namespaces(objects []runtime.Object) []runtime.Object {
+	out := slices.Clone(objects)
 	for i, o := range out {
-		out[i] = o.DeepCopyObject()
-		if m, err := meta.Accessor(out[i]); err == nil && p.Via == spec.ViaFleet {
-			m.SetAnnotations(map[string]string{"helm.sh/resource-policy": "keep"})
+		if m, err := meta.Accessor(o); err == nil && addon.IsNamespace(o) {
+			ns := s.namespace(m.GetName())
+			maps.Copy(ns.Labels, m.GetLabels()) // of a part that is made again in a running cluster
+			out[i] = ns
 		}
 	}
 	return out
+}
+
+// namespace is one with the labels of every part that has something in it: homelab applies it for each of them, and
+// what it then leaves out goes.
+func (s *Steps) namespace(name string) *corev1.Namespace {
+	ns := &corev1.Namespace{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+	}
+	for _, p := range s.Pieces() {
+		if p.Release != nil && p.Release.Namespace == name {
+			maps.Copy(ns.Labels, p.NamespaceLabels)
+		}
+		for _, o := range p.Namespaces() {
+			if m, err := meta.Accessor(o); err == nil && m.GetName() == name {
+				maps.Copy(ns.Labels, m.GetLabels())
+			}
+		}
+	}
+	if s.tool() == fleet.ToolFleet && s.Spec.Platform.Fleet != nil {
+		// Helm, and so Fleet, does not delete one that an earlier commit had (helm v3.22.0, pkg/kube/client.go, Update).
+		ns.Annotations = map[string]string{"helm.sh/resource-policy": "keep"}
+	}
+	return ns
 }
