@@ -1,11 +1,13 @@
 package fleet
 
 import (
+	"context"
 	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/secret"
 )
@@ -34,6 +36,22 @@ func (g GitRepo) argoObjects(p place) ([]runtime.Object, *chart.Secret, error) {
 		out = append(out, newObject(argoAPI, "Application", argoNamespace, argoRootName(folder), argoApply(source, argoNamespace)))
 	}
 	return out, credentials, nil
+}
+
+// argoSourceOf is [Tool.Source] of Argo CD.
+func argoSourceOf(ctx context.Context, k *kube.Client) (GitRepo, error) {
+	g := GitRepo{Tool: ToolArgo}
+	all, err := k.List(ctx, argoAPI, "Application", argoNamespace, "")
+	if _, err := exists(err); err != nil {
+		return g, err
+	}
+	for i := range all {
+		if folder := textAt(&all[i], "spec", "source", "path"); all[i].GetName() == argoRootName(folder) {
+			g.URL, g.Branch = textAt(&all[i], "spec", "source", "repoURL"), textAt(&all[i], "spec", "source", "targetRevision")
+			g.Paths = append(g.Paths, folder)
+		}
+	}
+	return g, nil
 }
 
 // ApplicationOf names the Application of a bundle.

@@ -1,6 +1,9 @@
 package fleet_test
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +104,9 @@ func TestFluxRepository(t *testing.T) {
 		{fleet.GitRepo{URL: "https://g.example/a.git"}, "https://g.example/a.git", nil},
 	} {
 		tt.repo.Tool, tt.repo.Paths = fleet.ToolFlux, []string{"flux/lab", "more"}
+		assert.Nil(t, tt.repo.DecryptionKey())
+		tt.repo.SOPSKey = secret.New("# created: today\nAGE-SECRET-KEY-1QQ\n")
+		assert.Equal(t, "homelab-flux/sops-age homelab.agekey", fmt.Sprint(tt.repo.DecryptionKey().Namespace, "/", tt.repo.DecryptionKey().Name, " ", slices.Collect(maps.Keys(tt.repo.DecryptionKey().Data))[0]))
 		objects, login, err := tt.repo.Objects()
 		require.NoError(t, err)
 		require.Len(t, objects, 3, "the repository, and a Kustomization for each folder")
@@ -109,6 +115,8 @@ func TestFluxRepository(t *testing.T) {
 		for _, o := range objects[1:] {
 			policy, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, "spec", "deletionPolicy")
 			assert.Equal(t, "Orphan", policy, "without the root everything stays")
+			decryption, _, _ := unstructured.NestedMap(o.(*unstructured.Unstructured).Object, "spec", "decryption")
+			assert.Equal(t, map[string]any{"provider": "sops", "secretRef": map[string]any{"name": "sops-age"}}, decryption)
 		}
 		if tt.keys == nil {
 			assert.Nil(t, login)
@@ -124,4 +132,6 @@ func TestFluxRepository(t *testing.T) {
 		_, _, err := r.Objects()
 		assert.Error(t, err)
 	}
+	_, _, err := fleet.GitRepo{Tool: fleet.ToolFlux, URL: "https://g.example/a", SOPSKey: secret.New("-----BEGIN PGP PRIVATE KEY BLOCK-----")}.Objects()
+	assert.ErrorContains(t, err, "flux.sopsKey is not an age key")
 }

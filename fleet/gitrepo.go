@@ -27,6 +27,7 @@ type GitRepo struct {
 	SSHKey     secret.Value // PEM, for ssh
 	KnownHosts string       // contents of a known_hosts file, for ssh: Fleet trusts no other host
 	CA         []byte       // PEM, for https
+	SOPSKey    secret.Value // an age key, with which Flux decrypts what is in the folders
 }
 
 const (

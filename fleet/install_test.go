@@ -143,3 +143,31 @@ func FuzzAddress(f *testing.F) {
 		}
 	})
 }
+
+// What a tool is told to deploy is read back, however the URL is written.
+func TestSourceIsWhatWasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t).fleet(t).flux(t).argo(t)
+		w.kind(t, "argoproj.io", "v1alpha1", "AppProject")
+		for _, name := range []string{"fleet-local", "homelab-flux", "argocd"} {
+			_, err := w.Apply(t.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}})
+			require.NoError(t, err)
+		}
+		for _, tool := range fleet.Tools() {
+			none, err := tool.Source(t.Context(), w.Client)
+			require.NoError(t, err)
+			assert.Empty(t, none.Paths)
+			wrote := fleet.GitRepo{Tool: tool, URL: "git@git.example.com:infra.git", Branch: "next", Paths: []string{"clusters/lab", "extra"}, SSHKey: secret.New("x"), KnownHosts: "y"}
+			objects, _, err := wrote.Objects()
+			require.NoError(t, err)
+			_, err = w.Apply(t.Context(), objects...)
+			require.NoError(t, err)
+			read, err := tool.Source(t.Context(), w.Client)
+			require.NoError(t, err)
+			assert.ElementsMatch(t, wrote.Paths, read.Paths, tool)
+			assert.True(t, read.IsAt(wrote), "%s: %+v", tool, read)
+			assert.False(t, read.IsAt(fleet.GitRepo{URL: wrote.URL}), "another branch")
+			assert.False(t, read.IsAt(fleet.GitRepo{URL: "git@git.example.com:other.git", Branch: "next"}))
+		}
+	})
+}

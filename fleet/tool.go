@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -44,24 +43,44 @@ func (t Tool) BundleFile() string { return string(t.orDefault()) + ".yaml" }
 // Uninstalls reports whether the tool deletes what it deployed when a bundle goes.
 func (t Tool) Uninstalls() bool { return t != ToolArgo }
 
-// Reads reports whether the tool in a cluster is told to deploy a folder of the repository.
-func (t Tool) Reads(ctx context.Context, k *kube.Client, folder string) (bool, error) {
-	u := fleetObject("GitRepo", localNamespace, defaultRepoName)
+// Source is what the tool in a cluster is told to deploy: repository, branch and folders; without folders if nothing.
+func (t Tool) Source(ctx context.Context, k *kube.Client) (GitRepo, error) {
 	switch t {
 	case ToolFlux:
-		u = newObject(fluxKustomize, "Kustomization", fluxNamespace, rootName(folder), nil)
+		return fluxSourceOf(ctx, k)
 	case ToolArgo:
-		u = newObject(argoAPI, "Application", argoNamespace, argoRootName(folder), nil)
+		return argoSourceOf(ctx, k)
 	}
-	err := k.Get(ctx, u)
+	u := fleetObject("GitRepo", localNamespace, defaultRepoName)
+	if there, err := exists(k.Get(ctx, u)); err != nil || !there {
+		return GitRepo{}, err
+	}
+	paths, _, err := unstructured.NestedStringSlice(u.Object, "spec", "paths")
+	return GitRepo{Tool: t, URL: textAt(u, "spec", "repo"), Branch: textAt(u, "spec", "branch"), Paths: paths}, err
+}
+
+// exists reports whether a look at an object has found it.
+func exists(err error) (bool, error) {
 	if errors.Is(err, kube.ErrNotFound) || errors.As(err, new(*kube.NoKindError)) {
 		return false, nil
 	}
-	if err != nil || t.orDefault() != ToolFleet {
-		return err == nil, err
+	return err == nil, err
+}
+
+func textAt(u *unstructured.Unstructured, fields ...string) string {
+	s, _, _ := unstructured.NestedString(u.Object, fields...)
+	return s
+}
+
+// IsAt reports whether a repository and branch are those of another, however their URLs are written.
+func (g GitRepo) IsAt(other GitRepo) bool {
+	url := func(g GitRepo) string {
+		if p, err := (Remote{URL: g.URL}).address(); err == nil {
+			return p.fullURL()
+		}
+		return g.URL
 	}
-	paths, _, err := unstructured.NestedStringSlice(u.Object, "spec", "paths")
-	return slices.Contains(paths, folder), err
+	return url(g) == url(other) && cmp.Or(g.Branch, defaultBranch) == cmp.Or(other.Branch, defaultBranch)
 }
 
 // LetGo is what a person types so that the tool forgets a bundle of [StateKept], without uninstalling anything:

@@ -246,6 +246,7 @@ type Fleet struct {
 	SSHKey     SecretRef     `yaml:"sshKey" doc:"Reference to the private key of an ssh repository."`
 	KnownHosts string        `yaml:"knownHosts" absent:"required with ssh" doc:"File with its server's host keys, as ‘ssh-keyscan’ prints them."`
 	CAFile     string        `yaml:"ca" absent:"system's" doc:"PEM of the authority of the https repository's certificate."`
+	SOPSKey    SecretRef     `yaml:"sopsKey" doc:"‘flux’ only: reference to the age key that decrypts SOPS files in ‘extra’."`
 	Polling    time.Duration `yaml:"polling" default:"15s" absent:"‘15s’" doc:"How often it polls the repository."`
 	Default    string        `yaml:"default" default:"direct" enum:"direct,fleet,flux,argocd" doc:"How parts that ‘charts.via’ does not name are deployed: ‘direct’, or as the section is called."`
 	Extra      []string      `yaml:"extra" doc:"Further folders that it deploys, and homelab never writes."`

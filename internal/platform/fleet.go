@@ -60,5 +60,8 @@ func (g gitOps) Make(s *addon.Site) (addon.Recipe, error) {
 	if credentials != nil {
 		p.Secrets = []chart.Secret{*credentials}
 	}
+	if key := login.DecryptionKey(); key != nil {
+		p.Secrets = append(p.Secrets, *key)
+	}
 	return p, nil
 }

@@ -64,6 +64,11 @@ func GitLogin(p *spec.Platform) (fleet.GitRepo, error) {
 		}
 		g.KnownHosts = string(known)
 	}
+	if !f.SOPSKey.IsZero() {
+		if g.SOPSKey, err = f.SOPSKey.Resolve(); err != nil {
+			return g, fmt.Errorf("%s.sopsKey: %w", via, err)
+		}
+	}
 	if f.CAFile != "" {
 		if g.CA, err = limit.File(f.CAFile, limit.Named); err != nil {
 			return g, fmt.Errorf("%s.ca: %w", via, err)

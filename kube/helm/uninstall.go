@@ -19,19 +19,29 @@ import (
 // chart marks to be kept, and the namespace. After an interruption, call it again and it
 // continues.
 func (c *Client) Uninstall(ctx context.Context, namespace, name string) error {
+	return c.uninstallWithin(ctx, namespace, name, false)
+}
+
+// UninstallKeepingKinds is Uninstall that leaves every definition of a kind: with it all its objects would go, no matter
+// whose they are.
+func (c *Client) UninstallKeepingKinds(ctx context.Context, namespace, name string) error {
+	return c.uninstallWithin(ctx, namespace, name, true)
+}
+
+func (c *Client) uninstallWithin(ctx context.Context, namespace, name string, keepsKinds bool) error {
 	within, cancel := converge.WithRunningTimeout(ctx, defaultTimeout, fmt.Errorf("not gone within %s", defaultTimeout))
 	defer cancel()
 	history, err := c.history(within, namespace, name)
 	if err != nil || len(history) == 0 {
 		return err
 	}
-	if err := c.uninstall(within, history); err != nil {
+	if err := c.uninstall(within, history, keepsKinds); err != nil {
 		return fmt.Errorf("uninstall release %s/%s: %w", namespace, name, err)
 	}
 	return nil
 }
 
-func (c *Client) uninstall(ctx context.Context, history []*release.Release) error {
+func (c *Client) uninstall(ctx context.Context, history []*release.Release, keepsKinds bool) error {
 	last := history[len(history)-1]
 	// An interrupted revision may have created more than the last deployed one.
 	var objs []*unstructured.Unstructured
@@ -42,7 +52,7 @@ func (c *Client) uninstall(ctx context.Context, history []*release.Release) erro
 			return err
 		}
 		for _, u := range some {
-			if !seen[key(u)] {
+			if !seen[key(u)] && !(keepsKinds && u.GetKind() == "CustomResourceDefinition") {
 				seen[key(u)] = true
 				objs = append(objs, u)
 			}

@@ -2,10 +2,15 @@ package parts
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/printable"
+	"github.com/cps-gpu/homelab/internal/suggest"
 )
 
 // emptyFolder has the steps for a file of which nothing goes through Git: they empty our folder there, and wait until
@@ -25,14 +30,32 @@ func (e emptyFolder) add(up *converge.Graph, needs *converge.Ref) (last *converg
 	return up.Add(e.wait(), last)
 }
 
-// isRead reports whether the tool is told to deploy our folder.
+// isRead reports whether the tool is told to deploy our folder. While it still deploys parts from another one, which the
+// file no longer names and nobody would empty, that is an error.
 func (e emptyFolder) isRead(ctx context.Context) (bool, error) {
 	client, err := e.Kube(ctx)
 	if err != nil {
 		return false, err
 	}
 	f, _ := e.Spec.Platform.GitOps()
-	return e.tool().Reads(ctx, client, f.Path)
+	have, err := e.tool().Source(ctx, client)
+	if err != nil || len(have.Paths) == 0 {
+		return false, err
+	}
+	same := have.IsAt(fleet.GitRepo{URL: f.Repo, Branch: f.Branch})
+	if same && slices.Contains(have.Paths, f.Path) {
+		return true, nil
+	}
+	others := slices.DeleteFunc(slices.Clone(have.Paths), func(p string) bool { return same && slices.Contains(f.Extra, p) })
+	if len(others) == 0 {
+		return false, nil
+	}
+	left, err := partsOf(ctx, client, e.tool())
+	if err != nil || len(left.deployed) == 0 {
+		return false, err
+	}
+	return false, converge.Permanent(fmt.Errorf("%s still deploys %s from folder %s of branch %s of %s, which the file no longer names, so that nothing would empty it: "+
+		"name them again, run cluster:up, and change them then", e.tool().Title(), suggest.FirstOf(left.deployed), strings.Join(others, ", "), have.Branch, printable.Text(have.URL)))
 }
 
 // push pushes the empty folder, if the tool reads ours; otherwise it asks no Git server.

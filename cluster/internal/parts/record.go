@@ -291,6 +291,9 @@ func (r Record) Diff() converge.Diff {
 	if r.Keep {
 		note += "; its volumes and CRDs stay"
 	}
+	if len(toolsOf(r)) == 1 {
+		note += "; what it deploys for others stays, and no longer follows Git"
+	}
 	if r.Part == addon.ExternalDNSName {
 		note += "; it removes a record about a minute after its name: what leaves in the same run keeps its records"
 	}
@@ -315,11 +318,15 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := remove(r.After); err != nil {
 		return err
 	}
-	if err := s.waitQueuesReleased(ctx, client, r); err != nil {
+	if err := errors.Join(s.waitQueuesReleased(ctx, client, r), s.waitSourceReleased(ctx, client, r)); err != nil {
 		return err
 	}
 	if r.Release != "" {
-		if err := charts.Uninstall(ctx, r.Namespace, r.Release); err != nil {
+		uninstall := charts.Uninstall
+		if r.Keep {
+			uninstall = charts.UninstallKeepingKinds
+		}
+		if err := uninstall(ctx, r.Namespace, r.Release); err != nil {
 			return err
 		}
 	}

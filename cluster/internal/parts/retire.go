@@ -15,6 +15,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/suggest"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -31,6 +32,8 @@ func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record, 
 		return s.checkDatabasesUnused(ctx, client, r, leaving)
 	case addon.KueueName:
 		return checkQueuesUnused(ctx, client)
+	case platform.GitOps, "fleet", "fleet-crd", "flux", "argocd":
+		return s.checkToolUnused(ctx, client, r)
 	}
 	claims, err := boundClaims(ctx, client, r)
 	if err != nil {

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"filippo.io/age"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	helmkube "helm.sh/helm/v3/pkg/kube"
@@ -55,7 +57,7 @@ func kustomizeController(ctx context.Context, i *instance) (time.Duration, error
 func (a *applier) reconcile(ctx context.Context, u *unstructured.Unstructured) (bool, error) {
 	k, err := strictly[kustomizev1.Kustomization](u)
 	if err == nil {
-		err = notPlayed(k.Spec, "DependsOn", "Interval", "RetryInterval", "Path", "Prune", "DeletionPolicy", "SourceRef", "Suspend", "Timeout", "Wait", "HealthCheckExprs")
+		err = notPlayed(k.Spec, "DependsOn", "Interval", "RetryInterval", "Path", "Prune", "DeletionPolicy", "SourceRef", "Suspend", "Timeout", "Wait", "HealthCheckExprs", "Decryption")
 	}
 	if err != nil {
 		return true, a.ready(ctx, kustomizations(), u, "False", "BuildFailed", err.Error(), nil)
@@ -138,6 +140,9 @@ func (a *applier) run(ctx context.Context, u *unstructured.Unstructured, k *kust
 	if err != nil {
 		return failed("BuildFailed", err)
 	}
+	if err := a.importKeys(ctx, k); err != nil {
+		return failed("BuildFailed", err)
+	}
 	if err := a.applyAll(ctx, k, objects); err != nil {
 		return failed("ReconciliationFailed", err)
 	}
@@ -161,6 +166,31 @@ func (a *applier) run(ctx context.Context, u *unstructured.Unstructured, k *kust
 		}
 	}
 	return a.ready(ctx, kustomizations(), u, "True", "ReconciliationSucceeded", "Applied revision: "+revision, map[string]any{"lastAppliedRevision": revision})
+}
+
+// importKeys reads the keys of a decryption (internal/decryptor/decryptor.go, ImportKeys). What is encrypted is not played.
+func (a *applier) importKeys(ctx context.Context, k *kustomizev1.Kustomization) error {
+	d := k.Spec.Decryption
+	if d == nil {
+		return nil
+	}
+	if d.Provider != "sops" || d.SecretRef == nil {
+		return errors.New("the Flux of the lab does not play this: a decryption without provider sops and a Secret")
+	}
+	name := k.Namespace + "/" + d.SecretRef.Name
+	s, err := a.Client.CoreV1().Secrets(k.Namespace).Get(ctx, d.SecretRef.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("cannot get decryption Secret '%s': %w", name, err)
+	}
+	for key, value := range s.Data {
+		if !strings.HasSuffix(key, ".agekey") {
+			return errors.New("the Flux of the lab does not play this: " + key + " in decryption Secret " + name)
+		}
+		if _, err := age.ParseIdentities(bytes.NewReader(value)); err != nil {
+			return fmt.Errorf("failed to import '%s' data from decryption Secret '%s': %w", key, name, err)
+		}
+	}
+	return nil
 }
 
 // Labels with which kustomize-controller marks what it applies.

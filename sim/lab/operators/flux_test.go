@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/chart"
+	"github.com/cps-gpu/homelab/secret"
 )
 
 // fluxSite is a cluster in which Flux deploys the folder fleet of a repository.
@@ -28,7 +31,10 @@ func newFluxSite(t *testing.T) fluxSite {
 	t.Helper()
 	s := fluxSite{newSite(t), newRepository(t)}
 	s.install(t, made(t, addon.Flux{Fleet: &spec.Fleet{}}), nil)
-	objects, credentials, err := fleet.GitRepo{Tool: fleet.ToolFlux, URL: "https://git.example/infra", Paths: []string{"fleet"}, Polling: time.Second}.Objects()
+	key, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	from := fleet.GitRepo{Tool: fleet.ToolFlux, URL: "https://git.example/infra", Paths: []string{"fleet"}, Polling: time.Second, SOPSKey: secret.New("# a comment\n" + key.String() + "\n")}
+	objects, credentials, err := from.Objects()
 	require.NoError(t, err)
 	require.Nil(t, credentials)
 	repo, ok := objects[0].(*unstructured.Unstructured)
@@ -36,6 +42,7 @@ func newFluxSite(t *testing.T) fluxSite {
 	require.NoError(t, unstructured.SetNestedField(repo.Object, "file://"+s.git.dir, "spec", "url"))
 	_, err = s.kube.Apply(t.Context(), fleet.FluxHome())
 	require.NoError(t, err)
+	s.putKey(t, from.DecryptionKey())
 	for _, o := range objects {
 		eventually(t, 20*time.Second, "Flux takes its objects", func(ctx context.Context) error {
 			_, err := s.kube.Apply(ctx, o)
@@ -43,6 +50,17 @@ func newFluxSite(t *testing.T) fluxSite {
 		})
 	}
 	return s
+}
+
+// putKey writes a Secret with a key of SOPS.
+func (s fluxSite) putKey(t *testing.T, key *chart.Secret) {
+	t.Helper()
+	o := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Data: map[string][]byte{}}
+	for name, value := range key.Data {
+		o.Data[name] = []byte(value.Reveal())
+	}
+	_, err := s.kube.Apply(t.Context(), o)
+	require.NoError(t, err)
 }
 
 // render is what homelab writes for some parts.
@@ -115,6 +133,7 @@ func TestFluxDeploysWhatIsInGit(t *testing.T) {
 	})
 	_, err = s.core.CoreV1().Namespaces().Get(t.Context(), "metallb-system", metav1.GetOptions{})
 	require.NoError(t, err, "a namespace is never deleted")
+	s.storageByGit(t, fleet.ToolFlux, func(parts ...chart.Part) { s.deployed(t, s.git.commit(t, renderFlux(t, parts...))) })
 }
 
 func TestFluxSaysWhatIsWrong(t *testing.T) {
@@ -137,4 +156,7 @@ func TestFluxSaysWhatIsWrong(t *testing.T) {
 	s.says(t, s.git.commit(t, broken), "no chart version found for metallb-0.0.1")
 	assert.Contains(t, s.releases(t), "metallb-system/metallb", "what is deployed stays")
 	s.deployed(t, s.git.commit(t, tree()))
+
+	s.putKey(t, fleet.GitRepo{SOPSKey: secret.New("AGE-SECRET-KEY-1")}.DecryptionKey())
+	s.says(t, s.git.commit(t, fleet.Tree{"kustomization.yaml": []byte("resources: []\n")}), "failed to import 'homelab.agekey' data from decryption Secret 'homelab-flux/sops-age'")
 }

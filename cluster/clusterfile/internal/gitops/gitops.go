@@ -46,6 +46,9 @@ func Check(c *decode.Checker, s *spec.Spec) {
 	}
 	r.gitRepo(f)
 	r.gitPaths(f)
+	if r.IsSet(&f.SOPSKey) {
+		r.sopsKey(f, via)
+	}
 	if !decode.Matches(`^[^<>\r\n]*[^<>\r\n ] <[^<>@\s]+@[^<>@\s]+>$`, f.Author) {
 		r.Wrong(&f.Author, fmt.Sprintf("%q cannot be a commit's author", f.Author), "write Name <name@domain>")
 	}
@@ -59,6 +62,16 @@ func (r checker) oneTool() {
 		r.Wrong(&p.ArgoCD, "Argo CD and another tool would both deploy the parts", "keep one of fleet:, flux: and argocd:")
 	case p.Flux != nil && p.Fleet != nil:
 		r.Wrong(&p.Flux, "Fleet and Flux would both deploy the parts", "keep fleet: or flux:")
+	}
+}
+
+// sopsKey refuses a key that nothing would use.
+func (r checker) sopsKey(f *spec.Fleet, via string) {
+	switch {
+	case via != spec.ViaFlux:
+		r.Wrong(&f.SOPSKey, "only Flux decrypts what it deploys: this tool would apply encrypted Secrets as they are", "remove sopsKey, or write flux: in place of this section")
+	case len(f.Extra) == 0:
+		r.Wrong(&f.SOPSKey, "there is nothing to decrypt: what homelab writes has no Secrets", "name the folders with encrypted files in extra, or remove sopsKey")
 	}
 }
 
