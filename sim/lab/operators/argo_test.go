@@ -117,6 +117,7 @@ func TestArgoDeploysWhatIsInGit(t *testing.T) {
 	controller, err = s.core.AppsV1().Deployments("cert-manager").Get(t.Context(), "cert-manager", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, *controller.Spec.Replicas, "the commit has corrected it")
+	s.storageByGit(t, fleet.ToolArgo, func(parts ...chart.Part) { s.deployed(t, s.git.commit(t, s.render(t, parts...))) })
 }
 
 // A commit that cannot be deployed is repeated, and the next one, which corrects it, arrives.

@@ -22,6 +22,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/kube/chart"
 )
 
 // repository is one on disk, with what is committed to it.
@@ -108,6 +109,14 @@ func TestFleetDeploysWhatIsInGit(t *testing.T) {
 	assert.NotNil(t, ready)
 	assert.Subset(t, s.releases(t), []string{"cert-manager/cert-manager", "metallb-system/metallb", "metallb-system/metallb-after"},
 		"objects without a chart are a release, too")
+
+	s.storageByGit(t, fleet.ToolFleet, func(parts ...chart.Part) {
+		bundles, err := fleet.BundlesOfAll(append(parts, made(t, certificates()), made(t, addon.Issuer{CertManager: certificates()}))...)
+		require.NoError(t, err)
+		tree, err := fleet.Render(bundles, fleet.Options{})
+		require.NoError(t, err)
+		deployed(git.commit(t, tree))
+	})
 
 	// Another commit; one that Fleet refuses; and what is taken out goes.
 	one := []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")

@@ -30,7 +30,7 @@ func longhorn(ctx context.Context, i *instance) (time.Duration, error) {
 
 func (i *instance) deployLonghorn(ctx context.Context) error {
 	config, err := i.Client.CoreV1().ConfigMaps(i.pod.Namespace).Get(ctx, "longhorn-storageclass", metav1.GetOptions{})
-	if err != nil {
+	if gone(err) != nil {
 		return fmt.Errorf("longhorn: %w", err)
 	}
 	objs, err := object.Documents([]byte(config.Data["storageclass.yaml"]))
