@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/kube"
@@ -139,7 +140,7 @@ func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
 	if p.InGit() {
 		own = p.Namespaces()
 	}
-	own = s.namespaces(own)
+	own = agreedNamespaces(s.Spec, s.Pieces(), own)
 	if p.Release == nil {
 		return own
 	}
@@ -147,16 +148,16 @@ func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
 	case "", metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
 		return own
 	default:
-		return append([]runtime.Object{s.namespace(name)}, own...)
+		return append([]runtime.Object{agreedNamespace(s.Spec, s.Pieces(), name)}, own...)
 	}
 }
 
-// namespaces replaces the namespaces among objects by those that all parts agree on.
-func (s *Steps) namespaces(objects []runtime.Object) []runtime.Object {
+// agreedNamespaces replaces the namespaces among objects by those that all parts agree on.
+func agreedNamespaces(of *spec.Spec, pieces []addon.Recipe, objects []runtime.Object) []runtime.Object {
 	out := slices.Clone(objects)
 	for i, o := range out {
 		if m, err := meta.Accessor(o); err == nil && addon.IsNamespace(o) {
-			ns := s.namespace(m.GetName())
+			ns := agreedNamespace(of, pieces, m.GetName())
 			maps.Copy(ns.Labels, m.GetLabels()) // of a part that is made again in a running cluster
 			out[i] = ns
 		}
@@ -164,14 +165,14 @@ func (s *Steps) namespaces(objects []runtime.Object) []runtime.Object {
 	return out
 }
 
-// namespace is one with the labels of every part that has something in it: homelab applies it for each of them, and
+// agreedNamespace is one with the labels of every part that has something in it: homelab applies it for each of them, and
 // what it then leaves out goes.
-func (s *Steps) namespace(name string) *corev1.Namespace {
+func agreedNamespace(of *spec.Spec, pieces []addon.Recipe, name string) *corev1.Namespace {
 	ns := &corev1.Namespace{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
 	}
-	for _, p := range s.Pieces() {
+	for _, p := range pieces {
 		if p.Release != nil && p.Release.Namespace == name {
 			maps.Copy(ns.Labels, p.NamespaceLabels)
 		}
@@ -181,7 +182,7 @@ func (s *Steps) namespace(name string) *corev1.Namespace {
 			}
 		}
 	}
-	if s.tool() == fleet.ToolFleet && s.Spec.Platform.Fleet != nil {
+	if of.Platform.Fleet != nil {
 		// Helm, and so Fleet, does not delete one that an earlier commit had (helm v3.22.0, pkg/kube/client.go, Update).
 		ns.Annotations = map[string]string{"helm.sh/resource-policy": "keep"}
 	}

@@ -65,7 +65,7 @@ func (s *Steps) observeObjects(ctx context.Context, p addon.Recipe) (seen object
 	if seen.part, err = p.Resolve(ctx, client); err != nil {
 		return seen, err
 	}
-	for _, o := range s.namespaces(seen.part.Objects()) {
+	for _, o := range agreedNamespaces(s.Spec, s.Pieces(), seen.part.Objects()) {
 		stays := false
 		if p.Stays != nil {
 			if stays, err = p.Stays(ctx, client, o); err != nil {

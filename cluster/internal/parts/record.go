@@ -318,7 +318,7 @@ func (s *Steps) RetirePart(ctx context.Context, r Record) error {
 	if err := remove(r.After); err != nil {
 		return err
 	}
-	if err := errors.Join(s.waitQueuesReleased(ctx, client, r), s.waitSourceReleased(ctx, client, r)); err != nil {
+	if err := errors.Join(s.waitQueuesReleased(ctx, client, r), waitSourceReleased(ctx, s.Spec, client, r)); err != nil {
 		return err
 	}
 	if r.Release != "" {

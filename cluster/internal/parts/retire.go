@@ -33,7 +33,7 @@ func (s *Steps) CheckUnused(ctx context.Context, client *kube.Client, r Record, 
 	case addon.KueueName:
 		return checkQueuesUnused(ctx, client)
 	case platform.GitOps, "fleet", "fleet-crd", "flux", "argocd":
-		return s.checkToolUnused(ctx, client, r)
+		return checkToolUnused(ctx, s.Spec, client, r)
 	}
 	claims, err := boundClaims(ctx, client, r)
 	if err != nil {

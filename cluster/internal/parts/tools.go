@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/platform"
@@ -52,21 +53,21 @@ func toolsOf(r Record) []fleet.Tool {
 // checkToolUnused refuses to remove a tool, and what points it at the repository, while parts are in its care: it would
 // delete them, or leave objects that nobody could delete any more. If the file has a repository, our folder in it is
 // emptied first ([emptyFolder]).
-func (s *Steps) checkToolUnused(ctx context.Context, client *kube.Client, r Record) error {
-	if f, _ := s.Spec.Platform.GitOps(); r.Part == platform.GitOps && f != nil && f.Repo != "" {
+func checkToolUnused(ctx context.Context, of *spec.Spec, client *kube.Client, r Record) error {
+	if f, _ := of.Platform.GitOps(); r.Part == platform.GitOps && f != nil && f.Repo != "" {
 		return nil
 	}
 	for _, tool := range toolsOf(r) {
-		of, err := partsOf(ctx, client, tool)
+		its, err := partsOf(ctx, client, tool)
 		switch {
 		case err != nil:
 			return err
-		case len(of.deployed) > 0:
+		case len(its.deployed) > 0:
 			return InUse(fmt.Sprintf("part %s is no longer in the file but stays: %s still deploys %s from Git: write its section again as it was, with default: direct and without charts.via, "+
-				"and run cluster:up, which takes them out of Git; then remove the section", r.Part, tool.Title(), suggest.FirstOf(of.deployed)))
-		case len(of.kept) > 0:
+				"and run cluster:up, which takes them out of Git; then remove the section", r.Part, tool.Title(), suggest.FirstOf(its.deployed)))
+		case len(its.kept) > 0:
 			return InUse(fmt.Sprintf("part %s is no longer in the file but stays: %s still looks after %s, which is no longer in Git: make it let go, without uninstalling it: %s",
-				r.Part, tool.Title(), of.kept[0], tool.LetGo(of.kept[0])))
+				r.Part, tool.Title(), its.kept[0], tool.LetGo(its.kept[0])))
 		}
 	}
 	return nil
@@ -74,13 +75,13 @@ func (s *Steps) checkToolUnused(ctx context.Context, client *kube.Client, r Reco
 
 // waitSourceReleased waits until a tool has let go of what pointed it at the repository. It alone removes the finalizers
 // from that, and may leave in the same run.
-func (s *Steps) waitSourceReleased(ctx context.Context, client *kube.Client, r Record) error {
+func waitSourceReleased(ctx context.Context, of *spec.Spec, client *kube.Client, r Record) error {
 	if r.Part != platform.GitOps {
 		return nil
 	}
 	rule := converge.WaitRule{What: "waiting until the tool has let its repository go", Limit: 2 * time.Minute, Poll: run.PollInterval,
 		TimeoutText: "what pointed it at the repository is still there"}
-	return run.Until(ctx, s.Spec, rule, func(ctx context.Context) (string, error) {
+	return run.Until(ctx, of, rule, func(ctx context.Context) (string, error) {
 		for _, ref := range r.After {
 			err := client.Get(ctx, objectOf(ref))
 			if errors.Is(err, kube.ErrNotFound) || errors.As(err, new(*kube.NoKindError)) {

@@ -72,7 +72,7 @@ func TestNamespaceOfSeveralParts(t *testing.T) {
 	s := New(Config{Spec: of, Make: func() ([]addon.Recipe, error) { return platform.Pieces(of, false) }})
 	seen := map[string]*corev1.Namespace{}
 	for _, p := range s.Pieces() {
-		for _, o := range append(s.namespacesOf(p), s.namespaces(p.Objects())...) {
+		for _, o := range append(s.namespacesOf(p), agreedNamespaces(of, s.Pieces(), p.Objects())...) {
 			ns, is := o.(*corev1.Namespace)
 			if !is {
 				continue
@@ -87,5 +87,5 @@ func TestNamespaceOfSeveralParts(t *testing.T) {
 	require.Contains(t, seen, "course")
 	assert.Equal(t, "privileged", seen["monitoring"].Labels["pod-security.kubernetes.io/enforce"])
 	of.Platform.Fleet = nil
-	assert.Empty(t, s.namespace("course").Annotations)
+	assert.Empty(t, agreedNamespace(of, s.Pieces(), "course").Annotations)
 }

@@ -38,16 +38,21 @@ func storage(t *testing.T, tool fleet.Tool, monitor, drain string) []chart.Part 
 // storageByGit has these parts come by Git, change and leave it. All but gpu-guard have data, and stay.
 func (s *site) storageByGit(t *testing.T, tool fleet.Tool, deploy func(...chart.Part)) {
 	t.Helper()
-	setting := func(namespace, name, key string) string {
-		c, err := s.core.CoreV1().ConfigMaps(namespace).Get(t.Context(), name, metav1.GetOptions{})
-		require.NoError(t, err)
-		return c.Data[key]
+	has := func(namespace, name, key, text string) {
+		t.Helper()
+		eventually(t, 30*time.Second, name+" has "+text, func(ctx context.Context) error {
+			c, err := s.core.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err == nil && !strings.Contains(c.Data[key], text) {
+				err = errors.New(c.Data[key])
+			}
+			return err
+		})
 	}
 	for _, file := range []struct{ monitor, drain string }{{"10.0.0.41:6789", "block-if-contains-last-replica"}, {"10.0.0.42:6789", "always-allow"}} {
 		deploy(storage(t, tool, file.monitor, file.drain)...)
-		assert.Contains(t, setting("ceph-csi", "ceph-csi-config", "config.json"), file.monitor)
+		has("ceph-csi", "ceph-csi-config", "config.json", file.monitor)
 		if tool != fleet.ToolArgo {
-			assert.Contains(t, setting("longhorn-system", "longhorn-default-setting", "default-setting.yaml"), file.drain)
+			has("longhorn-system", "longhorn-default-setting", "default-setting.yaml", file.drain)
 		}
 	}
 	deploy(made(t, metallb()))
