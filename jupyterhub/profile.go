@@ -123,6 +123,9 @@ func (h Hub) entry(p spec.HubProfile) map[string]any {
 		}
 		options["size"] = map[string]any{"display_name": "Size", "choices": choices}
 	}
+	if h.SSH {
+		options["ssh"] = sshOption()
+	}
 	if len(options) > 0 {
 		e["profile_options"] = options
 	}

@@ -39,6 +39,7 @@ const python = "/usr/bin/python3"
 // realHub is a JupyterHub on loopback that ends with the test.
 type realHub struct {
 	url, token, siteToken string
+	folder                string // of homes, by name below home
 	output                *safeBuffer
 }
 
@@ -93,6 +94,11 @@ func startHub(t *testing.T, h Hub) *realHub {
 	})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "test.json"), test, 0o600))
+	if h.SSH { // as the volume of a server has it
+		require.NoError(t, os.Mkdir(filepath.Join(folder, "ssh"), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "ssh", "jupyter_server_config.py"), []byte(sshConfig), 0o600))
+	}
+	hub.folder = folder
 	config, err := filepath.Abs("testdata/hub/jupyterhub_config.py")
 	require.NoError(t, err)
 
@@ -390,4 +396,40 @@ func TestCullerOnRealHub(t *testing.T) {
 	}
 	require.True(t, running("teacher"), "she is exempt")
 	require.NotRegexp(t, "stopping /users/(teacher|student2)", hub.output.String())
+}
+
+// TestKeyOnRealHub: a public key that somebody types where the profile is chosen is in the home from then on, once, beside others.
+func TestKeyOnRealHub(t *testing.T) {
+	hub := startHub(t, Hub{Hub: spec.Hub{
+		Hostname: "hub.lab.example", Auth: spec.HubAuth{Kind: spec.AuthDummy, AllowAll: spec.On}, Profiles: testProfiles("cpu"), SSH: true,
+	}})
+	const first, second = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl", "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIBc0j2QrmF5hLyLQyyh9ncjS8bD9rLHGpNwMVeEFZtuDAAAABHNzaDo= ada@laptop"
+	site := hub.site(t)
+	_, err := site.call(t.Context(), http.MethodPost, "/hub/api/users/ada", nil, nil)
+	require.NoError(t, err)
+	ask := func(method, key string) error {
+		options := map[string]any{"profile": "cpu"}
+		if key != "" {
+			options["ssh--unlisted-choice"] = key
+		}
+		_, err := site.call(t.Context(), method, "/hub/api/users/ada/server", options, nil)
+		return err
+	}
+	ready := func(want bool) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			var user struct{ Servers map[string]*server }
+			_, err := site.call(t.Context(), http.MethodGet, "/hub/api/users/ada", nil, &user)
+			return err == nil && (user.Servers[""] != nil && user.Servers[""].Ready) == want && (want || user.Servers[""] == nil)
+		}, 2*time.Minute, 500*time.Millisecond)
+	}
+	for _, key := range []string{first, second, "", first} {
+		require.NoError(t, ask(http.MethodPost, key))
+		ready(true)
+		require.NoError(t, ask(http.MethodDelete, ""))
+		ready(false)
+	}
+	keys, err := os.ReadFile(filepath.Join(hub.folder, "home", "ada", ".ssh", "authorized_keys"))
+	require.NoError(t, err)
+	require.Equal(t, first+"\n"+second+"\n", string(keys))
 }

@@ -37,6 +37,22 @@ func (h installation) sshObjects() *corev1.ConfigMap {
 	}
 }
 
+// publicKey matches a line of authorized_keys without options. It is in the chart's values for Python, and in the form's for browsers,
+// where a class takes neither - nor / without a backslash.
+const publicKey = `^(?:(?:ssh-(?:ed25519|rsa)|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com) [A-Za-z0-9+\/=]{60,}(?: [A-Za-z0-9@._ \-]*)?)$`
+
+// sshOption lets people give a public key where they choose a profile. Their server writes it into the home, where it stays.
+func sshOption() map[string]any {
+	return map[string]any{
+		"display_name": "SSH", "choices": map[string]any{"home": choice("Keys in the home", true, map[string]any{})},
+		"unlisted_choice": map[string]any{
+			"enabled": true, "display_name": "Public key", "display_name_in_choices": "Add a public key", "validation_regex": publicKey,
+			"validation_message":   "The line of your .pub file, such as ssh-ed25519 AAAA… me@laptop",
+			"kubespawner_override": map[string]any{"environment": map[string]any{"HOMELAB_SSH_KEY": "{value}"}},
+		},
+	}
+}
+
 // putSSH adds the volume and its mount.
 func putSSH(volumes, mounts map[string]any) {
 	volumes[sshName] = map[string]any{"name": sshName, "configMap": map[string]any{"name": sshName}}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -187,6 +188,22 @@ func TestSSHInstall(t *testing.T) {
 	}
 }
 
+// TestPublicKey: the form takes a key as OpenSSH writes it, and nothing that would be more than that in a file, a variable or a template.
+func TestPublicKey(t *testing.T) {
+	_, private, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	signer, err := ssh.NewSignerFromKey(private)
+	require.NoError(t, err)
+	key := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
+	form := regexp.MustCompile(publicKey)
+	for _, right := range []string{key, key + " ada@laptop", key + " the key of ada_1-2.x", strings.Replace(key, "ssh-ed25519", "ecdsa-sha2-nistp256", 1), strings.Replace(key, "ssh-ed25519", "sk-ssh-ed25519@openssh.com", 1)} {
+		assert.Regexp(t, form, right)
+	}
+	for _, wrong := range []string{"", "ssh-ed25519 AAAA", key[:len(key)-30] + "\n" + key, `command="sh" ` + key, key + "\n" + key, key + " {username}", key + " $(id)", key + " 'x'", "ssh-dss" + key[11:], " " + key} {
+		assert.NotRegexp(t, form, wrong)
+	}
+}
+
 func TestSSHValues(t *testing.T) {
 	h := hubs()["dummy"]
 	values, err := h.Values()
@@ -204,6 +221,7 @@ func TestSSHValues(t *testing.T) {
 	assert.Contains(t, storage["extraVolumes"], sshName)
 	assert.Contains(t, storage["extraVolumeMounts"], sshName)
 	for _, p := range single["profileList"].([]any) {
+		assert.Equal(t, "{value}", at(t, p.(map[string]any), "profile_options", "ssh", "unlisted_choice", "kubespawner_override", "environment", "HOMELAB_SSH_KEY"))
 		assert.Contains(t, p.(map[string]any)["kubespawner_override"].(map[string]any)["cmd"].([]any)[2], "install.sh")
 	}
 	part, err := h.Part()

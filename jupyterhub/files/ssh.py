@@ -6,12 +6,15 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 
 PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/tmp/homelab-ssh/bin"
 SSHD = shutil.which("sshd", path=PATH)  # absolute, as sshd wants to be called
 KEYGEN = shutil.which("ssh-keygen", path=PATH)
 HOST_KEY = os.path.expanduser("~/.ssh/homelab_host_key")  # in the home, so that it stays
+
+AUTHORIZED_KEYS = os.path.expanduser("~/.ssh/authorized_keys")
 
 # What sshd itself gives to a session.
 SESSION = {"HOME", "LOGNAME", "MAIL", "OLDPWD", "PWD", "SHELL", "SHLVL", "TERM", "USER", "_"}
@@ -27,6 +30,16 @@ def environment(variables):
     return " ".join(words)
 
 
+def add_key(key):
+    """Keep in the home a key that was given where the profile was chosen."""
+    os.makedirs(os.path.dirname(AUTHORIZED_KEYS), 0o700, exist_ok=True)
+    with open(AUTHORIZED_KEYS, "a+") as f:  # which appends, wherever it has read
+        f.seek(0)
+        have = f.read()
+        if key not in have.splitlines():
+            f.write(("" if not have or have.endswith("\n") else "\n") + key + "\n")
+
+
 def command(port):
     os.makedirs(os.path.dirname(HOST_KEY), 0o700, exist_ok=True)
     if not os.path.exists(HOST_KEY):
@@ -36,7 +49,7 @@ def command(port):
         "ListenAddress 127.0.0.1:%d" % port,
         "HostKey " + HOST_KEY,
         "PidFile none",
-        "AuthorizedKeysFile " + os.path.expanduser("~/.ssh/authorized_keys"),
+        "AuthorizedKeysFile " + AUTHORIZED_KEYS,
         # Homes are writable for a group or for all, by the volume's driver. Nobody else is in the container.
         "StrictModes no",
         "PasswordAuthentication no",
@@ -51,6 +64,13 @@ def command(port):
     # jupyter-server-proxy fills in braces.
     return [SSHD, "-D", "-e", "-f", path.replace("{", "{{").replace("}", "}}")]
 
+
+given = os.environ.get("HOMELAB_SSH_KEY", "").strip()
+if given:
+    try:
+        add_key(given)
+    except OSError as e:
+        print("homelab: the public key is not in the home: %s" % e, file=sys.stderr)
 
 if SSHD and KEYGEN:
     c.ServerProxy.servers.update(  # noqa: F821

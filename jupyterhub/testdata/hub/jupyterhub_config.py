@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 
 from jupyterhub.spawner import SimpleLocalProcessSpawner
@@ -23,11 +24,24 @@ class ProfileSpawner(SimpleLocalProcessSpawner):
             return
         yield {"progress": 50, "message": "Container image pulled"}
 
+    def choose(self, option, typed):
+        """What kubespawner 7.1 does with what people type in an option (spawner.py, _load_profile)."""
+        if not typed:
+            return
+        other = option["unlisted_choice"]
+        if not re.match(other["validation_regex"], typed):
+            raise ValueError("Received unlisted_choice that failed validation regex.")
+        for key, value in other["kubespawner_override"]["environment"].items():
+            self.environment[key] = value.replace("{value}", typed)
+
     async def start(self):
         slug = self.user_options.get("profile")
-        known = [p["slug"] for p in values["singleuser"]["profileList"]]
+        profiles = {p["slug"]: p for p in values["singleuser"]["profileList"]}
+        known = list(profiles)
         if slug not in known:
             raise ValueError("No such profile: %s. Options include: %s" % (slug, ", ".join(known)))
+        for name, option in profiles[slug].get("profile_options", {}).items():
+            self.choose(option, self.user_options.get(name + "--unlisted-choice"))
         if slug == "broken":
             await asyncio.sleep(1)
             raise RuntimeError("pod rejected: the node is out of GPUs")
@@ -46,7 +60,7 @@ c.JupyterHub.db_url = "sqlite:///" + folder + "/hub.sqlite"
 c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}
 c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
 c.Spawner.args = ["--allow-root"]
-c.Spawner.environment = {"IPYTHONDIR": folder + "/ipython", "JUPYTER_RUNTIME_DIR": folder + "/runtime"}
+c.Spawner.environment = {"IPYTHONDIR": folder + "/ipython", "JUPYTER_RUNTIME_DIR": folder + "/runtime", "JUPYTER_CONFIG_PATH": folder + "/ssh"}
 c.SimpleLocalProcessSpawner.home_dir_template = folder + "/home/{username}"
 c.Spawner.start_timeout = 120
 c.Spawner.http_timeout = 120

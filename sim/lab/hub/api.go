@@ -109,7 +109,7 @@ func (h *hub) showUser(w http.ResponseWriter, r *http.Request, _ string) {
 			servers[""] = map[string]any{"name": "", "ready": s.ready, "pending": pending, "url": "/user/" + u.name + "/",
 				"user_options": s.options, "progress_url": "/hub/api/users/" + u.name + "/server/progress", "state": map[string]any{"pod_name": s.pod}}
 		}
-		model = map[string]any{"kind": "user", "name": u.name, "admin": false, "groups": []any{}, "servers": servers}
+		model = map[string]any{"kind": "user", "name": u.name, "admin": false, "groups": append([]string{}, u.groups...), "servers": servers}
 	}
 	h.mu.Unlock()
 	if u == nil {

@@ -16,7 +16,7 @@ type choice struct {
 	Slug, Title, Description string
 	Has                      []string // what its servers have, e.g. 2 CPUs
 	GPU                      bool
-	Groups                   string // of users, whom the real hub offers it alone
+	Groups                   string // of users, whom the real hub offers it alone, where the lab knows none
 	Chosen                   bool
 	Options                  []listed
 }
@@ -43,20 +43,21 @@ func (p profile) lists() (out []listed) {
 	return out
 }
 
-// choices are the profiles of the hub's configuration; without any there is one of its defaults.
-func (h *hub) choices() []choice {
-	list := h.values.Singleuser.ProfileList
-	if len(list) == 0 {
-		return []choice{describe(choice{Title: "Server", Chosen: true}, h.traits())}
+// choices are the profiles that a user is offered; if the configuration has none, there is one of its defaults.
+func (h *hub) choices(user string) []choice {
+	list := h.offered(user)
+	if len(h.values.Singleuser.ProfileList) == 0 {
+		return []choice{describe(choice{Title: "Server", Chosen: true}, h.traitsOf(user))}
 	}
 	out := make([]choice, 0, len(list))
 	for n, p := range list {
-		t := h.traits()
+		t := h.traitsOf(user)
 		mergeInto(t, table(p.Override))
-		out = append(out, describe(choice{
-			Slug: p.slug(), Title: cmp.Or(p.DisplayName, p.slug()), Description: p.Description, Chosen: h.isDefault(n),
-			Groups: strings.Join(h.values.Custom.Homelab.ProfileGroups[p.slug()], ", "), Options: p.lists(),
-		}, t))
+		c := choice{Slug: p.slug(), Title: cmp.Or(p.DisplayName, p.slug()), Description: p.Description, Chosen: isDefault(list, n), Options: p.lists()}
+		if h.oauth == nil {
+			c.Groups = strings.Join(h.values.Custom.Homelab.ProfileGroups[p.slug()], ", ")
+		}
+		out = append(out, describe(c, t))
 	}
 	return out
 }
@@ -137,7 +138,7 @@ func (h pages) showProfiles(w http.ResponseWriter, r *http.Request, user string)
 			view
 			Choices []choice
 			Failed  string
-		}{view{Title: "Choose a server", User: user, Wait: pending == "stop"}, h.choices(), failed})
+		}{view{Title: "Choose a server", User: user, Wait: pending == "stop"}, h.choices(user), failed})
 	}
 }
 

@@ -13,7 +13,7 @@ func TestProfileAdds(t *testing.T) {
 	h := &hub{}
 	h.values.Singleuser.ExtraResource.Limits = map[string]any{"ephemeral-storage": "50Gi"}
 	h.values.Singleuser.ProfileList = []profile{{Slug: "gpu", Override: map[string]any{"extra_resource_limits": map[string]any{"nvidia.com/gpu": "1"}}}}
-	traits, err := h.choose(map[string]any{"profile": "gpu"})
+	traits, err := h.choose("", map[string]any{"profile": "gpu"})
 	require.NoError(t, err)
 	resources, err := resourcesOf(traits)
 	require.NoError(t, err)
@@ -41,16 +41,16 @@ func TestOptions(t *testing.T) {
 		{nil, "a:1", 4.}, {map[string]any{"profile": "gpu", "image": "b", "size": "l"}, "b:1", 8.},
 		{map[string]any{"profile": "gpu", "image--unlisted-choice": "quay.io/x:1"}, "quay.io/x:1", 4.},
 	} {
-		traits, err := h.choose(c.options)
+		traits, err := h.choose("", c.options)
 		require.NoError(t, err)
 		require.Equal(t, []any{c.image, c.cpu}, []any{traits["image"], traits["cpu_limit"]})
 		require.Equal(t, c.cpu == 4., len(traits["environment"].(map[string]any)) == 1, "null removes a key")
 	}
-	_, err := h.choose(map[string]any{"profile": "gpu", "image": "c"})
+	_, err := h.choose("", map[string]any{"profile": "gpu", "image": "c"})
 	require.ErrorContains(t, err, `KeyError: "c"`)
-	_, err = h.choose(map[string]any{"profile": "gpu", "image--unlisted-choice": "docker.io/x"})
+	_, err = h.choose("", map[string]any{"profile": "gpu", "image--unlisted-choice": "docker.io/x"})
 	require.ErrorContains(t, err, "failed validation regex")
-	_, err = h.choose(map[string]any{"profile": "gpu", "size--unlisted-choice": "x"})
+	_, err = h.choose("", map[string]any{"profile": "gpu", "size--unlisted-choice": "x"})
 	require.ErrorContains(t, err, "without being enabled")
 }
 

@@ -61,6 +61,7 @@ type hub struct {
 // hubUser is a user of the hub, with their server.
 type hubUser struct {
 	name   string
+	groups []string // as the provider says
 	server *hubServer
 	failed string // why the last server did not start
 }
@@ -148,6 +149,7 @@ type hubValues struct {
 	Custom struct {
 		Homelab struct {
 			ProfileGroups map[string][]string `json:"profileGroups"`
+			VerifyUser    string              `json:"verifyUser"`
 		} `json:"homelab"`
 	} `json:"custom"`
 }

@@ -59,6 +59,7 @@ singleuser:
     kubespawner_override: {cpu_limit: 8, mem_limit: 60G, extra_resource_limits: {nvidia.com/gpu: "2"}}
   - slug: ssh
     display_name: SSH
+    profile_options: {ssh: {display_name: SSH, choices: {home: {default: true}}, unlisted_choice: {enabled: true, validation_regex: ^ssh-, kubespawner_override: {environment: {HOMELAB_SSH_KEY: "{value}"}}}}}
     kubespawner_override: {volumes: {homelab-ssh: {name: homelab-ssh, configMap: {name: homelab-ssh}}}, volume_mounts: {homelab-ssh: {name: homelab-ssh, mountPath: /etc/homelab/ssh}}}
   - {slug: broken, display_name: Broken, kubespawner_override: {extra_pod_config: {runtimeClassName: nowhere}}}
 `
@@ -129,6 +130,11 @@ func (w *world) exec(_ context.Context, pod *corev1.Pod, args []string) (int, st
 	var out strings.Builder
 	code := 0
 	for command := range strings.Lines(args[len(args)-1]) {
+		if _, text, adds := strings.Cut(command, "echo '"); adds {
+			key, _, _ := strings.Cut(text, "'")
+			w.keys += key + "\n"
+			continue
+		}
 		if strings.HasSuffix(command, "/.ssh/authorized_keys") {
 			out.WriteString(w.keys)
 		}

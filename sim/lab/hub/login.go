@@ -24,7 +24,8 @@ type loginConfig struct {
 	} `json:"Authenticator"`
 	OAuth   oauthConfig `json:"GenericOAuthenticator"`
 	Spawner struct {
-		Container map[string]any `json:"extra_container_config"`
+		Container      map[string]any           `json:"extra_container_config"`
+		GroupOverrides map[string]groupOverride `json:"group_overrides"`
 	} `json:"KubeSpawner"`
 }
 

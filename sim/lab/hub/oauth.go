@@ -55,7 +55,7 @@ type session struct {
 func (h *hub) refused(p login.Person) (name, problem string) {
 	o, who := h.values.Hub.Config.OAuth, h.values.Hub.Config.Authenticator
 	name = strings.ToLower(p.Text(o.NameClaim)) // Authenticator.normalize_username
-	groups := p.Groups(strings.TrimPrefix(o.GroupsKey, "oauth_user."))
+	groups := h.groupsOf(p)
 	switch {
 	case !plainName.MatchString(name):
 		return name, "A name in the lab has lower-case letters, digits and hyphens, 40 at most."
@@ -64,6 +64,10 @@ func (h *hub) refused(p login.Person) (name, problem string) {
 		return name, ""
 	}
 	return name, name + " may not log in: no group of theirs may use the hub."
+}
+
+func (h *hub) groupsOf(p login.Person) []string {
+	return p.Groups(strings.TrimPrefix(h.values.Hub.Config.OAuth.GroupsKey, "oauth_user."))
 }
 
 // endLogin takes somebody back from the provider.
@@ -93,6 +97,9 @@ func (h pages) enter(w http.ResponseWriter, r *http.Request, s *session) {
 	if h.users[s.user] == nil {
 		h.users[s.user] = &hubUser{name: s.user}
 	}
+	if s.person != nil {
+		h.users[s.user].groups = h.groupsOf(*s.person)
+	}
 	h.mu.Unlock()
 	http.SetCookie(w, cookie(value))
 	http.Redirect(w, r, "/hub/home", http.StatusSeeOther)
@@ -114,6 +121,9 @@ func (h *hub) known(r *http.Request, s *session) bool {
 		return false
 	}
 	s.person, s.checked = &p, h.now()
+	if u := h.users[s.user]; u != nil {
+		u.groups = h.groupsOf(p)
+	}
 	_, problem := h.refused(p)
 	return problem == ""
 }

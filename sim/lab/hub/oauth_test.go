@@ -88,6 +88,7 @@ func TestLogin(t *testing.T) {
 		assert.Contains(t, text, name)
 		people[name] = b
 	}
+	assert.Equal(t, []string{"lab"}, w.groups("bob"))
 	_, _, text := signIn("eve")
 	assert.Contains(t, text, "eve may not log in: no group of theirs may use the hub.")
 	res, err := people["ada"].PostForm("http://hub.lab.example/hub/login", url.Values{"username": {"teacher"}, "password": {"x"}})
@@ -95,12 +96,13 @@ func TestLogin(t *testing.T) {
 	require.NoError(t, res.Body.Close())
 	assert.Equal(t, http.StatusForbidden, res.StatusCode, "the hub takes no passwords")
 
-	dex(map[string]string{"bob": "lab", "cyd": "guests"}) // ada has gone, and cyd has lost the group
+	dex(map[string]string{"bob": "lab, course", "cyd": "guests"}) // ada has gone, and cyd has lost the group
 	now = now.Add(time.Minute)
 	for name, want := range map[string]string{"ada": "login.lab.example/auth/local/login", "cyd": "login.lab.example/auth/local/login", "bob": "hub.lab.example/hub/spawn"} {
 		at, _ := open(people[name], http.MethodGet, "http://hub.lab.example/hub/home", nil)
 		assert.Equal(t, want, at, name)
 	}
+	assert.Equal(t, []string{"lab", "course"}, w.groups("bob"))
 	_, at, _ := signIn("ada")
 	assert.Equal(t, "login.lab.example/auth/local/login", at)
 	at, text = open(people["bob"], http.MethodPost, "http://hub.lab.example/hub/logout", nil)

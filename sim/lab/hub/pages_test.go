@@ -65,10 +65,14 @@ func (p *person) login(name, password string) int {
 }
 
 // start logs a person in and starts their server.
-func (p *person) start(name, profile string) {
+func (p *person) start(name, profile string, options ...string) {
 	p.t.Helper()
 	require.Equal(p.t, http.StatusSeeOther, p.login(name, userPassword))
-	_, to, _ := p.ask("POST", "/hub/spawn", url.Values{"profile": {profile}})
+	form := url.Values{"profile": {profile}}
+	for i := 0; i+1 < len(options); i += 2 {
+		form.Set("profile-option-"+profile+"--"+options[i], options[i+1])
+	}
+	_, to, _ := p.ask("POST", "/hub/spawn", form)
 	require.Equal(p.t, "/hub/spawn-pending/"+name, to)
 	status, _, events := p.ask("GET", "/hub/api/users/"+name+"/server/progress", nil)
 	require.Equal(p.t, http.StatusOK, status)

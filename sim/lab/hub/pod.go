@@ -87,28 +87,14 @@ func mapKeys(m map[string]any) func(func(string) bool) {
 	}
 }
 
-// expanded fills in the user's name in all strings (kubespawner/spawner.py, _expand_all).
-func expanded(v any, user string) any {
-	switch v := v.(type) {
-	case string:
-		return templated(v, user)
-	case map[string]any:
-		out := map[string]any{}
-		for key, value := range v {
-			out[key] = expanded(value, user)
-		}
-		return out
-	}
-	return v
-}
-
+// environmentOf has the user's name in all its strings (kubespawner/spawner.py, _expand_all).
 func environmentOf(user string, v any) []any {
 	env := []any{
 		map[string]any{"name": "JUPYTERHUB_USER", "value": user}, map[string]any{"name": "JUPYTERHUB_SERVICE_PREFIX", "value": "/user/" + user + "/"},
 	}
 	m, _ := v.(map[string]any)
 	for _, name := range slices.Sorted(mapKeys(m)) {
-		switch value := expanded(m[name], user).(type) {
+		switch value := replaced(m[name], templates(user)).(type) {
 		case map[string]any:
 			if _, named := value["name"]; !named {
 				value["name"] = name

@@ -101,13 +101,7 @@ func (o option) override(name string, options map[string]any) (map[string]any, e
 		case err != nil || !at.MatchString(typed):
 			return nil, fmt.Errorf("Received unlisted_choice for %s that failed validation regex.", name) //nolint:staticcheck // KubeSpawner's own words
 		}
-		out := table(o.Unlisted.Override)
-		for key, v := range out {
-			if text, ok := v.(string); ok {
-				out[key] = strings.ReplaceAll(text, "{value}", typed)
-			}
-		}
-		return out, nil
+		return replaced(table(o.Unlisted.Override), strings.NewReplacer("{value}", typed)).(map[string]any), nil
 	}
 	chosen, _ := options[name].(string)
 	for key, c := range o.Choices {
@@ -116,6 +110,21 @@ func (o option) override(name string, options map[string]any) (map[string]any, e
 		}
 	}
 	return nil, fmt.Errorf("KeyError: %q", chosen)
+}
+
+// replaced fills in all strings (kubespawner/utils.py, recursive_format, without names).
+func replaced(v any, with *strings.Replacer) any {
+	switch v := v.(type) {
+	case string:
+		return with.Replace(v)
+	case map[string]any:
+		out := map[string]any{}
+		for key, value := range v {
+			out[key] = replaced(value, with)
+		}
+		return out
+	}
+	return v
 }
 
 func (p profile) slug() string {
@@ -162,38 +171,6 @@ func byName(v any) map[string]any {
 	return map[string]any{}
 }
 
-// choose applies a profile and the choices in it; unknown ones are refused in KubeSpawner's words.
-func (h *hub) choose(options map[string]any) (map[string]any, error) {
-	t := h.traits()
-	profile, _ := options["profile"].(string)
-	list := h.values.Singleuser.ProfileList
-	if len(list) == 0 {
-		return t, nil
-	}
-	var names []string
-	for n, p := range list {
-		names = append(names, p.slug())
-		if p.slug() == profile || profile == "" && h.isDefault(n) {
-			mergeInto(t, table(p.Override))
-			for name, o := range p.Options {
-				override, err := o.override(name, options)
-				if err != nil {
-					return nil, err
-				}
-				mergeInto(t, override)
-			}
-			return t, nil
-		}
-	}
-	return nil, fmt.Errorf("No such profile: %s. Options include: %s", profile, strings.Join(names, ", ")) //nolint:staticcheck // KubeSpawner's own words
-}
-
-// isDefault reports whether a profile is the one of who chooses none.
-func (h *hub) isDefault(n int) bool {
-	chosen := slices.IndexFunc(h.values.Singleuser.ProfileList, func(p profile) bool { return p.Default })
-	return n == max(chosen, 0)
-}
-
 // tell adds an event of a server.
 func (h *hub) tell(s *hubServer, e hubEvent) {
 	h.mu.Lock()
@@ -235,7 +212,7 @@ func (h *hub) spawn(ctx context.Context, u *hubUser, s *hubServer) {
 }
 
 func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
-	traits, err := h.choose(s.options)
+	traits, err := h.choose(u.name, s.options)
 	if err != nil {
 		return err
 	}
@@ -261,7 +238,10 @@ func (h *hub) tryToSpawn(ctx context.Context, u *hubUser, s *hubServer) error {
 		if err != nil {
 			return fmt.Errorf("(%s) %w", apierrors.ReasonForError(err), err)
 		}
-		return h.follow(ctx, s, made.UID)
+		if err := h.follow(ctx, s, made.UID); err != nil {
+			return err
+		}
+		return h.keepKey(ctx, made)
 	}
 }
 
@@ -320,8 +300,10 @@ func (h *hub) claimName(user string) string {
 
 // templated fills in a name; users' names in the lab are plain, so slugs are the
 // names themselves.
-func templated(s, user string) string {
-	return strings.NewReplacer("{user_server}", user, "{username}", user, "{safe_username}", user, "{unescaped_username}", user, "{servername}", "", "{escaped_user_server}", user).Replace(s)
+func templated(s, user string) string { return templates(user).Replace(s) }
+
+func templates(user string) *strings.Replacer {
+	return strings.NewReplacer("{user_server}", user, "{username}", user, "{safe_username}", user, "{unescaped_username}", user, "{servername}", "", "{escaped_user_server}", user)
 }
 
 // home makes the claim of a user's home, where homes are dynamic.

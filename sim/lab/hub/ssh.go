@@ -31,6 +31,26 @@ func hasSSH(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "homelab-ssh" })
 }
 
+// keepKey writes a public key that somebody gave with the profile into the home, as the server's configuration does when it starts.
+func (h *hub) keepKey(ctx context.Context, pod *corev1.Pod) error {
+	env := pod.Spec.Containers[0].Env
+	i := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == "HOMELAB_SSH_KEY" })
+	if i < 0 || !hasSSH(pod) {
+		return nil
+	}
+	key, _, _, _, err := xssh.ParseAuthorizedKey([]byte(env[i].Value))
+	if err != nil {
+		return err
+	}
+	folder := homeOf(pod) + "/.ssh"
+	_, have, err := h.Exec(ctx, pod, []string{"sh", "-c", "cat " + folder + "/authorized_keys"})
+	if err != nil || isAuthorized([]byte(have), key) {
+		return err
+	}
+	_, _, err = h.Exec(ctx, pod, []string{"sh", "-c", "mkdir -p " + folder + " && echo '" + env[i].Value + "' >> " + folder + "/authorized_keys"})
+	return err
+}
+
 // ssh lets the owners of the keys in the home run commands in the pod, over a websocket as jupyter-server-proxy
 // does. There are no shells, terminals, SFTP and forwarding.
 func (n *notebook) ssh(w http.ResponseWriter, r *http.Request) {

@@ -44,13 +44,13 @@ func newUserKey(t *testing.T) xssh.Signer {
 	return key
 }
 
-// TestSSH: a token of the user's and a key of the home together lead into the user's own server, and nothing else does.
+// TestSSH: a token of the user's and a key, given with the profile and kept in the home, together lead into the user's own server, and nothing else does.
 func TestSSH(t *testing.T) {
 	w := newWorld(t, sharedPassword)
 	key, other := newUserKey(t), newUserKey(t)
-	w.keys = "# mine\n" + string(xssh.MarshalAuthorizedKey(key.PublicKey()))
+	w.keys = "# mine\n"
 	p, q := w.person(t), w.person(t)
-	p.start("student1", "ssh")
+	p.start("student1", "ssh", "ssh", "unlisted-choice", "ssh--unlisted-choice", strings.TrimSpace(string(xssh.MarshalAuthorizedKey(key.PublicKey()))))
 	q.start("student2", "cpu")
 	token := func(p *person) string {
 		status, _, text := p.ask("POST", "/hub/token", url.Values{})
