@@ -147,6 +147,12 @@ func (r section) clusterRoles(s *spec.Spec) {
 	if o := r.Provider; o != nil && o.CA != "" && s.Sealed() {
 		r.Wrong(&o.CA, "the API server of Talos does not get this authority", "use a provider with a public certificate, or remove clusterRoles")
 	}
+	if t := s.Platform.TLS; r.Provider == nil && t != nil && t.Source != spec.TLSSelfSigned && t.CACert != "" && s.Sealed() {
+		r.Wrong(&t.CACert, "the API server of Talos does not get this authority, and so would not trust the certificate of Dex", "write tls: {source: acme, email: …}, or remove login.clusterRoles")
+	}
+	if o := r.Provider; o != nil && strings.HasPrefix(o.Issuer, "http://") {
+		r.Wrong(&o.Issuer, "with clusterRoles the API server would not start: it takes the tokens of an issuer with https only", "write https://, or remove clusterRoles")
+	}
 	for _, key := range []string{"kube-apiserver-arg", "kube-apiserver-arg+"} {
 		if strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "oidc-") || strings.Contains(fmt.Sprint(s.K3s.ServerConfig[key]), "authentication-config") {
 			r.Wrong(at, "k3s.server."+key+" already says whose tokens the API server takes", "keep one of them")

@@ -57,6 +57,8 @@ func TestTalos(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"[age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p]", "[]", "nobody could decrypt it once the API token is gone"},
+		{"nodes:", "tls: {source: ca, ca: ../../testdata/ca.pem, key: env:KEYS_OTHER}\nlogin: {hostname: login.lab.example, clusterRoles: {staff: view}, people: {ada: {email: ada@lab.example, hash: env:KEYS_OTHER}}}\nnodes:",
+			"the API server of Talos does not get this authority"},
 		{"k3s: {", "k3s: {version: v1.36.5+k3s1, ", "7:16: a Talos cluster has no release of K3s"},
 		{"k3s: {", "k3s: {server: {debug: true}, ", "only K3s has it"},
 		{"k3s: {", "k3s: {secretsEncryption: false, ", "Talos always encrypts Secrets"},
