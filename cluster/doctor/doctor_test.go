@@ -302,4 +302,15 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, want, string(text), "run go test ./cluster/doctor -run TestPage -update")
 }
 
+// Each failure is in the table of alerts, once.
+func TestAlertsOfThePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/doctor.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "| alert | what it reports |\n")
+	require.True(t, found)
+	for _, f := range doctor.Failures() {
+		assert.Equal(t, 1, strings.Count(table, "`"+f.Name+"`"), f.Name)
+	}
+}
+
 func metaTime(t time.Time) metav1.Time { return metav1.Time{Time: t} }

@@ -3,12 +3,10 @@ package addon
 import (
 	"errors"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/chart"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -18,7 +16,7 @@ const (
 	alertsFolder = "/etc/alertmanager/secrets/" + alertsSecret + "/"
 )
 
-// alerts adds to the values who is told, and the rules for GPUs. It returns the Secret for it.
+// alerts adds to the values who is told, and rules beside those of the chart. It returns the Secret for it.
 func (m Monitoring) alerts(s *Site, v values) ([]chart.Secret, error) {
 	if m.Alerts == nil {
 		return nil, nil
@@ -38,9 +36,14 @@ func (m Monitoring) alerts(s *Site, v values) ([]chart.Secret, error) {
 			"receivers": []any{values{"name": "nobody"}, receiver},
 		},
 	}
+	groups := values{"cluster": ruleGroup("cluster", clusterRules())}
 	if m.GPUs.IsOn() {
-		v["additionalPrometheusRulesMap"] = values{"gpus": values{"groups": []any{values{"name": "gpus", "rules": gpuRules()}}}}
+		groups["gpus"] = ruleGroup("gpus", gpuRules())
 	}
+	if s.Has("cert-manager") {
+		groups["certificates"] = ruleGroup("certificates", certificateRules())
+	}
+	v["additionalPrometheusRulesMap"] = groups
 	return []chart.Secret{{Namespace: monitoringNamespace, Name: alertsSecret, Data: data}}, nil
 }
 
@@ -100,24 +103,4 @@ func (s *Site) hook(at string, ref spec.SecretRef, query url.Values) (secret.Val
 	}
 	u.RawQuery = all.Encode()
 	return secret.New(u.String()), nil
-}
-
-// gpuRules are alerts for what DCGM's exporter counts by default, and for what the nodes offer.
-func gpuRules() []any {
-	var fatal []string
-	for _, n := range nvidia.FatalXids() {
-		fatal = append(fatal, "DCGM_FI_DEV_XID_ERRORS == "+strconv.Itoa(n))
-	}
-	rule := func(name, severity, expr, lasts, summary string) any {
-		return values{"alert": name, "expr": expr, "for": lasts, "labels": values{"severity": severity}, "annotations": values{"summary": summary}}
-	}
-	const card = "GPU {{ $labels.gpu }} of {{ $labels.node }}"
-	return []any{
-		// The metric keeps the last error until the exporter restarts, which a restart of the machine does too.
-		rule("GPUStopped", "critical", strings.Join(fatal, " or "), "0s", card+" no longer computes: Xid {{ $value }}. cluster:doctor says what to do."),
-		rule("GPUMemoryFailing", "critical", "DCGM_FI_DEV_ROW_REMAP_FAILURE > 0", "0s", "A bad row of memory of "+card+" could not be remapped: have the card replaced."),
-		rule("GPUHot", "warning", "DCGM_FI_DEV_GPU_TEMP > 90", "10m", card+" has {{ $value }} °C: look at fans, dust and airflow."),
-		rule("GPUsNotOffered", "warning", `kube_node_status_capacity{resource=~"nvidia_com_.+"} > kube_node_status_allocatable{resource=~"nvidia_com_.+"}`, "10m",
-			"{{ $labels.node }} has {{ $value }} of {{ $labels.resource }} and offers fewer: cluster:doctor says why."),
-	}
 }

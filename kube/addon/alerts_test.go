@@ -1,6 +1,7 @@
 package addon_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -50,4 +51,42 @@ func TestAlertsWithoutAnURL(t *testing.T) {
 		require.ErrorContains(t, err, "monitoring.alerts.webhook: the secret is not a URL", text)
 		assert.False(t, strings.Contains(err.Error(), "hunter2"), text)
 	}
+}
+
+// The summary of each rule of an alert says where, and the pages have the rule.
+func TestAlertRulesAreOnThePages(t *testing.T) {
+	var pages []string
+	for _, name := range []string{"platform.md", "doctor.md"} {
+		text, err := os.ReadFile("../../docs/" + name)
+		require.NoError(t, err)
+		pages = append(pages, string(text))
+	}
+	seen := map[string]bool{}
+	for _, s := range samples(t) {
+		var rules []any
+		if s.part.Release != nil {
+			groups, _ := s.part.Release.Values["additionalPrometheusRulesMap"].(map[string]any)
+			for _, group := range groups {
+				rules = append(rules, dig(group, "groups"))
+			}
+		}
+		for _, o := range s.part.After {
+			if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == "PrometheusRule" {
+				rules = append(rules, dig(u.Object, "spec", "groups"))
+			}
+		}
+		for _, list := range rules {
+			for _, rule := range dig(list.([]any)[0], "rules").([]any) {
+				name := dig(rule, "alert").(string)
+				seen[name] = true
+				assert.Contains(t, dig(rule, "annotations", "summary"), "{{ $labels.", name)
+				for i, page := range pages {
+					if i == 0 || name != "GPUHot" { // which cluster:doctor does not ask
+						assert.Contains(t, page, "`"+name+"`")
+					}
+				}
+			}
+		}
+	}
+	assert.Len(t, seen, 15)
 }

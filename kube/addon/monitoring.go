@@ -93,6 +93,9 @@ func (m Monitoring) Make(s *Site) (Recipe, error) {
 	if m.Alerts != nil {
 		p.Verify = append(p.Verify, verify.Check{Name: "an alert is delivered", Try: m.deliver})
 	}
+	if s.Has("cert-manager") && m.Alerts != nil {
+		p.After = append(p.After, certificateMetrics())
+	}
 	if m.issued(s) {
 		p.Needs = []string{"issuer"}
 	}

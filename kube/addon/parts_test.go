@@ -273,7 +273,7 @@ func writtenSamples(t *testing.T) []sample {
 		{"rancher-cilium", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3}}, rich(addon.Site{Ingress: ofCilium, TLS: signed}))},
 		{"rancher-gateway", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 3}}, rich(addon.Site{Ingress: gateway, TLS: signed}))},
 		{"monitoring", must(t, addon.Monitoring{Monitoring: &monitoring}, addon.Site{Ingress: traefik})},
-		{"monitoring-alerts", must(t, addon.Monitoring{Monitoring: &alerting}, rich(addon.Site{Ingress: traefik}))},
+		{"monitoring-alerts", must(t, addon.Monitoring{Monitoring: &alerting}, rich(addon.Site{Ingress: traefik, Made: []addon.Recipe{{Part: chart.Part{Name: "cert-manager"}}}}))},
 		{"logs", must(t, addon.Logs{Logs: &spec.Logs{Retention: 30 * 24 * time.Hour, Size: 20 * spec.GiB}}, addon.Site{})},
 		{"logs-rich", must(t, addon.Logs{Logs: &spec.Logs{Retention: 36 * time.Hour, Size: 1500 * spec.GiB, StorageClass: "longhorn"}}, rich(addon.Site{}))},
 		{"log-collector", must(t, addon.LogCollector{Logs: &spec.Logs{}}, rich(addon.Site{}))},
@@ -312,7 +312,7 @@ func writtenSamples(t *testing.T) []sample {
 			{Name: "keycloak", Namespace: "login", Instances: 1, Size: 10 * spec.GiB, Restore: &spec.Restore{Archive: "old"}}}},
 			Store: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home", Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1,
 				CAFile: written(t, "PEM"), Schedule: "30 2 * * 6", Retention: 90*24*time.Hour + time.Hour}},
-			addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: addon.PostgresBackupName}}}})},
+			addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: addon.PostgresBackupName}}, {Part: chart.Part{Name: "monitoring"}}}})},
 		{"dex", must(t, signIn(t, nil), addon.Site{Ingress: traefik, TLS: signed})},
 		{"dex-rich", must(t, signIn(t, &grafana), rich(addon.Site{Ingress: gateway, TLS: signed}))},
 		{"monitoring-login", must(t, addon.Monitoring{Monitoring: &grafana, Platform: signIn(t, &grafana).Platform}, addon.Site{Ingress: traefik, TLS: signed})},
@@ -328,7 +328,7 @@ func writtenSamples(t *testing.T) []sample {
 		{"velero", must(t, addon.Velero{Backup: &backup}, addon.Site{})},
 		{"velero-rich", must(t, addon.Velero{Backup: &spec.Backup{Endpoint: "https://s3.example.org:9000", Region: "home",
 			Bucket: "backups", Prefix: "lab", AccessKey: key0, SecretKey: key1, CAFile: written(t, "PEM"), Schedule: "30 2 * * 6",
-			Retention: 90 * 24 * time.Hour, Namespaces: []string{"jupyterhub"}, FileSystem: spec.On}}, rich(addon.Site{}))},
+			Retention: 90 * 24 * time.Hour, Namespaces: []string{"jupyterhub"}, FileSystem: spec.On}}, rich(addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: "monitoring"}}}}))},
 	}
 }
 

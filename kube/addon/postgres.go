@@ -85,6 +85,9 @@ func (p Postgres) Make(s *Site) (Recipe, error) {
 	}
 	if s.Has("monitoring") && len(namespaces) > 0 {
 		r.After = append(r.After, databaseMetrics(namespaces))
+		if p.Backup {
+			r.After = append(r.After, rulesOf(PostgresName, postgresNamespace, databaseRules()))
+		}
 		s.requireParts(&r, "monitoring")
 	}
 	return r, nil

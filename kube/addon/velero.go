@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
@@ -81,13 +82,20 @@ func (b Velero) Make(s *Site) (Recipe, error) {
 		v["nodeAgent"] = values{"tolerations": everywhere()}
 	}
 	s.tolerate(v, nil)
+	var after []runtime.Object
+	if s.Has("monitoring") {
+		v["metrics"] = values{"serviceMonitor": values{"enabled": true}}
+		after = append(after, rulesOf("velero", veleroNamespace, backupRules()))
+	}
 	r := s.release(b.Info(), v)
 	cloud := fmt.Sprintf("[default]\naws_access_key_id=%s\naws_secret_access_key=%s\n", access.Reveal(), key.Reveal())
-	return Recipe{Verify: []verify.Check{{Name: "its bucket can be reached", Try: b.reachBucket}}, Part: chart.Part{
-		Name: "velero", Release: r, NamespaceLabels: privilegedLabels(), Keep: true,
+	out := Recipe{Verify: []verify.Check{{Name: "its bucket can be reached", Try: b.reachBucket}}, Part: chart.Part{
+		Name: "velero", Release: r, NamespaceLabels: privilegedLabels(), Keep: true, After: after,
 		Secrets: []chart.Secret{{Namespace: veleroNamespace, Name: credentials,
 			Data: map[string]secret.Value{"cloud": secret.New(cloud)}}},
-	}}, nil
+	}}
+	s.requireParts(&out, "monitoring")
+	return out, nil
 }
 
 // reachBucket asks what Velero says of its bucket, and of the last backup into it (pkg/apis/velero/v1 of v1.18).
