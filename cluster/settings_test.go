@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,18 +89,29 @@ func behindNone(plan []string) []string {
 	return out
 }
 
-// Without internet K3s comes from a folder, and only from there.
+// With a mirror, K3s comes from its folder, images from its registry and from the other nodes, and packages from that of
+// the archive: only the host asks the internet, for the image of the operating system.
 func TestAirgap(t *testing.T) {
-	dir := t.TempDir()
+	folder := t.TempDir()
+	dir := filepath.Join(folder, "k3s")
+	for _, name := range []string{dir, filepath.Join(folder, "charts")} {
+		require.NoError(t, os.Mkdir(name, 0o700))
+	}
 	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		w.sim.Close()
+		var mu sync.Mutex
+		var asked []string
 		w.sim = pvesim.New(pvesim.OneGPU(), pvesim.Options{Kubernetes: w.kube, Internet: func(url string) ([]byte, error) {
-			if strings.Contains(url, "k3s") {
-				return nil, guest.ErrNotFound
+			if archive, ours := strings.CutPrefix(url, "http://apt.home.arpa/"); ours || strings.HasPrefix(url, "https://cloud-images.ubuntu.com/") {
+				return guest.DefaultInternet()(strings.Replace(url, "http://apt.home.arpa/"+archive, "http://archive.ubuntu.com/"+archive, 1))
 			}
-			return guest.DefaultInternet()(url)
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, url)
+			return nil, guest.ErrNotFound
 		}})
-		spec := parse(t, duo+"k3s: {airgap: "+dir+"}\n")
+		text := replace(t, duo, ", gpus: 1", "") + "mirror: {registry: https://registry.home.arpa:5000, folder: " + folder + "}\nk3s: {embeddedRegistry: true}\nguest: {apt: {mirror: \"http://apt.home.arpa/ubuntu\"}}\n"
+		spec := parse(t, text)
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
 		require.ErrorContains(t, err, "(k3s.airgap) has no k3s: put it there from https://github.com/k3s-io/k3s/releases/download/")
 		assert.Empty(t, w.mutations(), "seen before anything is made")
@@ -113,7 +125,17 @@ func TestAirgap(t *testing.T) {
 		assert.Empty(t, w.plan(t, spec))
 		for name, m := range w.guests() {
 			assert.False(t, m.Disk().Exists("/var/lib/rancher/homelab.airgap"), name)
+			assert.Contains(t, content(t, m, "/etc/rancher/k3s/registries.yaml"), "https://registry.home.arpa:5000", name)
+			assert.Contains(t, content(t, m, "/etc/rancher/k3s/config.yaml"), "disable-default-registry-endpoint: true", name)
+			assert.Equal(t, name == "cp1", strings.Contains(content(t, m, "/etc/rancher/k3s/config.yaml"), "embedded-registry: true"), name)
 		}
+
+		moved := parse(t, replace(t, text, ":5000", ":5001"))
+		assert.ElementsMatch(t, []string{"k3s/cp1: registries.yaml: other contents → as configured (needs a restart)",
+			"k3s/wk1: registries.yaml: other contents → as configured (needs a restart)"}, behindNone(w.plan(t, moved)))
+		w.up(t, moved)
+		assert.Empty(t, w.plan(t, moved))
+		assert.Empty(t, asked, "of the internet")
 	})
 }
 

@@ -245,6 +245,7 @@ func (r k3sSection) registries() {
 			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", raw.Name), "write both username and password")
 		}
 	}
+	mirrorSection(r).registry()
 }
 
 // cni resolves the pods' network. Cilium replaces flannel, K3s' network policies and

@@ -198,6 +198,7 @@ type plannedNode struct {
 func (r *resolver) resolve(root *yamlnode.Node) {
 	r.name()
 	r.patience()
+	mirrorSection{r}.mirror()
 	proxmoxSection{r}.proxmox()
 	labSection{r}.labGuests()
 	imageSection{r}.image()

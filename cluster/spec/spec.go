@@ -27,6 +27,7 @@ type Spec struct {
 	Talos        TalosLinux `yaml:"talos" json:",omitzero" absent:"see below" doc:"Talos Linux, with ‘distribution: talos’."`
 	K3s          K3s        `yaml:"k3s" absent:"see below" doc:"Kubernetes."`
 	Kubeadm      Kubeadm    `yaml:"kubeadm" json:",omitzero" absent:"see below" doc:"Kubernetes with ‘distribution: kubeadm’."`
+	Mirror       *Mirror    `yaml:"mirror" json:"-" absent:"the internet" doc:"What nodes without internet [get everything from](images.md#a-registry-of-your-own-without-internet)."`
 	NVIDIA       NVIDIA     `yaml:"nvidia" absent:"see below" doc:"The driver, and how pods request GPUs."`
 	Patience     int        `yaml:"patience" json:",omitempty" min:"1" max:"100" absent:"1" doc:"Multiplies every time limit of a step. Use 3 on a slow host. A whole number, 1 to 100."`
 	Platform     Platform   `yaml:",inline"`

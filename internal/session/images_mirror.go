@@ -93,7 +93,7 @@ func (s *Session) copier(f ImagesMirrorFlags) (mirror.Copier, error) {
 	}
 	i := slices.IndexFunc(s.Spec.K3s.Registries, func(r spec.Registry) bool { return r.Name == "*" && len(r.Endpoints) > 0 })
 	if i < 0 {
-		return c, fmt.Errorf(`the file names no registry for all images: write k3s: {registries: {"*": {endpoints: [https://registry.home.arpa:5000]}}}, or -out=FOLDER`)
+		return c, fmt.Errorf(`the file names no registry for all images: write mirror: {registry: https://registry.home.arpa:5000}, or -out=FOLDER`)
 	}
 	r := s.Spec.K3s.Registries[i]
 	if c.To, err = placeOf(r); err != nil {

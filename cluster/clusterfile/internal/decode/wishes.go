@@ -192,7 +192,7 @@ var wishes = []wish{
 	{in: "file", keys: "kubernetes k8sversion k3sversion rke2 k0s", why: "the cluster is K3s", instead: "write k3s: {version: …}"},
 	{in: "file", keys: "cloudinit users user packages sysctls", why: "what is in the machines is in guest, and who may log in is in ssh", instead: "write guest: {packages: […], files: […]} and ssh: {user: …, publicKeys: […]}"},
 	{in: "file", keys: "storageclass storageclasses csi nfs ceph cephfs localpath", why: "storage classes are in storage", instead: "write storage: {nfs: 10.0.0.30:/export}, or its other keys; default: names the default class"},
-	{in: "file", keys: "registry registries mirror mirrors proxy httpproxy", why: "image registries and proxies have places of their own", instead: "write k3s: {registries: {…}} for images, and guest: {apt: {httpsProxy: …}} for downloads"},
+	{in: "file", keys: "registry registries mirrors proxy httpproxy", why: "image registries and proxies have places of their own", instead: "write mirror: {registry: …} or k3s: {registries: {…}} for images, and guest: {apt: {httpsProxy: …}} for downloads"},
 	{in: "file", keys: "addons apps applications helm helmcharts manifests harbor gitlab slurm ray kubeflow kubevirt keda mlflow ollama vllm", why: "homelab installs the parts that it has a section for",
 		instead: "remove it; install others by hand or with fleet: {repo: …}, and homelab leaves them alone"},
 	{in: "file", keys: "fluxcd argo gitops", why: "GitOps is by Fleet, Flux or Argo CD", instead: "write fleet: {repo: …}, flux: {repo: …} or argocd: {repo: …}; another operator can be installed by hand, and homelab leaves it alone"},

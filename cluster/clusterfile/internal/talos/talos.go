@@ -83,7 +83,7 @@ func clusterRefusals(s *spec.Spec) []refusal {
 	return []refusal{
 		{&k.Version, "a Talos cluster has no release of K3s", "write talos: {kubernetes: v1.36.2}"},
 		{&k.Disable, noBuiltIn, ""}, {&k.ServerConfig, k3sAlone, ""}, {&k.AgentConfig, k3sAlone, ""},
-		{&k.EmbeddedRegistry, k3sAlone, ""}, {&k.AirgapDir, k3sAlone, ""},
+		{&k.EmbeddedRegistry, k3sAlone, ""}, {&s.Mirror, k3sAlone, "write k3s: {registries: {…}} instead"}, {&k.AirgapDir, k3sAlone, ""},
 		{&k.VIPInterface, "the VIP is on the card with the node's address, which is found by its MAC", ""},
 		{&k.Snapshots.Schedule, "Talos keeps no snapshots on the machines", ""},
 		{&k.Snapshots.Retention, "Talos keeps no snapshots on the machines", ""},

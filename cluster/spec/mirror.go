@@ -1,0 +1,12 @@
+package spec
+
+// Mirror is what a cluster has in place of the internet. Registries, AirgapDir, AgentConfig and Charts of a completed
+// Spec follow from it, where the file does not have them.
+type Mirror struct {
+	Registry string    `yaml:"registry" required:"true" doc:"URL of a registry that has every image. Nodes ask no other."`
+	Username string    `yaml:"username" doc:"Login; requires ‘password’."`
+	Password SecretRef `yaml:"password" doc:"Reference to its password."`
+	CAFile   string    `yaml:"ca" absent:"system's" doc:"PEM of its authority."`
+	Insecure bool      `yaml:"insecure" doc:"Do not check its certificate."`
+	Folder   string    `yaml:"folder" absent:"K3s and charts come from the internet" doc:"Local folder with the folders ‘k3s’, as for ‘k3s.airgap’, and ‘charts’, as for ‘charts.folder’."`
+}
