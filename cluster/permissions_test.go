@@ -170,6 +170,16 @@ func TestRoleScriptIsEnough(t *testing.T) {
 				for _, r := range proxmox.Roles(hostprep.RolePrefix(spec), all) {
 					assert.Equal(t, r.Privileges, slices.Sorted(maps.Keys(have[r.Path])), "%s: and no more", r.Path)
 				}
+
+				for _, line := range regexp.MustCompile(`(?m)pveum (user|role) .*delete .*`).FindAllString(script, -1) {
+					_, err := remote.Output(t.Context(), shell, "sh", "-c", line)
+					require.NoError(t, err, "what undoes it")
+				}
+				for _, list := range []string{"user list", "role list", "acl list"} {
+					left, err := remote.Output(t.Context(), shell, "sh", "-c", "pveum "+list+" --output-format json")
+					require.NoError(t, err)
+					assert.NotContains(t, string(left), "least")
+				}
 			})
 		})
 	}

@@ -63,4 +63,12 @@ func (out *script) token(prefix, tokenID string, need []proxmox.Grant) {
 	}
 	out.WriteString("\n")
 	out.say("To check: pveum user token permissions %s %s", printable.Word(user), printable.Word(token))
+	out.say("To undo it, once nothing uses the token (a deleted role takes its grants along):")
+	out.say("  pveum user token delete %s %s", printable.Word(user), printable.Word(token))
+	for _, r := range proxmox.Roles(prefix, need) {
+		out.say("  pveum role delete %s", printable.Word(r.Name))
+	}
+	if user != "root@pam" {
+		out.say("and, if it has no other token: pveum user delete %s", printable.Word(user))
+	}
 }

@@ -89,3 +89,17 @@ pveum acl modify /mapping/pci/lent --users homelab@pve --roles homelab-least-map
 pveum acl modify /mapping/pci/lent --tokens 'homelab@pve!least' --roles homelab-least-mapping-pci-lent --propagate 0
 
 # To check: pveum user token permissions homelab@pve least
+# To undo it, once nothing uses the token (a deleted role takes its grants along):
+#   pveum user token delete homelab@pve least
+#   pveum role delete homelab-least-vms
+#   pveum role delete homelab-least-storage-bulk
+#   pveum role delete homelab-least-storage-images
+#   pveum role delete homelab-least-storage-isos
+#   pveum role delete homelab-least-storage-vmdata
+#   pveum role delete homelab-least-sdn-zones-localnetwork-vmbr0
+#   pveum role delete homelab-least-pool-lab
+#   pveum role delete homelab-least-nodes-pve1
+#   pveum role delete homelab-least-root
+#   pveum role delete homelab-least-mapping-pci
+#   pveum role delete homelab-least-mapping-pci-lent
+# and, if it has no other token: pveum user delete homelab@pve
