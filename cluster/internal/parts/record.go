@@ -53,7 +53,10 @@ func recordOf(p addon.Recipe) Record {
 		}
 	}
 	if p.InGit() { // what is in Git is removed with the bundle
-		r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
+		r.Release, r.Before, r.After = "", nil, nil
+		if len(r.Secrets) == 0 { // which a driver needs as long as there are volumes
+			r.Classes = nil
+		}
 	}
 	return r
 }
@@ -274,7 +277,7 @@ func (s *Steps) ReleaseToFleet(ctx context.Context, r Record) error {
 	if err != nil {
 		return err
 	}
-	r.Release, r.Before, r.After, r.Classes = "", nil, nil, nil
+	r.Release, r.Before, r.After = "", nil, nil
 	if len(r.Secrets) == 0 {
 		return client.Delete(ctx, r.Object())
 	}

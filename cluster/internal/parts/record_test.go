@@ -101,7 +101,8 @@ func TestVolumesThatHoldAPart(t *testing.T) {
 			time.Sleep(time.Minute) // until it is bound
 			return kube.Ref{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "default", Name: name}
 		}
-		r := Record{Part: "nfs", Classes: []string{"nfs", "fast"}}
+		r := recordOf(addon.Recipe{Via: spec.ViaFleet, Part: chart.Part{Name: "nfs", Classes: []string{"nfs", "fast"}, Secrets: []chart.Secret{{Name: "key"}}}})
+		require.Empty(t, recordOf(addon.Recipe{Via: spec.ViaFleet, Part: chart.Part{Name: "nfs", Classes: []string{"nfs"}}}).Classes, "homelab removes nothing of it")
 		volume("other", "other", nil)
 		require.NoError(t, s.CheckUnused(t.Context(), client, r))
 		its := volume("fast", "weights", nil)
