@@ -25,15 +25,7 @@ func proxmoxProgram() program {
 
 // proxmoxStorage makes the volumes of claims, and attaches each to the machine of the pod that uses it.
 func proxmoxStorage(ctx context.Context, i *instance) (time.Duration, error) {
-	name := i.secretAt("/etc/proxmox/")
-	config, err := i.Client.CoreV1().Secrets(i.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return 0, fmt.Errorf("secret %s: %w", name, err)
-	}
-	if i.Proxmox == nil {
-		return 0, errors.New("there is no Proxmox VE here")
-	}
-	controller, err := proxmoxcsi.New(config.Data["config.yaml"], i.Proxmox(), 100*time.Millisecond)
+	controller, err := i.proxmoxController(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -50,6 +42,28 @@ func proxmoxStorage(ctx context.Context, i *instance) (time.Duration, error) {
 	}
 	wait, err := p.attach(ctx)
 	return max(again, wait), err
+}
+
+// proxmoxController reads the configuration once, as the driver does when it starts (cmd/controller/main.go): one that
+// changes later counts for the next pod.
+func (i *instance) proxmoxController(ctx context.Context) (*proxmoxcsi.Controller, error) {
+	if c, read := i.kept.(*proxmoxcsi.Controller); read {
+		return c, nil
+	}
+	name := i.secretAt("/etc/proxmox/")
+	config, err := i.Client.CoreV1().Secrets(i.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %w", name, err)
+	}
+	if i.Proxmox == nil {
+		return nil, errors.New("there is no Proxmox VE here")
+	}
+	c, err := proxmoxcsi.New(config.Data["config.yaml"], i.Proxmox(), 100*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	i.kept = c
+	return c, nil
 }
 
 type proxmoxDriver struct {
