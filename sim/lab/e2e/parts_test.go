@@ -45,6 +45,7 @@ func partRows() []partRow {
 	return []partRow{
 		{text: "storage:\n  default: local-path\n  nfs: {server: 10.0.0.30, export: /export/k3s, shares: {films: {export: \"10.0.0.31:/films\", namespaces: [research]}}}\n  scratch: {}\n",
 			old: "namespaces: [research]", new: "namespaces: [research, course]", step: "objects/nfs"},
+		{text: "  proxmox: {storage: vmdata, token: csi@pve!parts, secret: file:csi}\n", old: "file:csi}", new: "file:csi-renewed}", step: "secrets/proxmox-csi"},
 		{text: "loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}\n", old: "200-10.0.0.219", new: "200-10.0.0.229", step: "objects/metallb"},
 		{text: "tls: self-signed\ningress: gateway\n", old: "ingress: gateway", new: "ingress: traefik", step: "objects/ingress"},
 		{text: "logs: {size: 10GiB, retention: 10d}\n", old: "10d", new: "20d", step: "chart/logs"},
@@ -78,8 +79,11 @@ func TestLivesOfParts(t *testing.T) {
 		t.Parallel()
 		l := newPartsLife(t, kind, "")
 		l.comeAndChange(t)
+		undo := l.diskScript(t)
+		l.disksStay(t)
 		l.leave(t, l.given)
 		l.leftNothing(t)
+		l.disksLeft(t, undo)
 	})
 }
 
@@ -98,6 +102,8 @@ func TestLivesOfPartsByGit(t *testing.T) {
 			l := newPartsLife(t, labctl.Guests{}, tool)
 			l.refused(t)
 			l.comeAndChange(t)
+			undo := l.diskScript(t)
+			l.disksStay(t)
 			l.leave(t, l.given)
 			l.letGo(t)
 			direct := strings.Replace(l.given, "default: "+tool, "default: direct", 1)
@@ -106,6 +112,7 @@ func TestLivesOfPartsByGit(t *testing.T) {
 			l.againNothing(t)
 			l.leave(t, direct)
 			l.leftNothing(t)
+			l.disksLeft(t, undo)
 		})
 	}
 }
@@ -127,6 +134,7 @@ type partsLife struct {
 	given  string   // the file without the parts
 	with   string   // the parts
 	before []string // objects of the cluster without the parts
+	access string   // of Proxmox: users, tokens and roles without those of the storage driver
 }
 
 func newPartsLife(t *testing.T, kind labctl.Guests, tool string) *partsLife {
@@ -145,18 +153,21 @@ func newPartsLife(t *testing.T, kind labctl.Guests, tool string) *partsLife {
 	}
 	l.write(t, "cluster.yaml", l.given)
 	l.must(t, "cluster:up")
-	l.before = l.inCluster(t, "parts")
+	l.before, l.access = l.inCluster(t, "parts"), l.accessOfProxmox(t)
 	return l
 }
 
 // comeAndChange adds the parts, and changes each.
 func (l *partsLife) comeAndChange(t *testing.T) {
 	t.Helper()
+	l.write(t, "csi", "not yet")
 	l.write(t, "cluster.yaml", l.given+l.with)
+	l.write(t, "csi", l.diskToken(t))
 	plan, _, code := l.run(t, "cluster:plan")
 	assert.Equal(t, 2, code, plan)
 	l.must(t, "cluster:up")
 	l.againNothing(t)
+	l.diskFollows(t, "cp1")
 	if l.tool == "" {
 		l.verified(t)
 		l.againNothing(t)
@@ -168,11 +179,18 @@ func (l *partsLife) comeAndChange(t *testing.T) {
 		changed = strings.Replace(changed, row.text, strings.Replace(row.text, row.old, row.new, 1), 1)
 	}
 	l.with = changed
+	l.asRoot(t, "pveum", "user", "token", "delete", "csi@pve", "parts")
+	l.write(t, "csi-renewed", l.diskToken(t))
 	l.write(t, "cluster.yaml", l.given+l.with)
 	_, talk := l.must(t, "cluster:up", "-yes")
 	for _, row := range partRows() {
 		assert.Regexp(t, l.says(t, row.step), talk)
 	}
+	if l.tool == "" {
+		pages.Compare(t, "docs/storage.md", "renewed", talk, *update)
+	}
+	l.againNothing(t)
+	l.diskFollows(t, "gpu1")
 	l.againNothing(t)
 }
 
@@ -202,15 +220,19 @@ func (l *partsLife) says(t *testing.T, step string) string {
 // leave removes the parts.
 func (l *partsLife) leave(t *testing.T, given string) {
 	t.Helper()
-	last := given
-	for _, row := range partRows() {
-		last += row.last
-	}
-	for _, text := range []string{last, given} {
+	for _, text := range []string{l.last(given), given} {
 		l.write(t, "cluster.yaml", text)
 		l.must(t, "cluster:up", "-yes")
 		l.againNothing(t)
 	}
+}
+
+// last is the file with what is in it for a run before the parts go.
+func (l *partsLife) last(given string) string {
+	for _, row := range partRows() {
+		given += row.last
+	}
+	return given
 }
 
 func (l *partsLife) leftNothing(t *testing.T) {
