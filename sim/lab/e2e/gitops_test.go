@@ -153,6 +153,13 @@ func (u *user) gitOps(t *testing.T, g gitHost, tool string) {
 	_, talk, code = u.run(t, "cluster:up", "-yes")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, talk, "the two would undo each other's work")
+
+	// Neither the tool nor what points it at Git leaves while it deploys parts.
+	u.write(t, "cluster.yaml", gitOpsFile)
+	_, talk, code = u.run(t, "cluster:up", "-yes")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, talk, "part gitops is no longer in the file but stays: ")
+	assert.Contains(t, talk, "part "+tool+" is no longer in the file but stays: ")
 	u.must(t, "cluster:down", "-yes")
 }
 
