@@ -49,6 +49,7 @@ func fromNothingToGPUs(t *testing.T, kind labctl.Guests) {
 	assert.Contains(t, talk, "eight-a100", "the banner says which file is used")
 	t.Run("kubectl from another shell", u.kubectl)
 	t.Run("every GPU computes", u.everyGPUComputes)
+	t.Run("it is compared with the CNCF's requirements", u.conformance)
 	t.Run("again there is nothing to do", u.againNothing)
 	t.Run("there is nothing to lose here", u.nothingToLose)
 	t.Run("a change changes just that", u.changeJustThat)
@@ -82,6 +83,15 @@ func (u *user) everyGPUComputes(t *testing.T) {
 	}
 	assert.Len(t, uuids, 8)
 	assert.Equal(t, map[string]int{"wk-gpu1": 2, "wk-gpu2": 2, "wk-gpu3": 2, "wk-gpu4": 2}, nodes)
+}
+
+// conformance compares what pods see of GPUs, which is too much, and what the cluster's objects show.
+func (u *user) conformance(t *testing.T) {
+	said, _, code := u.run(t, "cluster:conformance", "-run")
+	assert.Equal(t, 2, code, said)
+	for requirement, result := range map[string]string{"driver_runtime_management": "passed", "secure_accelerator_access": "failed", "gang_scheduling": "failed"} {
+		assert.Regexp(t, `(?m)^`+requirement+` +(MUST|SHOULD) +`+result+` `, said)
+	}
 }
 
 func (u *user) againNothing(t *testing.T) {

@@ -48,6 +48,7 @@ func partRows() []partRow {
 		{text: "  proxmox: {storage: vmdata, token: csi@pve!parts, secret: file:csi}\n", old: "file:csi}", new: "file:csi-renewed}", step: "secrets/proxmox-csi"},
 		{text: "loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}\n", old: "200-10.0.0.219", new: "200-10.0.0.229", step: "objects/metallb"},
 		{text: "tls: self-signed\ningress: gateway\n", old: "ingress: gateway", new: "ingress: traefik", step: "objects/ingress"},
+		{text: "tunnel: {cloudflare: file:topic, names: [hub.lab.example]}\n", old: "[hub.lab.example]", new: "[hub.lab.example, chat.lab.example]", step: "objects/tunnel"},
 		{text: "logs: {size: 10GiB, retention: 10d}\n", old: "10d", new: "20d", step: "chart/logs"},
 		{text: "monitoring: {size: 10GiB, hostname: grafana.lab.example, alerts: {ntfy: file:topic}}\n", old: "alerts: {ntfy: file:topic}", new: "alerts: {webhook: file:topic}", step: "secrets/monitoring"},
 		{text: "postgres: {databases: {tracking: {namespace: login, size: 10GiB}}, backup: true}\n", old: "{tracking: ", new: "{more: {namespace: login}, tracking: ", step: "objects/postgres", last: "postgres: true\n"},
@@ -63,6 +64,20 @@ func partRows() []partRow {
 	}
 }
 
+// onCilium has Cilium as the network in place of K3s' own, with the parts that are then others.
+func (l *partsLife) onCilium() {
+	l.given += "k3s: {cni: cilium}\n"
+	for i := range l.rows {
+		row := &l.rows[i]
+		switch row.step {
+		case "objects/metallb":
+			row.step = "objects/cilium-pool"
+		case "objects/ingress":
+			row.text, row.old = strings.Replace(row.text, row.old, "ingress: {kind: gateway, by: cilium}", 1), "ingress: {kind: gateway, by: cilium}"
+		}
+	}
+}
+
 // stays is what parts leave in the cluster by design, beside namespaces and definitions of kinds; docs/platform.md says so.
 var stays = []*regexp.Regexp{
 	regexp.MustCompile(`^persistentvolumeclaims (jupyterhub/hub-db-dir|logs/victoria-logs|monitoring/prometheus-.*)$`), // data
@@ -73,7 +88,8 @@ var stays = []*regexp.Regexp{
 }
 
 // TestLivesOfParts adds parts to a cluster, repeats that, changes each by one value and removes them. What the
-// cluster has afterwards is what it had before, but for what stays by design.
+// cluster has afterwards is what it had before, but for what stays by design. On the simulated control plane the network
+// is Cilium, which then also serves the Gateway API.
 func TestLivesOfParts(t *testing.T) {
 	onEither(t, []labctl.Guests{labtest.Real(), {}}, func(t *testing.T, kind labctl.Guests) {
 		t.Parallel()
@@ -130,15 +146,17 @@ func (l *partsLife) refused(t *testing.T) {
 type partsLife struct {
 	*user
 	git    gitHost
-	tool   string   // that deploys what it can; empty: none
-	given  string   // the file without the parts
+	tool   string // that deploys what it can; empty: none
+	given  string // the file without the parts
+	rows   []partRow
+	cilium bool     // is the network
 	with   string   // the parts
 	before []string // objects of the cluster without the parts
 	access string   // of Proxmox: users, tokens and roles without those of the storage driver
 }
 
 func newPartsLife(t *testing.T, kind labctl.Guests, tool string) *partsLife {
-	l := &partsLife{user: newUserOf(t, kind), tool: tool, given: partsFile}
+	l := &partsLife{user: newUserOf(t, kind), tool: tool, given: partsFile, rows: partRows(), cilium: tool == "" && !kind.Kubernetes}
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
 	require.NoError(t, err)
 	l.write(t, "hash", string(hash))
@@ -148,7 +166,10 @@ func newPartsLife(t *testing.T, kind labctl.Guests, tool string) *partsLife {
 		l.write(t, "git-token", gitToken)
 		l.given += l.git.section(tool)
 	}
-	for _, row := range partRows() {
+	if l.cilium {
+		l.onCilium()
+	}
+	for _, row := range l.rows {
 		l.with += row.text
 	}
 	l.write(t, "cluster.yaml", l.given)
@@ -174,7 +195,7 @@ func (l *partsLife) comeAndChange(t *testing.T) {
 	}
 
 	changed := l.with
-	for _, row := range partRows() {
+	for _, row := range l.rows {
 		require.Contains(t, row.text, row.old)
 		changed = strings.Replace(changed, row.text, strings.Replace(row.text, row.old, row.new, 1), 1)
 	}
@@ -183,7 +204,7 @@ func (l *partsLife) comeAndChange(t *testing.T) {
 	l.write(t, "csi-renewed", l.diskToken(t))
 	l.write(t, "cluster.yaml", l.given+l.with)
 	_, talk := l.must(t, "cluster:up", "-yes")
-	for _, row := range partRows() {
+	for _, row := range l.rows {
 		assert.Regexp(t, l.says(t, row.step), talk)
 	}
 	if l.tool == "" {
@@ -198,12 +219,14 @@ func (l *partsLife) comeAndChange(t *testing.T) {
 func (l *partsLife) verified(t *testing.T) {
 	t.Helper()
 	said, _ := l.must(t, "platform:verify")
-	pages.Compare(t, "docs/platform.md", "parts", said, *update)
+	if !l.cilium {
+		pages.Compare(t, "docs/platform.md", "parts", said, *update)
+	}
 	for _, check := range []string{"logs +a line of a pod is found", "monitoring +an alert is delivered", "dex +programs find it and its keys", "model-chat +its page opens by its name",
 		"postgres +database tracking answers", "kueue +queue class lets a pod start", "nfs +share films is mounted in research"} {
 		assert.Regexp(t, `(?m)^`+check+` +passed`, said)
 	}
-	assert.Regexp(t, `(?m)^metallb +a Service gets an address +passed +10\.0\.0\.2\d\d$`, said)
+	assert.Regexp(t, `(?m)^(metallb|cilium-pool) +a Service gets an address +passed +10\.0\.0\.2\d\d$`, said)
 }
 
 // says is what a run says of a step that changes something; of a part that goes through Git the push does.
@@ -229,7 +252,7 @@ func (l *partsLife) leave(t *testing.T, given string) {
 
 // last is the file with what is in it for a run before the parts go.
 func (l *partsLife) last(given string) string {
-	for _, row := range partRows() {
+	for _, row := range l.rows {
 		given += row.last
 	}
 	return given
