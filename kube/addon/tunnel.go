@@ -85,8 +85,8 @@ func withClusterCA(part chart.Part, issuer string) late {
 	}
 }
 
-// config leads the names to the ingress, whose certificate is checked for the name of each request, and all else to
-// nothing (cloudflared: ingress/ingress.go, config/configuration.go).
+// config leads the names to the ingress, whose certificate is checked for the name of each request, and everything else
+// to nothing (cloudflared: ingress/ingress.go, config/configuration.go).
 func (t Tunnel) config(s *Site) (*corev1.ConfigMap, error) {
 	if s.TLS == nil {
 		return nil, errors.New("tunnel: Cloudflare serves the names by HTTPS, and programs behind it would lead people to HTTP: write tls: self-signed, or a better source")
@@ -102,7 +102,7 @@ func (t Tunnel) config(s *Site) (*corev1.ConfigMap, error) {
 	var rules []any
 	for _, name := range t.Names {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 && len(validation.IsWildcardDNS1123Subdomain(name)) > 0 {
-			return nil, fmt.Errorf("tunnel.names: %q is no name: write e.g. hub.example.org or \"*.example.org\", without https:// and path", name)
+			return nil, fmt.Errorf("tunnel.names: %q is not a name: write e.g. hub.example.org or \"*.example.org\", without https:// and path", name)
 		}
 		rules = append(rules, values{"hostname": name, "service": at})
 	}
