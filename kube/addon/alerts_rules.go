@@ -92,8 +92,13 @@ func databaseRules() []any {
 	}
 }
 
-// backupRules are alerts for what Velero counts.
+// backupRules are alerts for what Velero counts (pkg/metrics/metrics.go). Its gauge backup_last_status says success again
+// after a minute: the controller of schedules resets it (pkg/controller/schedule_controller.go).
 func backupRules() []any {
-	return []any{alertRule("BackupFailed", "warning", `velero_backup_last_status{schedule!=""} == 0`, "0s",
-		"The last backup of the schedule {{ $labels.schedule }} failed: velero backup logs says why.")}
+	var failed []string
+	for _, counter := range []string{"failure", "partial_failure", "validation_failure"} {
+		failed = append(failed, `increase(velero_backup_`+counter+`_total{schedule!=""}[1d])`)
+	}
+	return []any{alertRule("BackupFailed", "warning", strings.Join(failed, " + ")+" > 0", "0s",
+		"A backup of the schedule {{ $labels.schedule }} failed within a day, at least in part: velero backup logs says why.")}
 }
