@@ -26,7 +26,7 @@ func (g GPUGuard) Info() Info {
 }
 
 func (GPUGuard) Make(*Site) (Recipe, error) {
-	return Recipe{Part: chart.Part{Name: gpuGuardName, After: []runtime.Object{gpuGuardPolicy(), gpuGuardBinding()}}}, nil
+	return Recipe{TriedBy: "cluster:conformance -run", Part: chart.Part{Name: gpuGuardName, After: []runtime.Object{gpuGuardPolicy(), gpuGuardBinding()}}}, nil
 }
 
 // guarded says whether a pod is of NVIDIA's runtime; K3s has more than one class of it.

@@ -133,23 +133,29 @@ func (s *Steps) objectsBeforeRelease(p addon.Recipe) []runtime.Object {
 	return append(s.namespacesOf(p), slices.DeleteFunc(slices.Clone(p.Before), addon.IsNamespace)...)
 }
 
-// namespacesOf are the namespace of a part's release and those among its objects before that, or of a part that goes
-// through Git all of its objects: Git has none.
+// namespacesOf are the namespace of a part's release and those among its objects before that. Of a part that goes through
+// Git they are all of its objects', because Git has none, and its Secrets': these may be another part's, which the tool has
+// not made yet.
 func (s *Steps) namespacesOf(p addon.Recipe) []runtime.Object {
 	own := slices.DeleteFunc(slices.Clone(p.Before), func(o runtime.Object) bool { return !addon.IsNamespace(o) })
+	var names []string
+	if p.Release != nil {
+		names = append(names, p.Release.Namespace)
+	}
 	if p.InGit() {
 		own = p.Namespaces()
+		for _, secret := range p.Secrets {
+			names = append(names, secret.Namespace)
+		}
 	}
-	own = agreedNamespaces(s.Spec, s.Pieces(), own)
-	if p.Release == nil {
-		return own
+	builtIn := []string{"", metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+	var out []runtime.Object
+	for i, name := range names {
+		if !slices.Contains(builtIn, name) && !slices.Contains(names[:i], name) {
+			out = append(out, agreedNamespace(s.Spec, s.Pieces(), name))
+		}
 	}
-	switch name := p.Release.Namespace; name {
-	case "", metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
-		return own
-	default:
-		return append([]runtime.Object{agreedNamespace(s.Spec, s.Pieces(), name)}, own...)
-	}
+	return append(out, agreedNamespaces(s.Spec, s.Pieces(), own)...)
 }
 
 // agreedNamespaces replaces the namespaces among objects by those that all parts agree on.

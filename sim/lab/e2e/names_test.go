@@ -105,24 +105,32 @@ func route53(t *testing.T, names labtest.NameServer) zoneService {
 }
 
 // TestLifeOfNames gives a cluster a zone: records of BIND and certificates of Pebble come, follow what the file and the
-// user ask for, and go. The zone's own server takes updates, or Cloudflare or Route 53 are asked.
+// user ask for, and go. The zone's own server takes updates, or Cloudflare or Route 53 are asked; the parts are applied
+// directly, or come through Git.
 func TestLifeOfNames(t *testing.T) {
 	mine := share.Start(t, "services of zones")
 	for _, c := range []struct {
 		name string
 		kind labctl.Guests
 		of   func(*testing.T, labtest.NameServer) zoneService
+		tool string // that deploys what it can; empty: none
 	}{
-		{"simulated", labctl.Guests{}, rfc2136}, {"real", labtest.Real(), rfc2136}, {"cloudflare", labctl.Guests{}, cloudflare}, {"route53", labctl.Guests{}, route53},
+		{"simulated", labctl.Guests{}, rfc2136, ""}, {"real", labtest.Real(), rfc2136, ""}, {"fleet", labctl.Guests{}, rfc2136, "fleet"},
+		{"cloudflare by flux", labctl.Guests{}, cloudflare, "flux"}, {"route53 by argocd", labctl.Guests{}, route53, "argocd"},
 	} {
 		if mine.Next() {
-			t.Run(c.name, func(t *testing.T) { lifeOfNames(t, c.kind, c.of) })
+			t.Run(c.name, func(t *testing.T) { lifeOfNames(t, c.kind, c.tool, c.of) })
 		}
 	}
 }
 
-func lifeOfNames(t *testing.T, kind labctl.Guests, of func(*testing.T, labtest.NameServer) zoneService) {
+func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing.T, labtest.NameServer) zoneService) {
 	t.Parallel()
+	file := namesFile
+	if tool != "" {
+		file += newGitHost(t).section(tool) + "charts: {via: {metallb: direct}}\n"
+	}
+	withHub := strings.Replace(file, "{metallb: ", "{jupyterhub: direct, metallb: ", 1) // it would outlive its removal from Git, with its name
 	certificates := schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
 	ingresses := schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 	names := labtest.Names(t, "home.example")
@@ -131,14 +139,15 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, of func(*testing.T, labtest.N
 	u := newUserOf(t, kind)
 	u.env = service.env
 	u.write(t, "authority.pem", string(pebble.CA))
-	u.write(t, "cluster.yaml", namesFile)
+	u.write(t, "git-token", gitToken)
+	u.write(t, "cluster.yaml", file)
 	u.must(t, "cluster:up")
 	before := u.inCluster(t, "names")
 
 	zone, acme := fmt.Sprintf(zoneText, service.section, names.Address), fmt.Sprintf(acmeText, pebble.Directory)
-	u.refusedZones(t, service, zone, acme)
+	u.refusedZones(t, service, file, zone, acme)
 	u.write(t, "key", service.secret)
-	u.write(t, "cluster.yaml", namesFile+zone+acme+hubText)
+	u.write(t, "cluster.yaml", withHub+zone+acme+hubText)
 	plan, _, code := u.run(t, "cluster:plan")
 	assert.Equal(t, 2, code, plan)
 	u.must(t, "cluster:up")
@@ -165,7 +174,7 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, of func(*testing.T, labtest.N
 	}
 
 	// The Gateway API instead, and another name of the hub; the user's Ingress goes on working.
-	u.write(t, "cluster.yaml", namesFile+zone+acme+strings.Replace(hubText, "hub.home", "notebooks.home", 1)+"ingress: gateway\n")
+	u.write(t, "cluster.yaml", withHub+zone+acme+strings.Replace(hubText, "hub.home", "notebooks.home", 1)+"ingress: gateway\n")
 	u.must(t, "cluster:up", "-yes")
 	u.againNothing(t)
 	u.found(t, names, "notebooks.home.example")
@@ -178,12 +187,21 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, of func(*testing.T, labtest.N
 	// First what has names goes, so that external-dns still removes them.
 	u.remove(t, certificates, "wildcard")
 	u.remove(t, ingresses, "page")
-	u.write(t, "cluster.yaml", namesFile+zone+acme+"ingress: gateway\n")
+	u.write(t, "cluster.yaml", file+zone+acme+"ingress: gateway\n")
 	u.must(t, "cluster:up", "-yes")
 	u.eventually(t, "the zone is as it was", func() bool { return len(names.Records(t, "home.example")) == 0 })
-	u.write(t, "cluster.yaml", namesFile)
+	u.write(t, "cluster.yaml", file)
 	u.must(t, "cluster:up", "-yes")
 	u.againNothing(t)
+	if tool != "" { // what it leaves of parts with data is taken over by the direct way, and removed by it
+		u.letGo(t, tool)
+		file = strings.Replace(file, "default: "+tool, "default: direct", 1)
+		for _, parts := range []string{zone + acme + "ingress: gateway\n", ""} {
+			u.write(t, "cluster.yaml", file+parts)
+			u.must(t, "cluster:up", "-yes")
+			u.againNothing(t)
+		}
+	}
 	left := append(slices.Clone(stays), regexp.MustCompile(`^secrets cert-manager/homelab-acme$`)) // cert-manager's account
 	for _, o := range u.inCluster(t, "names") {
 		assert.True(t, slices.Contains(before, o) || slices.ContainsFunc(left, func(s *regexp.Regexp) bool { return s.MatchString(o) }), "left behind: %s", o)
@@ -192,7 +210,7 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, of func(*testing.T, labtest.N
 }
 
 // refusedZones tries keys that cannot work: nothing changes, and the message says what to correct.
-func (u *user) refusedZones(t *testing.T, of zoneService, zone, acme string) {
+func (u *user) refusedZones(t *testing.T, of zoneService, file, zone, acme string) {
 	t.Helper()
 	for section, want := range of.refused {
 		text, key := strings.Replace(zone, of.section, section, 1), of.secret
@@ -206,7 +224,7 @@ func (u *user) refusedZones(t *testing.T, of zoneService, zone, acme string) {
 			of.limit(true)
 		}
 		u.write(t, "key", key)
-		u.write(t, "cluster.yaml", namesFile+text+acme)
+		u.write(t, "cluster.yaml", file+text+acme)
 		_, talk, code := u.run(t, "cluster:up", "-yes")
 		assert.NotZero(t, code)
 		assert.Contains(t, talk, want)

@@ -43,6 +43,7 @@ type partRow struct {
 // partRows are parts that can be in one file. What needs a Git server, root on a host or a zone has a test of its own.
 func partRows() []partRow {
 	return []partRow{
+		{text: "nvidia: {guard: true}\n"}, // it has nothing to change
 		{text: "storage:\n  default: local-path\n  nfs: {server: 10.0.0.30, export: /export/k3s, shares: {films: {export: \"10.0.0.31:/films\", namespaces: [research]}}}\n  scratch: {}\n",
 			old: "namespaces: [research]", new: "namespaces: [research, course]", step: "objects/nfs"},
 		{text: "  proxmox: {storage: vmdata, token: csi@pve!parts, secret: file:csi}\n", old: "file:csi}", new: "file:csi-renewed}", step: "secrets/proxmox-csi"},
@@ -121,7 +122,7 @@ func TestLivesOfPartsByGit(t *testing.T) {
 			undo := l.diskScript(t)
 			l.disksStay(t)
 			l.leave(t, l.given)
-			l.letGo(t)
+			l.letGo(t, tool)
 			direct := strings.Replace(l.given, "default: "+tool, "default: direct", 1)
 			l.write(t, "cluster.yaml", direct+l.with)
 			l.must(t, "cluster:up", "-yes")
@@ -129,6 +130,7 @@ func TestLivesOfPartsByGit(t *testing.T) {
 			l.leave(t, direct)
 			l.leftNothing(t)
 			l.disksLeft(t, undo)
+			l.withoutTool(t)
 		})
 	}
 }
@@ -205,7 +207,9 @@ func (l *partsLife) comeAndChange(t *testing.T) {
 	l.write(t, "cluster.yaml", l.given+l.with)
 	_, talk := l.must(t, "cluster:up", "-yes")
 	for _, row := range l.rows {
-		assert.Regexp(t, l.says(t, row.step), talk)
+		if row.step != "" {
+			assert.Regexp(t, l.says(t, row.step), talk)
+		}
 	}
 	if l.tool == "" {
 		pages.Compare(t, "docs/storage.md", "renewed", talk, *update)
@@ -272,19 +276,34 @@ func (l *partsLife) leftNothing(t *testing.T) {
 	}
 }
 
+// withoutTool removes the tool itself. Nothing of it stays but what is said.
+func (l *partsLife) withoutTool(t *testing.T) {
+	t.Helper()
+	l.write(t, "cluster.yaml", partsFile)
+	plan, _, code := l.run(t, "cluster:plan")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, plan, "what it deploys for others stays, and no longer follows Git")
+	l.must(t, "cluster:up", "-yes")
+	l.againNothing(t)
+	its := regexp.MustCompile(` (cattle-fleet-system|homelab-flux|flux-system|argocd)/|gitops`)
+	for _, o := range l.inCluster(t, "parts") {
+		assert.False(t, its.MatchString(o) && !strings.Contains(o, "/fleet-agent"), "left behind: %s", o)
+	}
+}
+
 // letGo makes the tool forget what it keeps of parts that left Git, as docs/gitops.md says.
-func (l *partsLife) letGo(t *testing.T) {
+func (u *user) letGo(t *testing.T, tool string) {
 	t.Helper()
 	ofParts := metav1.ListOptions{LabelSelector: fleet.PartLabel}
-	switch l.tool {
+	switch tool {
 	case "argocd":
-		require.NoError(t, l.applications(t).DeleteCollection(t.Context(), metav1.DeleteOptions{}, ofParts))
+		require.NoError(t, u.applications(t).DeleteCollection(t.Context(), metav1.DeleteOptions{}, ofParts))
 	case "flux":
-		kept, err := l.helmReleases(t).List(t.Context(), ofParts)
+		kept, err := u.helmReleases(t).List(t.Context(), ofParts)
 		require.NoError(t, err)
 		require.NotEmpty(t, kept.Items)
 		for _, release := range kept.Items {
-			l.releaseKept(t, release.GetName())
+			u.releaseKept(t, release.GetName())
 		}
 	}
 }
