@@ -82,6 +82,12 @@ type PlaneSaved = plane.SavedState
 // PlaneSaver is a [Plane] that can be saved, and restored with [PlaneConfig].
 type PlaneSaver = plane.Saver
 
+// PlaneIssuerSetter is a [Plane] whose API server takes the tokens of an issuer, and PlaneArgument says of which.
+type (
+	PlaneIssuerSetter = plane.IssuerSetter
+	PlaneArgument     = plane.Argument
+)
+
 // OfferBucket makes an S3 service with an empty bucket reachable from the machines of a
 // network, at HOST or HOST:PORT, for those who have its keys.
 func OfferBucket(n *Network, endpoint, bucket, accessKey, secretKey string) {

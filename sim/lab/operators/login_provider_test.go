@@ -56,7 +56,7 @@ func (p *stranger) knows(sources ...string) {
 	}
 	h, err := login.Dex(login.Options{Config: fmt.Appendf(nil, `issuer: %s
 expiry: {idTokens: 10s}
-staticClients: [{id: lab, name: lab, secret: of the programs, redirectURIs: [%s]}]
+staticClients: [{id: lab, name: lab, secret: of the programs, redirectURIs: [%s]}, {id: public, public: true, redirectURIs: ['http://localhost:8000']}]
 connectors:
 %s`, p.server.URL, strings.TrimPrefix(clients.String(), ", "), connectors.String()), State: p.state, Save: func(s login.State) { p.state = s }, Now: time.Now})
 	require.NoError(p.t, err)
@@ -75,11 +75,12 @@ func (p *stranger) file() *spec.Spec {
 	p.t.Helper()
 	dir := p.t.TempDir()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
-	require.NoError(p.t, os.WriteFile(filepath.Join(dir, "ca.pem"), ca, 0o600))
+	authority(p.t, dir)
+	require.NoError(p.t, os.WriteFile(filepath.Join(dir, "provider.pem"), ca, 0o600))
 	require.NoError(p.t, os.WriteFile(filepath.Join(dir, "secret"), []byte("of the programs"), 0o600))
 	head, rest, _ := strings.Cut(loginFile, "login:\n")
 	_, rest, _ = strings.Cut(rest, "hub: ")
-	text := head + fmt.Sprintf("login:\n  allowedGroups: [lab]\n  adminGroups: [admins]\n  provider: {issuer: '%s', ca: ca.pem, clientID: lab, clientSecret: 'file:secret', scopes: [openid, profile, email, groups, offline_access]}\n", p.server.URL) + "hub: " + rest
+	text := head + fmt.Sprintf("login:\n  allowedGroups: [lab]\n  adminGroups: [admins]\n  clusterRoles: {admins: cluster-admin, lab: view}\n  provider: {issuer: '%s', ca: provider.pem, clients: {kubectl: {clientID: public}}, clientID: lab, clientSecret: 'file:secret', scopes: [openid, profile, email, groups, offline_access]}\n", p.server.URL) + "hub: " + rest
 	path := filepath.Join(dir, "cluster.yaml")
 	require.NoError(p.t, os.WriteFile(path, []byte(text), 0o600))
 	f, err := clusterfile.Load(path)
@@ -94,6 +95,7 @@ func TestProvider(t *testing.T) {
 	s := newSiteOn(t, nil, p.reach)
 	file := p.file()
 	require.NoError(t, platform.CheckProvider(t.Context(), &file.Platform))
+	s.takesTokens(t, file)
 	pieces, err := platform.Pieces(file, true)
 	require.NoError(t, err)
 	for _, piece := range pieces {
@@ -132,6 +134,18 @@ func TestProvider(t *testing.T) {
 	eve.send(url.Values{"login": {"eve"}, "groups": {"guests"}})
 	assert.Contains(t, eve.text, "403 Forbidden")
 
+	var adas, bobs *client // of kubectl
+	if kind().Kubernetes {
+		signIn := func(source, name, group string) *client {
+			b := s.browser(t)
+			b.beyond(p)
+			return b.kubectl(s, p.server.URL, "public", source, url.Values{"login": {name}, "groups": {group}})
+		}
+		adas, bobs = signIn("oidc", "ada", "admins"), signIn("github", "bob", "lab")
+		adas.untilMay(t, "login:ada [login:admins system:authenticated] pods=true secrets=true")
+		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
+	}
+
 	p.knows("github")
 	eventually(t, 60*time.Second, "ada is out", func(context.Context) error {
 		for _, page := range at {
@@ -143,6 +157,10 @@ func TestProvider(t *testing.T) {
 	})
 	for _, page := range at[1:] {
 		bob.until(page, "Signed in as bob")
+	}
+	if kind().Kubernetes {
+		adas.isOut(t)
+		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	}
 	require.NoError(t, bob.load(bob.http.Get("https://hub.lab.example/hub/spawn")))
 	assert.Equal(t, "https://hub.lab.example/hub/spawn", bob.at.String(), "bob stays")

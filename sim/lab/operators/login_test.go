@@ -36,18 +36,19 @@ const loginFile = `name: t
 proxmox: {endpoint: lab}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 nodes: {cp1: {role: server, address: 10.0.0.11}, wk1: {address: 10.0.0.12}, wk2: {address: 10.0.0.13, gpus: {count: 1}}}
-tls: self-signed
+tls: {source: ca, ca: ca.pem, key: 'file:ca.key'}
 login:
   hostname: login.lab.example
   allowedGroups: [lab]
   adminGroups: [admins]
+  clusterRoles: {admins: cluster-admin, lab: view}
 %s  people:
 %s
-hub: {hostname: hub.lab.example}
+hub: {hostname: hub.lab.example, shared: {course: {groups: [course]}}}
 monitoring: {hostname: grafana.lab.example, class: local-path}
 rancher: {hostname: rancher.lab.example}
 argocd: {hostname: argocd.lab.example}
-storage: {default: local-path}
+storage: {default: local-path, nfs: {server: 10.0.0.30, export: /export/k3s, shares: {course: {export: /export/course}}}}
 models: {mini: a/mini}
 modelGateway: true
 modelChat: {hostname: chat.lab.example}
@@ -67,6 +68,7 @@ func fileOf(t *testing.T, provider string, people map[string]string) *spec.Spec 
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), hash, 0o600))
 		fmt.Fprintf(&text, "    %s: {email: %s@lab.example, hash: 'file:%s', groups: [%s]}\n", name, name, name, groups)
 	}
+	authority(t, dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "SECRET"), []byte("of Dex at the provider"), 0o600))
 	path := filepath.Join(dir, "cluster.yaml")
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, loginFile, provider, text.String()), 0o600))
@@ -218,11 +220,13 @@ func (s *site) people(t *testing.T, file *spec.Spec) {
 	}
 }
 
-// TestLogin: the parts of a file let people sign in to the hub, Grafana, Rancher, Argo CD and the chat, with rights by their groups; whom
-// a provider remembers signs in once; who leaves the file cannot sign in again. Without its login Rancher's sessions end.
+// TestLogin: the parts of a file let people sign in to the hub, Grafana, Rancher, Argo CD, the chat and kubectl, with rights by their
+// groups; whom a provider remembers signs in once; who leaves the file cannot sign in again. Without its login Rancher's sessions end.
 func TestLogin(t *testing.T) {
 	s := newSite(t)
-	pieces, err := platform.Pieces(fileOf(t, remembers, map[string]string{"ada": "admins", "bob": "lab"}), true)
+	file := fileOf(t, remembers, map[string]string{"ada": "admins", "bob": "lab, course"})
+	s.takesTokens(t, file) // the servers' configuration comes before Dex
+	pieces, err := platform.Pieces(file, true)
 	require.NoError(t, err)
 	for _, p := range pieces {
 		s.bring(t, p)
@@ -292,6 +296,15 @@ func TestLogin(t *testing.T) {
 		assert.Contains(t, stranger.text, "403 Forbidden")
 	}
 
+	bob := s.browser(t)
+	require.NoError(t, bob.password("bob@lab.example", "secret of bob"))
+	bob.mounts(s, "bob", true)
+	b.mounts(s, "ada", false)
+	var adas, bobs *client // of kubectl
+	if kind().Kubernetes {
+		adas, bobs = s.kubectlLogins(t, ada, url.Values{"login": {"bob@lab.example"}, "password": {"secret of bob"}})
+	}
+
 	s.people(t, fileOf(t, remembers, map[string]string{"bob": "lab"}))
 	again := s.browser(t)
 	eventually(t, 60*time.Second, "Dex knows ada no longer", func(context.Context) error {
@@ -313,6 +326,8 @@ func TestLogin(t *testing.T) {
 		return nil
 	})
 
+	again.mounts(s, "bob", false)
+
 	isOut := func(b *browser, who string) {
 		for _, page := range []string{"https://hub.lab.example/hub/home", grafana, chat, argo} {
 			eventually(t, 75*time.Second, who+" is out of "+page, func(context.Context) error {
@@ -324,8 +339,15 @@ func TestLogin(t *testing.T) {
 		}
 	}
 	isOut(b, "ada, who left the file")
-	s.people(t, fileOf(t, "", map[string]string{"bob": "lab"}))
+	if kind().Kubernetes {
+		adas.isOut(t)
+		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
+	}
+	s.people(t, fileOf(t, "", map[string]string{"bob": "guests"}))
 	isOut(once, "who comes from a provider that left the file")
+	if kind().Kubernetes {
+		bobs.untilMay(t, "login:bob [login:guests system:authenticated] pods=false secrets=false")
+	}
 
 	provider := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "management.cattle.io/v3", "kind": "AuthConfig", "metadata": map[string]any{"name": "genericoidc"}}}
 	_, err = s.kube.Apply(t.Context(), provider) // as cluster:up does when login has left the file

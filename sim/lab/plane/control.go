@@ -45,7 +45,7 @@ type Control interface {
 // Outside is who answers the API server.
 type Outside struct {
 	// Way finds who is at an address of the cluster, host:port, and returns what serves a
-	// connection to it: a kubelet, over TLS, or a program in a pod.
+	// connection to it: a kubelet, over TLS, a program in a pod, or who has a public name.
 	Way func(address string) (serve func(net.Conn), err error)
 	// Kubelet is the API of a node's kubelet, for an API server in this process.
 	Kubelet func(node string) http.Handler

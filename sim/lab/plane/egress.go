@@ -64,6 +64,9 @@ func (e *egress) kubelet(node string) http.Handler {
 
 // to is the way to an address: of a node, a pod, or one behind a Service.
 func (e *egress) to(address string) (serve func(net.Conn), err error) {
+	if host, _, err := net.SplitHostPort(address); err == nil && net.ParseIP(host) == nil {
+		return e.traffic.Named(address)
+	}
 	m, ok := e.find(address)
 	if !ok {
 		pod, err := e.traffic.Find(address)

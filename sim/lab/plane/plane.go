@@ -86,6 +86,14 @@ func (p *plane) Kubeconfig(server string) []byte {
 // address is where the API server listens, host:port.
 func (p *plane) address() string { return strings.TrimPrefix(p.control.Config().Host, "https://") }
 
+// SetIssuer implements guest.PlaneIssuerSetter. A simulated API server knows no tokens.
+func (p *plane) SetIssuer(ctx context.Context, args []guest.PlaneArgument) error {
+	if c, ok := p.control.(guest.PlaneIssuerSetter); ok {
+		return c.SetIssuer(ctx, args)
+	}
+	return nil
+}
+
 // Save returns the state of the control plane.
 func (p *plane) Save(ctx context.Context) (*guest.PlaneSaved, error) { return p.control.Save(ctx) }
 

@@ -34,6 +34,9 @@ func (n *node) serve(ctx context.Context) int {
 	if code != 0 {
 		return code
 	}
+	if err := n.setIssuer(ctx); err != nil {
+		return n.shutdown("apiserver exited: %v", err)
+	}
 	for {
 		err := n.claimName(ctx)
 		if err == nil {

@@ -44,6 +44,19 @@ type Saver interface {
 	Save(ctx context.Context) (*SavedState, error)
 }
 
+// IssuerSetter is a Plane whose API server takes the tokens of an OpenID Connect issuer.
+type IssuerSetter interface {
+	// SetIssuer gives the API server the arguments of a server's configuration whose names begin with oidc-, in place of those
+	// that it has. It returns when the API server answers with them, or its own words if it does not start.
+	SetIssuer(ctx context.Context, args []Argument) error
+}
+
+// Argument is one of a program's, as name=value.
+type Argument struct {
+	Name, Value string
+	File        []byte // what the file that the value names has; nil: it names none
+}
+
 // Plane is one cluster's control plane. Implementations are safe for concurrent use.
 type Plane interface {
 	// Join says that the kubelet of n is up: from now on a Node object exists

@@ -2,6 +2,7 @@ package real
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,7 +29,7 @@ func (cp *controlPlane) args(which string) []string {
 			"-trusted-ca-file=" + ca, "-cert-file=" + pki("etcd.crt"), "-key-file=" + pki("etcd.key"),
 		}...)
 	case APIServer:
-		return append(cp.encryptionArgs(), []string{
+		return slices.Concat(cp.encryptionArgs(), cp.issuer, []string{
 			"--etcd-servers=" + etcd, "--etcd-cafile=" + ca,
 			"--etcd-certfile=" + pki("etcd.crt"), "--etcd-keyfile=" + pki("etcd.key"),
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(cp.port),
@@ -45,7 +46,7 @@ func (cp *controlPlane) args(which string) []string {
 			"--kubelet-certificate-authority=" + ca, "--kubelet-preferred-address-types=InternalIP",
 			"--kubelet-client-certificate=" + pki("etcd.crt"), "--kubelet-client-key=" + pki("etcd.key"),
 			"--profiling=false", "--event-ttl=1h", "--watch-cache=" + strconv.FormatBool(!cp.reads),
-		}...)
+		})
 	case ControllerManager:
 		return []string{
 			"--kubeconfig=" + cp.adminConfig, "--leader-elect=false",

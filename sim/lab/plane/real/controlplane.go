@@ -46,6 +46,7 @@ type controlPlane struct {
 
 	mu      sync.Mutex
 	procs   []*process
+	issuer  []string // the API server's arguments about an issuer of tokens
 	stopped bool
 }
 
@@ -204,7 +205,11 @@ func (cp *controlPlane) spawn(ctx context.Context, which string) (*process, erro
 	if cp.stopped {
 		return nil, fmt.Errorf("%s: the control plane is being stopped", which)
 	}
-	p, err := spawn(ctx, cp.exe, which, filepath.Join(cp.logs, which+".log"), cp.args(which)...)
+	var more []string
+	if which == APIServer {
+		more = cp.egress.environment()
+	}
+	p, err := spawn(ctx, cp.exe, which, filepath.Join(cp.logs, which+".log"), more, cp.args(which)...)
 	if err != nil {
 		return nil, err
 	}

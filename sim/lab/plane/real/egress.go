@@ -2,14 +2,18 @@ package real
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -21,9 +25,12 @@ import (
 )
 
 // proxy is the API server's only way out: whatever it dials in "the cluster" (kubelets, webhooks,
-// pods behind its proxy) comes here as an HTTP CONNECT.
+// pods behind its proxy) comes here as an HTTP CONNECT. So does what it asks by public names, the
+// issuer of tokens, by the proxy of its environment.
 type proxy struct {
 	listener net.Listener
+	names    net.Listener // of the environment's, without TLS
+	password string       // for that
 	server   *http.Server
 	to       atomic.Pointer[plane.Outside]
 	running  sync.WaitGroup
@@ -39,16 +46,39 @@ func newProxy(ctx context.Context, ca *authority) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("egress: %w", err)
 	}
-	e := &proxy{listener: tls.NewListener(listener, config)}
+	e := &proxy{listener: tls.NewListener(listener, config), password: rand.Text()}
+	if e.names, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+		_ = listener.Close()
+		return nil, fmt.Errorf("egress: %w", err)
+	}
 	silent := log.New(io.Discard, "", 0)
 	e.server = &http.Server{Handler: http.HandlerFunc(e.connect), ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent}
-	e.running.Go(func() { _ = e.server.Serve(e.listener) })
+	for _, l := range []net.Listener{e.listener, e.names} {
+		e.running.Go(func() { _ = e.server.Serve(l) })
+	}
 	return e, nil
+}
+
+// environment leads what the API server asks by a public name here. It asks addresses and names of Services as its egress
+// configuration says.
+func (e *proxy) environment() []string {
+	u := url.URL{Scheme: "http", User: url.UserPassword("lab", e.password), Host: e.names.Addr().String()}
+	return []string{"HTTPS_PROXY=" + u.String(), "NO_PROXY=0.0.0.0/0,::/0,.svc,localhost"}
+}
+
+// admits reports whether a request is of the API server: it has shown a certificate, or knows the password.
+func (e *proxy) admits(r *http.Request) bool {
+	want := "Basic " + base64.StdEncoding.EncodeToString([]byte("lab:"+e.password))
+	return r.TLS != nil || subtle.ConstantTimeCompare([]byte(want), []byte(r.Header.Get("Proxy-Authorization"))) == 1
 }
 
 func (e *proxy) connect(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(w, "only CONNECT", http.StatusMethodNotAllowed)
+		return
+	}
+	if !e.admits(r) {
+		http.Error(w, "only the API server", http.StatusProxyAuthRequired)
 		return
 	}
 	to, err := e.to.Load(), errors.New("no route to host")

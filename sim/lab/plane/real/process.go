@@ -21,11 +21,11 @@ type process struct {
 	err  error         // the reason, once done is closed
 }
 
-// spawn starts exe as one component.
+// spawn starts exe as one component, with more variables.
 //
 // The kernel kills a child with Pdeathsig when the thread that started it ends, so
 // each child gets a goroutine that keeps its thread for as long as the child lives.
-func spawn(ctx context.Context, exe, which, logFile string, args ...string) (*process, error) {
+func spawn(ctx context.Context, exe, which, logFile string, more []string, args ...string) (*process, error) {
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o700); err != nil {
 		return nil, fmt.Errorf("%s: %w", which, err)
 	}
@@ -36,7 +36,7 @@ func spawn(ctx context.Context, exe, which, logFile string, args ...string) (*pr
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe, append([]string{which}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = filepath.Dir(logFile)
-	cmd.Env = environment(cmd.Dir)
+	cmd.Env = append(environment(cmd.Dir), more...)
 	cmd.SysProcAttr = attributes()
 	p := &process{name: which, log: logFile, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)

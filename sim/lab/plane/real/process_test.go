@@ -17,7 +17,7 @@ func TestAPortThatIsTaken(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "x.log")
 	script := filepath.Join(t.TempDir(), "component")
 	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho \"$1: listen tcp 127.0.0.1:1: bind: address already in use\" >&2\nexit 1\n"), 0o700))
-	p, err := spawn(t.Context(), script, "etcd", log)
+	p, err := spawn(t.Context(), script, "etcd", log, nil)
 	require.NoError(t, err)
 	err = until(t.Context(), "etcd", func(context.Context) error { return errors.New("not there") }, p)
 	var ended *exitError
@@ -35,7 +35,7 @@ func TestUntilSaysWhatItWaitedFor(t *testing.T) {
 }
 
 func TestKillTakesTheWholeGroup(t *testing.T) {
-	p, err := spawn(t.Context(), "/bin/sleep", "60", filepath.Join(t.TempDir(), "x.log"))
+	p, err := spawn(t.Context(), "/bin/sleep", "60", filepath.Join(t.TempDir(), "x.log"), nil)
 	require.NoError(t, err)
 	began := time.Now()
 	p.kill()
