@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/oauth2"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
+	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
+	"github.com/cps-gpu/homelab/sim/lab/login"
+)
+
+// provider is one that exists: a Dex elsewhere, with a certificate of its own, that takes any name with any groups.
+type provider struct{ *httptest.Server }
+
+func newProvider(t *testing.T) provider {
+	t.Helper()
+	var p provider
+	var serves http.Handler
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serves.ServeHTTP(w, r) }))
+	t.Cleanup(p.Close)
+	var err error
+	serves, err = login.Dex(login.Options{Config: fmt.Appendf(nil, `{issuer: '%s', connectors: [{type: oidc, id: oidc, name: Lab}],
+		staticClients: [{id: lab, secret: hush, redirectURIs: []}, {id: kubectl, public: true, redirectURIs: ['http://localhost:8000']}]}`, p.URL), Now: time.Now})
+	require.NoError(t, err)
+	return p
+}
+
+// token signs somebody in as kubelogin does.
+func (p provider) token(t *testing.T, name, group string) string {
+	t.Helper()
+	browser := p.Client()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	var code string
+	browser.Jar, browser.CheckRedirect = jar, func(r *http.Request, _ []*http.Request) error {
+		if code = r.URL.Query().Get("code"); code != "" {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	ctx := oidc.ClientContext(t.Context(), browser)
+	found, err := oidc.NewProvider(ctx, p.URL)
+	require.NoError(t, err)
+	config := oauth2.Config{ClientID: "kubectl", RedirectURL: "http://localhost:8000", Endpoint: found.Endpoint(), Scopes: []string{"openid", "profile", "groups"}}
+	verifier := oauth2.GenerateVerifier()
+	res, err := browser.Get(config.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier)))
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	form := url.Values{"state": {res.Request.URL.Query().Get("state")}, "login": {name}, "groups": {group}}
+	res, err = browser.PostForm(p.URL+res.Request.URL.Path, form)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	tokens, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	require.NoError(t, err)
+	return tokens.Extra("id_token").(string)
+}
+
+// may is what the API server says somebody is, and whether they may look at pods, and whether at Secrets.
+func (u *user) may(ctx context.Context, name, token string) (string, error) {
+	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", name, "kubeconfig"))
+	if err != nil {
+		return "", err
+	}
+	config := rest.AnonymousClientConfig(admin)
+	config.BearerToken = token
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	who, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	_, pods := api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	_, secrets := api.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
+	return fmt.Sprintf("%s pods=%t secrets=%t", who.Status.UserInfo.Username, pods == nil, secrets == nil), nil
+}
+
+// TestLivesOfLogin: a login by a provider comes with the programs that people sign in to, gives their groups other rights, gives way to
+// Dex and comes back, and leaves with them; nothing of it stays but what stays by design. A real API server takes the provider's tokens
+// for as long as the file has them.
+func TestLivesOfLogin(t *testing.T) {
+	onEither(t, []labctl.Guests{{}, labtest.Real()}, func(t *testing.T, kind labctl.Guests) {
+		t.Parallel()
+		l := newPartsLife(t, kind, "")
+		cert, key, err := pki.NewCA("lab.example")
+		require.NoError(t, err)
+		hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
+		require.NoError(t, err)
+		p := newProvider(t)
+		for file, text := range map[string][]byte{"ca.pem": cert, "ca.key": key, "hash": hash, "hush": []byte("hush"),
+			"provider.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})} {
+			l.write(t, file, string(text))
+		}
+		const rest = `tls: {source: ca, ca: ca.pem, key: 'file:ca.key'}
+storage: {default: local-path}
+hub: {hostname: hub.lab.example}
+monitoring: {size: 10GiB, hostname: grafana.lab.example}
+rancher: {hostname: rancher.lab.example}
+argocd: {hostname: argocd.lab.example}
+`
+		theirs := "login: {allowedGroups: [lab], adminGroups: [staff], clusterRoles: {staff: cluster-admin, lab: view}, provider: {issuer: '" + p.URL +
+			"', ca: provider.pem, clientID: lab, clientSecret: 'file:hush', clients: {kubectl: {clientID: kubectl}}}}\n"
+		const dex = "login: {hostname: login.lab.example, allowedGroups: [lab], adminGroups: [staff], clusterRoles: {staff: cluster-admin}, people: {ada: {email: ada@lab.example, hash: 'file:hash', groups: [staff]}}}\n"
+		to := func(text string, steps ...string) {
+			t.Helper()
+			l.write(t, "cluster.yaml", l.given+text)
+			_, talk := l.must(t, "cluster:up", "-yes")
+			for _, step := range steps {
+				assert.Regexp(t, l.says(t, step), talk)
+			}
+			l.againNothing(t)
+		}
+		until := func(token, want string) {
+			t.Helper()
+			if !kind.Kubernetes {
+				return
+			}
+			var have string
+			assert.Eventually(t, func() bool {
+				var err error
+				if have, err = l.may(t.Context(), "parts", token); apierrors.IsUnauthorized(err) {
+					have, err = "401", nil
+				}
+				return err == nil && have == want
+			}, time.Minute, 500*time.Millisecond, want)
+			assert.Equal(t, want, have)
+		}
+		ada, bob := p.token(t, "ada", "staff"), p.token(t, "bob", "lab")
+		to(rest + theirs)
+		until(ada, "login:ada pods=true secrets=true")
+		until(bob, "login:bob pods=true secrets=false")
+		to(rest+strings.Replace(theirs, ", lab: view", "", 1), "objects/login-provider")
+		until(bob, "login:bob pods=false secrets=false")
+		to(rest+dex, "objects/dex", "chart/jupyterhub", "secrets/monitoring")
+		until(ada, "401")
+		to(rest+theirs, "objects/login-provider", "chart/jupyterhub", "secrets/monitoring")
+		until(bob, "login:bob pods=true secrets=false")
+		to(rest)
+		until(ada, "401")
+		to("")
+		l.leftNothing(t)
+	})
+}
