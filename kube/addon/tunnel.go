@@ -60,7 +60,7 @@ func (t Tunnel) Make(s *Site) (Recipe, error) {
 	its := chart.Secret{Namespace: tunnelApp, Name: tunnelApp, Data: map[string]secret.Value{tunnelToken: token, tunnelCA: secret.New(string(ca))}}
 	d := t.deployment(s, config.Data[tunnelConfig])
 	p := Recipe{
-		Part:   chart.Part{Name: tunnelName, Secrets: []chart.Secret{its}, Before: []runtime.Object{config, d}},
+		Part:   chart.Part{Name: tunnelName, Secrets: []chart.Secret{its}, Before: []runtime.Object{namespaceObject(tunnelApp, nil), config, d}},
 		Verify: []verify.Check{{Name: "it is connected", Try: tunnelConnected}},
 	}
 	s.requireParts(&p, "issuer", "ingress")

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
 	"github.com/cps-gpu/homelab/sim/lab/login"
@@ -102,65 +103,72 @@ func (u *user) may(ctx context.Context, name, token string) (string, error) {
 // Dex and comes back, and leaves with them; nothing of it stays but what stays by design. A real API server takes the provider's tokens
 // for as long as the file has them.
 func TestLivesOfLogin(t *testing.T) {
-	onEither(t, []labctl.Guests{{}, labtest.Real()}, func(t *testing.T, kind labctl.Guests) {
-		t.Parallel()
-		l := newPartsLife(t, kind, "")
-		cert, key, err := pki.NewCA("lab.example")
-		require.NoError(t, err)
-		hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
-		require.NoError(t, err)
-		p := newProvider(t)
-		for file, text := range map[string][]byte{"ca.pem": cert, "ca.key": key, "hash": hash, "hush": []byte("hush"),
-			"provider.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})} {
-			l.write(t, file, string(text))
+	mine := share.OneOf(t, 4, "logins") // of four runs two have one
+	for _, kind := range []labctl.Guests{{}, labtest.Real()} {
+		if mine.Next() {
+			t.Run(map[bool]string{true: "real", false: "simulated"}[kind.Kubernetes], func(t *testing.T) { lifeOfLogin(t, kind) })
 		}
-		const rest = `tls: {source: ca, ca: ca.pem, key: 'file:ca.key'}
+	}
+}
+
+func lifeOfLogin(t *testing.T, kind labctl.Guests) {
+	t.Parallel()
+	l := newPartsLife(t, kind, "")
+	cert, key, err := pki.NewCA("lab.example")
+	require.NoError(t, err)
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret of ada"), 10)
+	require.NoError(t, err)
+	p := newProvider(t)
+	for file, text := range map[string][]byte{"ca.pem": cert, "ca.key": key, "hash": hash, "hush": []byte("hush"),
+		"provider.pem": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})} {
+		l.write(t, file, string(text))
+	}
+	const rest = `tls: {source: ca, ca: ca.pem, key: 'file:ca.key'}
 storage: {default: local-path}
 hub: {hostname: hub.lab.example}
 monitoring: {size: 10GiB, hostname: grafana.lab.example}
 rancher: {hostname: rancher.lab.example}
 argocd: {hostname: argocd.lab.example}
 `
-		theirs := "login: {allowedGroups: [lab], adminGroups: [staff], clusterRoles: {staff: cluster-admin, lab: view}, provider: {issuer: '" + p.URL +
-			"', ca: provider.pem, clientID: lab, clientSecret: 'file:hush', clients: {kubectl: {clientID: kubectl}}}}\n"
-		const dex = "login: {hostname: login.lab.example, allowedGroups: [lab], adminGroups: [staff], clusterRoles: {staff: cluster-admin}, people: {ada: {email: ada@lab.example, hash: 'file:hash', groups: [staff]}}}\n"
-		to := func(text string, steps ...string) {
-			t.Helper()
-			l.write(t, "cluster.yaml", l.given+text)
-			_, talk := l.must(t, "cluster:up", "-yes")
-			for _, step := range steps {
-				assert.Regexp(t, l.says(t, step), talk)
-			}
-			l.againNothing(t)
+	theirs := "login: {allowedGroups: [lab], adminGroups: [staff], clusterRoles: {staff: cluster-admin, lab: view}, provider: {issuer: '" + p.URL +
+		"', ca: provider.pem, clientID: lab, clientSecret: 'file:hush', clients: {kubectl: {clientID: kubectl}}}}\n"
+	const dex = "login: {hostname: login.lab.example, allowedGroups: [lab], adminGroups: [staff], clusterRoles: {staff: cluster-admin}, people: {ada: {email: ada@lab.example, hash: 'file:hash', groups: [staff]}}}\n"
+	to := func(text string, steps ...string) {
+		t.Helper()
+		l.write(t, "cluster.yaml", l.given+text)
+		_, talk := l.must(t, "cluster:up", "-yes")
+		for _, step := range steps {
+			assert.Regexp(t, l.says(t, step), talk)
 		}
-		until := func(token, want string) {
-			t.Helper()
-			if !kind.Kubernetes {
-				return
-			}
-			var have string
-			assert.Eventually(t, func() bool {
-				var err error
-				if have, err = l.may(t.Context(), "parts", token); apierrors.IsUnauthorized(err) {
-					have, err = "401", nil
-				}
-				return err == nil && have == want
-			}, time.Minute, 500*time.Millisecond, want)
-			assert.Equal(t, want, have)
+		l.againNothing(t)
+	}
+	until := func(token, want string) {
+		t.Helper()
+		if !kind.Kubernetes {
+			return
 		}
-		ada, bob := p.token(t, "ada", "staff"), p.token(t, "bob", "lab")
-		to(rest + theirs)
-		until(ada, "login:ada pods=true secrets=true")
-		until(bob, "login:bob pods=true secrets=false")
-		to(rest+strings.Replace(theirs, ", lab: view", "", 1), "objects/login-provider")
-		until(bob, "login:bob pods=false secrets=false")
-		to(rest+dex, "objects/dex", "chart/jupyterhub", "secrets/monitoring")
-		until(ada, "401")
-		to(rest+theirs, "objects/login-provider", "chart/jupyterhub", "secrets/monitoring")
-		until(bob, "login:bob pods=true secrets=false")
-		to(rest)
-		until(ada, "401")
-		to("")
-		l.leftNothing(t)
-	})
+		var have string
+		assert.Eventually(t, func() bool {
+			var err error
+			if have, err = l.may(t.Context(), "parts", token); apierrors.IsUnauthorized(err) {
+				have, err = "401", nil
+			}
+			return err == nil && have == want
+		}, time.Minute, 500*time.Millisecond, want)
+		assert.Equal(t, want, have)
+	}
+	ada, bob := p.token(t, "ada", "staff"), p.token(t, "bob", "lab")
+	to(rest + theirs)
+	until(ada, "login:ada pods=true secrets=true")
+	until(bob, "login:bob pods=true secrets=false")
+	to(rest+strings.Replace(theirs, ", lab: view", "", 1), "objects/login-provider")
+	until(bob, "login:bob pods=false secrets=false")
+	to(rest+dex, "objects/dex", "chart/jupyterhub", "secrets/monitoring")
+	until(ada, "401")
+	to(rest+theirs, "objects/login-provider", "chart/jupyterhub", "secrets/monitoring")
+	until(bob, "login:bob pods=true secrets=false")
+	to(rest)
+	until(ada, "401")
+	to("")
+	l.leftNothing(t)
 }
