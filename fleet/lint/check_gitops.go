@@ -45,10 +45,10 @@ func (l gitOpsCheck) check() {
 	for _, o := range all { // values, as those of a fleet.yaml
 		switch o.group() + "/" + o.kind {
 		case "helm.toolkit.fluxcd.io/HelmRelease":
-			objectCheck{l.linter}.secretValues(o.file.name, o.node.Get("spec", "values"), "")
+			objectCheck(l).secretValues(o.file.name, o.node.Get("spec", "values"), "")
 		case "argoproj.io/Application":
 			for _, s := range sourcesOf(o) {
-				objectCheck{l.linter}.secretValues(o.file.name, s.Get("helm", "valuesObject"), "")
+				objectCheck(l).secretValues(o.file.name, s.Get("helm", "valuesObject"), "")
 			}
 		}
 	}

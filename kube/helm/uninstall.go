@@ -52,7 +52,7 @@ func (c *Client) uninstall(ctx context.Context, history []*release.Release, keep
 			return err
 		}
 		for _, u := range some {
-			if !seen[key(u)] && !(keepsKinds && u.GetKind() == "CustomResourceDefinition") {
+			if stays := keepsKinds && u.GetKind() == "CustomResourceDefinition"; !stays && !seen[key(u)] {
 				seen[key(u)] = true
 				objs = append(objs, u)
 			}
