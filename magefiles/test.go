@@ -46,7 +46,7 @@ func test(ctx context.Context, mine string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "Campaigns run with %s=%s; go tool mage testAll runs them whole.\n", share.Variable, mine)
-	lab := command(ctx, "go", "-C", "sim/lab", "test", "-vet=off", "-timeout", "30m", "-parallel", "3", "./...")
+	lab := command(ctx, "go", "-C", "sim/lab", "test", "-vet=off", "-timeout", "40m", "-parallel", "3", "./...")
 	if err := lab.Start(); err != nil {
 		return err
 	}
