@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -274,9 +275,14 @@ func (l *partsLife) leftNothing(t *testing.T, more ...*regexp.Regexp) {
 	case "flux":
 		stays = append(stays, regexp.MustCompile(`^configmaps jupyterhub/homelab-ssh$`))
 	}
-	for _, left := range l.inCluster(t, "parts") {
-		assert.True(t, slices.Contains(l.before, left) || slices.ContainsFunc(stays, func(s *regexp.Regexp) bool { return s.MatchString(left) }), "left behind: %s", left)
-	}
+	var left []string
+	assert.Eventually(t, func() bool { // a garbage collector takes its time
+		left = slices.DeleteFunc(l.inCluster(t, "parts"), func(o string) bool {
+			return slices.Contains(l.before, o) || slices.ContainsFunc(stays, func(s *regexp.Regexp) bool { return s.MatchString(o) })
+		})
+		return len(left) == 0
+	}, time.Minute, time.Second)
+	assert.Empty(t, left, "left behind")
 }
 
 // withoutTool removes the tool itself. Nothing of it stays but what is said.
