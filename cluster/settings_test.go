@@ -114,6 +114,7 @@ func TestAirgap(t *testing.T) {
 		spec := parse(t, text)
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
 		require.ErrorContains(t, err, "(k3s.airgap) has no k3s: put it there from https://github.com/k3s-io/k3s/releases/download/")
+		require.ErrorContains(t, err, ", or run homelab images:mirror, which fills it")
 		assert.Empty(t, w.mutations(), "seen before anything is made")
 
 		for _, name := range []string{"k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"} {

@@ -1,8 +1,8 @@
 package clusterfile
 
 import (
+	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -34,20 +34,36 @@ func (r mirrorSection) mirror() {
 	if m.Folder == "" {
 		return
 	}
+	m.Folder = r.Path(m.Folder)
 	if k.AirgapDir == "" {
-		k.AirgapDir = filepath.Join(m.Folder, "k3s")
-		r.PutAt(&k.AirgapDir, &m.Folder)
+		k.AirgapDir = m.K3s()
 	}
 	if charts.Folder == "" {
-		charts.Folder, charts.Offline = filepath.Join(m.Folder, "charts"), true
-		r.PutAt(&charts.Folder, &m.Folder)
+		charts.Folder, charts.Offline = m.Charts(), true
+	}
+}
+
+// existing is Existing for a folder of the file's own; those of mirror exist after images:mirror, which a run asks for.
+func (r mirrorSection) existing(at *string, own string) {
+	if m := r.spec.Mirror; m == nil || own == "" || *at != own {
+		*at = r.Existing(at, *at, true)
 	}
 }
 
 // registry adds the mirror to the registries, which are checked.
 func (r mirrorSection) registry() {
 	m, k := r.spec.Mirror, &r.spec.K3s
-	if m == nil || slices.ContainsFunc(k.Registries, func(r spec.Registry) bool { return r.Name == "*" }) {
+	if m == nil {
+		return
+	}
+	for i := range k.Registries {
+		// A login alone makes it a registry that K3s asks itself (getHostConfigs, pkg/agent/containerd/config.go).
+		if own := &k.Registries[i]; own.Name != "*" && len(own.Endpoints) == 0 {
+			r.Warn(own, fmt.Sprintf("nodes ask %s itself for its images, not the mirror, because k3s.registries has it", own.Name),
+				"remove it, or write endpoints: ["+m.Registry+"]; leave it if your nodes reach it")
+		}
+	}
+	if slices.ContainsFunc(k.Registries, func(r spec.Registry) bool { return r.Name == "*" }) {
 		return
 	}
 	k.Registries = append(slices.Clip(k.Registries), spec.Registry{Name: "*", Endpoints: []string{m.Registry},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
 // mirror is short for the keys that it fills, and each of them that the file has is as the file has it.
@@ -20,11 +21,11 @@ func TestMirror(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.pem"), nil, 0o600))
 	const file = "name: x\nproxmox: {endpoint: lab}\nnetwork: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}\npools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}\n"
-	spec := func(more string) string {
+	completed := func(more string) string {
 		t.Helper()
 		s, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(file+more+"\n"))
 		require.NoError(t, err, more)
-		s.Places = nil
+		s.Places, s.Warnings = nil, nil
 		text, err := json.Marshal(s)
 		require.NoError(t, err)
 		return string(text)
@@ -40,13 +41,13 @@ func TestMirror(t *testing.T) {
 		{short + "}\nk3s: {registries: {docker.io: {username: u, password: env:P}}}",
 			`k3s: {registries: {docker.io: {username: u, password: env:P}, "*": {endpoints: [https://r.lab:5000]}}, agent: {disable-default-registry-endpoint: true}}`},
 	} {
-		assert.JSONEq(t, spec(c.long), spec(c.short), c.short)
+		assert.JSONEq(t, completed(c.long), completed(c.short), c.short)
 	}
 
 	for more, want := range map[string]string{
 		"mirror: {folder: .}":                                             "5:1: mirror has no registry; write registry: https://HOST:PORT",
 		"mirror: {registry: r.lab:5000}":                                  "5:20: ",
-		"mirror: {registry: https://r.lab, folder: none}":                 filepath.Join(dir, "none", "k3s") + " does not exist",
+		"mirror: {registry: https://r.lab, folder: none}":                 "", // images:mirror makes it
 		"mirror: {registry: https://r.lab, username: u}":                  "5:1: the login of the mirror is incomplete; write both username and password",
 		"mirror: {registry: https://r.lab, ca: none.pem}":                 "none.pem does not exist",
 		"mirror: {registry: https://r.lab}\ndistribution: kubeadm":        "5:1: distribution: kubeadm cannot do this yet: its files and images come from a mirror",
@@ -60,4 +61,15 @@ func TestMirror(t *testing.T) {
 		}
 		require.ErrorContains(t, err, want, more)
 	}
+
+	warnings := func(registries string) []spec.Problem {
+		t.Helper()
+		s, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(file+short+"}\nk3s: {registries: {"+registries+"}}\n"))
+		require.NoError(t, err)
+		return s.Warnings
+	}
+	assert.Empty(t, warnings("docker.io: {endpoints: [https://r.lab:5000]}"))
+	warned := warnings("docker.io: {username: u, password: env:P}")
+	require.Len(t, warned, 1)
+	assert.Contains(t, warned[0].What, "nodes ask docker.io itself for its images, not the mirror")
 }

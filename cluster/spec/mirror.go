@@ -1,5 +1,7 @@
 package spec
 
+import "path/filepath"
+
 // Mirror is what a cluster has in place of the internet. Registries, AirgapDir, AgentConfig and Charts of a completed
 // Spec follow from it, where the file does not have them.
 type Mirror struct {
@@ -8,5 +10,18 @@ type Mirror struct {
 	Password SecretRef `yaml:"password" doc:"Reference to its password."`
 	CAFile   string    `yaml:"ca" absent:"system's" doc:"PEM of its authority."`
 	Insecure bool      `yaml:"insecure" doc:"Do not check its certificate."`
-	Folder   string    `yaml:"folder" absent:"K3s and charts come from the internet" doc:"Local folder with the folders ‘k3s’, as for ‘k3s.airgap’, and ‘charts’, as for ‘charts.folder’."`
+	Folder   string    `yaml:"folder" absent:"K3s and charts come from the internet" doc:"Local folder with the folders ‘k3s’, as for ‘k3s.airgap’, and ‘charts’, as for ‘charts.folder’. ‘images:mirror’ fills it."`
+}
+
+// K3s is the folder with K3s' files, empty without Folder.
+func (m *Mirror) K3s() string { return m.within("k3s") }
+
+// Charts is the folder with charts, empty without Folder.
+func (m *Mirror) Charts() string { return m.within("charts") }
+
+func (m *Mirror) within(name string) string {
+	if m == nil || m.Folder == "" {
+		return ""
+	}
+	return filepath.Join(m.Folder, name)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,8 +75,7 @@ func NewList(ctx context.Context, s *spec.Spec, charts helm.Source, k3sImages []
 		return List{}, err
 	}
 	out := List{}
-	charts.Folder = cmp.Or(charts.Folder, s.Platform.Charts.Folder)
-	charts.Offline = charts.Offline || s.Platform.Charts.Offline
+	charts = Charts(s, charts)
 	caps := helm.Capabilities{Kubernetes: s.K3s.Version}
 	for _, p := range recipes {
 		caps.APIs = append(caps.APIs, p.APIs...)
@@ -95,6 +95,21 @@ func NewList(ctx context.Context, s *spec.Spec, charts helm.Source, k3sImages []
 		out.Images = append(out.Images, Image{name, Digest(name), l[name]})
 	}
 	return out, errors.Join(errs...)
+}
+
+// Charts is where the charts of a file come from. Those that the folder of its mirror does not have yet come from their
+// repositories.
+func Charts(s *spec.Spec, charts helm.Source) helm.Source {
+	own := s.Platform.Charts
+	if m := s.Mirror.Charts(); m != "" && own.Folder == m && (charts.Folder == "" || charts.Folder == m) {
+		if _, err := os.Stat(m); err == nil {
+			charts.Folder = m
+		}
+		return charts
+	}
+	charts.Folder = cmp.Or(charts.Folder, own.Folder)
+	charts.Offline = charts.Offline || own.Offline
+	return charts
 }
 
 // machines adds what runs without the platform.

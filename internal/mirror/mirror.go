@@ -19,24 +19,9 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/cps-gpu/homelab/kube/helm"
 )
-
-// Place has images: all registries (the zero Place), one registry, or a folder.
-type Place struct {
-	Registry string // host and port
-	Project  string // before the names of images there, e.g. "mirror"; empty: none
-	Folder   string
-}
-
-func (p Place) String() string {
-	switch {
-	case p.Folder != "":
-		return p.Folder
-	case p.Project != "":
-		return p.Registry + "/" + p.Project
-	}
-	return p.Registry
-}
 
 // Copier copies images.
 type Copier struct {
@@ -230,7 +215,7 @@ func (c Copier) explain(name string, err error) error {
 		cure = ": it limits downloads: log in (docker login " + where + "), or run it again later, which copies only what is missing"
 	case errors.Is(err, errdef.ErrNotFound):
 		cure = ": it has no such image"
-	case errors.Is(err, errTaken), errors.Is(err, errNoArch):
+	case errors.Is(err, errTaken), errors.Is(err, helm.ErrTaken), errors.Is(err, errNoArch):
 		cure = ""
 	}
 	return fmt.Errorf("%s: %s: %w%s", name, where, err, cure)

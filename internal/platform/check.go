@@ -39,6 +39,7 @@ func Check(s *spec.Spec, r spec.Report) {
 	c.queuesApart()
 	c.replacedValues()
 	c.partsRender()
+	c.mirrorOpen()
 }
 
 type checker struct {

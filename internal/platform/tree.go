@@ -37,6 +37,10 @@ func Tree(s *spec.Spec, parts []chart.Part) (fleet.Tree, error) {
 	if f == nil {
 		return nil, errors.New("the file names no Git repository: write fleet:, flux: or argocd: with {repo: URL}, and charts.via says what goes through it")
 	}
+	parts, err := fromMirror(s, parts)
+	if err != nil {
+		return nil, err
+	}
 	bundles, err := fleet.BundlesOfAll(parts...)
 	if err != nil {
 		return nil, err

@@ -50,30 +50,39 @@ func ImagesList(ctx context.Context, o Options, f ImagesListFlags) error {
 
 // imagesOf are those of the file.
 func imagesOf(ctx context.Context, s *Session) (images.List, error) {
-	charts := helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}
-	simulated := s.Spec.IsLab() && s.Spec.LabGuests.Guests != "qemu"
-	if simulated {
-		if lab, err := labctl.Find(ctx, LabDir()); err == nil {
-			s.labCharts(lab, &charts)
-		}
-	}
+	charts, simulated := s.chartsOf(ctx)
 	var own []string
 	var more []string
 	release := k3s.Release{Version: s.Spec.K3s.Version}
 	switch {
 	case s.Spec.K3s.AirgapDir != "":
-		more = append(more, "k3s: its own images are in the tarball of k3s.airgap")
+		more = append(more, "k3s: its own images are in its tarball, in "+s.Spec.K3s.AirgapDir)
 	case cluster.K3sURL(s.Spec) == "":
 		more = append(more, "kubernetes: its own images, which kubeadm config images list shows")
 	case simulated || s.opt.Offline:
 		more = append(more, "k3s: its own images, which "+release.URL("k3s-images.txt")+" lists")
 	default:
 		var err error
-		if own, err = images.OfK3s(ctx, &http.Client{Timeout: time.Minute}, release); err != nil {
+		if own, err = images.OfK3s(ctx, &http.Client{Timeout: time.Minute, Transport: s.internet}, release); err != nil {
 			return images.List{}, err
 		}
 	}
 	list, err := images.NewList(ctx, s.Spec, charts, own)
 	list.Unlisted = append(more, list.Unlisted...)
 	return list, err
+}
+
+// chartsOf is where the charts of the file come from, and whether the machines are simulated, which pull nothing.
+func (s *Session) chartsOf(ctx context.Context) (charts helm.Source, simulated bool) {
+	charts = helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}
+	if s.internet != nil {
+		charts.Wrap = func(http.RoundTripper) http.RoundTripper { return s.internet }
+	}
+	simulated = s.Spec.IsLab() && s.Spec.LabGuests.Guests != "qemu"
+	if simulated {
+		if lab, err := labctl.Find(ctx, LabDir()); err == nil {
+			s.labCharts(lab, &charts)
+		}
+	}
+	return images.Charts(s.Spec, charts), simulated
 }

@@ -7,8 +7,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -21,18 +19,26 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// ImagesMirror copies the images of a file to the registry that it names for all, or into a folder.
+// ImagesMirror copies what a file needs to its mirror: images to the registry, or into a folder, and K3s and charts into
+// the folder.
 func ImagesMirror(ctx context.Context, o Options, f ImagesMirrorFlags) error {
 	s, err := Load(o)
 	if err != nil {
 		return err
 	}
+	return s.imagesMirror(ctx, f)
+}
+
+func (s *Session) imagesMirror(ctx context.Context, f ImagesMirrorFlags) error {
 	if f.Out != "" && f.From != "" {
 		return exitErrorf(invalid, "-out and -from are two ways: images go into a folder, or from it to the registry")
 	}
 	c, err := s.copier(f)
 	if err != nil {
 		return exitError(invalid, err)
+	}
+	if err := s.fill(ctx, f, c); err != nil {
+		return err
 	}
 	names, err := s.mirrorNames(ctx, f.From)
 	if err != nil {
@@ -50,12 +56,17 @@ func ImagesMirror(ctx context.Context, o Options, f ImagesMirrorFlags) error {
 	if err != nil {
 		return err
 	}
-	if copied == 0 {
-		s.Printf("Nothing to copy: %s has all %s.", c.To, printable.Count(len(names), "image"))
-		return nil
-	}
-	s.Printf("%s copied to %s, %s.", printable.Count(copied, "image"), c.To, spec.Size(bytes))
+	s.saysCopied(copied, len(names), "image", c.To.String(), spec.Size(bytes).String())
 	return nil
+}
+
+// saysCopied ends a part of the work.
+func (s *Session) saysCopied(copied, all int, of, to string, more ...string) {
+	if copied == 0 {
+		s.Printf("Nothing to copy: %s has all %s.", to, printable.Count(all, of))
+		return
+	}
+	s.Printf("%s.", strings.Join(append([]string{printable.Count(copied, of) + " copied to " + to}, more...), ", "))
 }
 
 // mirrorNames are the names of the images: those of the file, or of a folder of an earlier run.
@@ -87,16 +98,16 @@ func (s *Session) copier(f ImagesMirrorFlags) (mirror.Copier, error) {
 		return c, fmt.Errorf("Docker's configuration, for logins: %w", err) //nolint:staticcheck // a proper name
 	}
 	logins := credentials.Credential(store)
-	c.Source = &auth.Client{Client: retry.NewClient(), Cache: auth.NewCache(), Credential: logins}
+	c.Source = &auth.Client{Client: &http.Client{Transport: retry.NewTransport(s.internet)}, Cache: auth.NewCache(), Credential: logins}
 	if f.Out != "" {
 		return c, nil
 	}
-	i := slices.IndexFunc(s.Spec.K3s.Registries, func(r spec.Registry) bool { return r.Name == "*" && len(r.Endpoints) > 0 })
-	if i < 0 {
+	registry := mirror.ForAll(s.Spec)
+	if registry == nil {
 		return c, fmt.Errorf(`the file names no registry for all images: write mirror: {registry: https://registry.home.arpa:5000}, or -out=FOLDER`)
 	}
-	r := s.Spec.K3s.Registries[i]
-	if c.To, err = placeOf(r); err != nil {
+	r := *registry
+	if c.To, err = mirror.PlaceOf(r); err != nil {
 		return c, err
 	}
 	c.PlainHTTP = strings.HasPrefix(r.Endpoints[0], "http:")
@@ -104,25 +115,13 @@ func (s *Session) copier(f ImagesMirrorFlags) (mirror.Copier, error) {
 	return c, err
 }
 
-// placeOf is the first endpoint of a registry. K3s takes a path after /v2 as a part of each name.
-func placeOf(r spec.Registry) (mirror.Place, error) {
-	u, err := url.Parse(r.Endpoints[0])
-	if err != nil {
-		return mirror.Place{}, err
-	}
-	path, ok := strings.CutPrefix(strings.Trim(u.Path, "/"), "v2")
-	switch {
-	case len(r.Rewrite) > 0:
-		return mirror.Place{}, fmt.Errorf(`k3s.registries."*" has rewrite, and images would have other names: write the path into the endpoint, https://%s/v2/PROJECT`, u.Host)
-	case !ok && path != "":
-		return mirror.Place{}, fmt.Errorf(`k3s.registries."*": the path of %s does not begin with /v2: write https://%s/v2/%s`, r.Endpoints[0], u.Host, path)
-	}
-	return mirror.Place{Registry: u.Host, Project: strings.Trim(path, "/")}, nil
-}
-
 func (s *Session) pusher(r spec.Registry, logins auth.CredentialFunc) (*auth.Client, error) {
 	web := http.DefaultTransport.(*http.Transport).Clone()
 	web.TLSClientConfig = &tls.Config{InsecureSkipVerify: r.Insecure} //nolint:gosec // as the file says
+	var way http.RoundTripper = web
+	if s.internet != nil {
+		way = s.internet
+	}
 	if r.CAFile != "" {
 		pem, err := limit.File(r.CAFile, limit.Named)
 		if err != nil {
@@ -137,7 +136,7 @@ func (s *Session) pusher(r spec.Registry, logins auth.CredentialFunc) (*auth.Cli
 		}
 		web.TLSClientConfig.RootCAs = roots
 	}
-	client := &auth.Client{Client: &http.Client{Transport: retry.NewTransport(web)}, Cache: auth.NewCache(), Credential: logins}
+	client := &auth.Client{Client: &http.Client{Transport: retry.NewTransport(way)}, Cache: auth.NewCache(), Credential: logins}
 	if r.Password.IsZero() {
 		return client, nil
 	}

@@ -61,6 +61,8 @@ type Session struct {
 	// web is the transport to Proxmox; nil: over the network, with the file's settings of
 	// certificates.
 	web *http.Client
+	// internet is the transport to registries and servers of files; nil: over the network.
+	internet http.RoundTripper
 	// outside is set if the site's network reaches the internet.
 	outside bool
 	// wrap wraps every request to Proxmox; may be nil.

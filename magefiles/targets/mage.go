@@ -219,7 +219,7 @@ func (Images) List(ctx context.Context, spec *string, json *bool, charts *string
 	return call(ctx, ImagesList, spec, json, charts, offline, names)
 }
 
-// Mirror copies these images to the registry of the file.
+// Mirror copies what the file needs to its mirror.
 func (Images) Mirror(ctx context.Context, spec *string, timeout *time.Duration, charts *string, offline *bool, out, from, arch *string, replace *bool) error {
 	return call(ctx, ImagesMirror, spec, timeout, charts, offline, out, from, arch, replace)
 }

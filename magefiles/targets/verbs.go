@@ -152,7 +152,7 @@ func Verbs() []Verb {
 			verb("model:verify", "ModelVerify", ModelVerify, "asks each model a question; time to the first token, tokens per second, and how both differ from earlier runs."),
 			verb("model:use", "ModelUse", ModelUse, "shows what each key used of each model; requests and tokens, of the last -days."),
 			verb("images:list", "ImagesList", ImagesList, "shows which container images the nodes pull; for which part, from the file and its charts alone."),
-			verb("images:mirror", "ImagesMirror", ImagesMirror, "copies these images to the registry of the file; or into a folder, and from there. What is there already is not copied again."),
+			verb("images:mirror", "ImagesMirror", ImagesMirror, "copies what the file needs to its mirror: images to the registry, K3s and charts into the folder; or all into a folder, and from there. What is there already is not copied again."),
 			verb("fleet:lint", "FleetLint", FleetLint, "finds mistakes in a Fleet repository. It needs no cluster; exit code 1 for errors."),
 			verb("fleet:render", "FleetRender", FleetRender, "writes the folder of what is deployed through Git. It needs the file alone; -live also asks the cluster. Other files stay."),
 			verb("fleet:push", "FleetPush", FleetPush, "commits that folder to the Git repository of the file. It never overwrites changes of others, and asks before it removes files whose objects Fleet would then delete."),

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
@@ -48,7 +50,7 @@ func (s *Steps) chartsStep() *converge.Resource[struct{}] {
 				}
 				g.Go(func() error {
 					if err := source.Check(ctx, *p.Release, can); err != nil {
-						errs[i] = fmt.Errorf("%s: %w", p.Name, err)
+						errs[i] = fmt.Errorf("%s: %w%s", p.Name, err, filledBy(s.Spec, source, err))
 					}
 					return nil
 				})
@@ -77,4 +79,12 @@ func apis(pieces []addon.Recipe) []string {
 		out = append(out, p.APIs...)
 	}
 	return out
+}
+
+// filledBy says what fills the folder of charts, if it is that of mirror and lacks one.
+func filledBy(of *spec.Spec, from helm.Source, err error) string {
+	if none := new(helm.NotFoundError); from.Folder != of.Mirror.Charts() || !errors.As(err, &none) && !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return ", or run homelab images:mirror, which fills it"
 }

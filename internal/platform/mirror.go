@@ -1,0 +1,66 @@
+package platform
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/mirror"
+	"github.com/cps-gpu/homelab/kube/chart"
+)
+
+// fromMirror has the charts of parts in the registry of the mirror, to which images:mirror copies them: a GitOps tool
+// fetches them from inside the cluster.
+func fromMirror(s *spec.Spec, parts []chart.Part) ([]chart.Part, error) {
+	registry := mirror.ForAll(s)
+	if s.Mirror == nil || registry == nil {
+		return parts, nil
+	}
+	place, err := mirror.PlaceOf(*registry)
+	if err != nil {
+		return nil, err
+	}
+	parts = slices.Clone(parts)
+	for i := range parts {
+		if parts[i].Release != nil {
+			release := *parts[i].Release
+			release.Repo = place.ChartRepository()
+			parts[i].Release = &release
+		}
+	}
+	return parts, nil
+}
+
+// mirrorOpen refuses parts that a GitOps tool deploys from the charts of a mirror which the tool could not read: only
+// nodes know its login and its authority.
+func (c checker) mirrorOpen() {
+	r := mirror.ForAll(c.spec)
+	if c.spec.Mirror == nil || r == nil || !c.Sound() {
+		return
+	}
+	pieces, err := Pieces(c.spec, false)
+	if err != nil {
+		return // partsRender says it
+	}
+	var names []string
+	for _, p := range pieces {
+		if p.Release != nil && p.InGit() {
+			names = append(names, p.Name+": direct")
+		}
+	}
+	var closed []string
+	for what, is := range map[string]bool{"a login": r.Username != "", "an authority of its own": r.CAFile != "" || r.Insecure, "no TLS": strings.HasPrefix(r.Endpoints[0], "http:")} {
+		if is {
+			closed = append(closed, what)
+		}
+	}
+	if len(names) == 0 || len(closed) == 0 {
+		return
+	}
+	slices.Sort(closed)
+	_, via := c.spec.Platform.GitOps()
+	c.Wrong(c.spec.Mirror, fmt.Sprintf("%s would fetch charts from the mirror, which has %s, and homelab does not give it that", fleet.Tool(via).Title(), strings.Join(closed, " and ")),
+		"deploy them directly, charts: {via: {"+strings.Join(names, ", ")+"}}, or use a mirror that everybody can read")
+}

@@ -1,0 +1,50 @@
+package platform_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/cps-gpu/homelab/cluster/clusterfile"
+	"github.com/cps-gpu/homelab/internal/platform"
+)
+
+// What a GitOps tool deploys comes from the mirror too, or is refused if the tool could not read that.
+func TestGitOpsFromTheMirror(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.pem"), nil, 0o600))
+	const file = `name: x
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools: {cp: {role: server, count: 1, addresses: [10.0.0.11]}}
+monitoring: {hostname: grafana.lab.example}
+TOOL: {repo: "https://git.lab/x.git", username: u, password: env:P}
+charts: {via: {monitoring: TOOL}}
+`
+	for _, tool := range []string{"fleet", "flux", "argocd"} {
+		text := strings.ReplaceAll(file, "TOOL", tool)
+		s, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(text+"mirror: {registry: https://r.lab:5000/v2/lab, folder: mirror}\n"), platform.Check)
+		require.NoError(t, err, tool)
+		tree, _, err := platform.FleetTree(s)
+		require.NoError(t, err, tool)
+		all := ""
+		for _, content := range tree {
+			all += string(content)
+		}
+		assert.Contains(t, all, "oci://r.lab:5000/lab/charts", tool)
+		assert.NotContains(t, all, "https://prometheus-community.github.io/helm-charts", tool)
+		for mirror, why := range map[string]string{
+			"registry: http://r.lab:5000":                                           "no TLS",
+			"registry: https://r.lab, ca: ca.pem":                                   "an authority of its own",
+			"registry: https://r.lab, username: u, password: env:P, insecure: true": "a login and an authority of its own",
+		} {
+			_, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(text+"mirror: {"+mirror+"}\n"), platform.Check)
+			require.ErrorContains(t, err, " would fetch charts from the mirror, which has ", mirror)
+			require.ErrorContains(t, err, why+", and homelab does not give it that; deploy them directly, charts: {via: {monitoring: direct}}, or use a mirror that everybody can read", mirror)
+		}
+	}
+}
