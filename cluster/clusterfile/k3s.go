@@ -233,7 +233,6 @@ func (r k3sSection) bucketEndpoint(s *spec.S3) {
 func (r k3sSection) registries() {
 	for i := range r.spec.K3s.Registries {
 		raw := &r.spec.K3s.Registries[i]
-		raw.CAFile = r.Existing(&raw.CAFile, raw.CAFile, false)
 		host, port, hasPort := strings.Cut(raw.Name, ":")
 		if raw.Name != "*" && (!isHost(host) || hasPort && !decode.IsPort(port)) {
 			r.Wrong(raw, fmt.Sprintf("%q is not a registry", raw.Name), `write its host and port, e.g. docker.io or registry.home.arpa:5000, or "*" for all`)
@@ -241,11 +240,17 @@ func (r k3sSection) registries() {
 		for i := range raw.Endpoints {
 			r.IsURL(&raw.Endpoints[i], "https", "http")
 		}
-		if r.IsSet(&raw.Username) != r.IsSet(&raw.Password) {
-			r.Wrong(raw, fmt.Sprintf("the login of registry %s is incomplete", raw.Name), "write both username and password")
-		}
+		r.registryLogin(raw, "registry "+raw.Name, &raw.Username, &raw.Password, &raw.CAFile)
 	}
 	mirrorSection(r).registry()
+}
+
+// registryLogin completes and checks how nodes log in to a registry, and whom they trust there.
+func (r *resolver) registryLogin(at any, what string, username *string, password *spec.SecretRef, ca *string) {
+	*ca = r.Existing(ca, *ca, false)
+	if r.IsSet(username) != r.IsSet(password) {
+		r.Wrong(at, "the login of "+what+" is incomplete", "write both username and password")
+	}
 }
 
 // cni resolves the pods' network. Cilium replaces flannel, K3s' network policies and

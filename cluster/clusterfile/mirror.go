@@ -20,10 +20,7 @@ func (r mirrorSection) mirror() {
 		r.Wrong(m, "mirror has no registry", "write registry: https://HOST:PORT, of a registry that has all images")
 	}
 	r.IsURL(&m.Registry, "https", "http")
-	m.CAFile = r.Existing(&m.CAFile, m.CAFile, false)
-	if r.IsSet(&m.Username) != r.IsSet(&m.Password) {
-		r.Wrong(m, "the login of the mirror is incomplete", "write both username and password")
-	}
+	r.registryLogin(m, "the mirror", &m.Username, &m.Password, &m.CAFile)
 	k, charts := &r.spec.K3s, &r.spec.Platform.Charts
 	const only = "disable-default-registry-endpoint"
 	if _, said := k.AgentConfig[only]; !said {

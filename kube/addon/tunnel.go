@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,10 +79,10 @@ func withClusterCA(part chart.Part, issuer string) late {
 			return part, fmt.Errorf("the authority of the ingress' certificates: %w", err)
 		}
 		its := part.Secrets[0]
-		its.Data = map[string]secret.Value{tunnelToken: its.Data[tunnelToken], tunnelCA: secret.New(string(ca))}
-		out := part
-		out.Secrets = []chart.Secret{its}
-		return out, nil
+		its.Data = maps.Clone(its.Data)
+		its.Data[tunnelCA] = secret.New(string(ca))
+		part.Secrets = []chart.Secret{its}
+		return part, nil
 	}
 }
 
