@@ -23,13 +23,13 @@ import (
 // TestFromNothingToGPUs is the README's main job and what follows from it. Its parts
 // are one life: they build on each other.
 func TestFromNothingToGPUs(t *testing.T) {
-	onEither(t, []labctl.Guests{{}, labtest.Real()}, fromNothingToGPUs)
+	onEither(t, 2, []labctl.Guests{{}, labtest.Real()}, fromNothingToGPUs)
 }
 
-// onEither runs a long life on one of two kinds of control planes: a run has one, the next share the other.
-func onEither(t *testing.T, kinds []labctl.Guests, life func(t *testing.T, kind labctl.Guests)) {
+// onEither runs a long life on some kinds of control planes, in turns: a run has at most one, and each comes once in so many.
+func onEither(t *testing.T, turns int, kinds []labctl.Guests, life func(t *testing.T, kind labctl.Guests)) {
 	t.Helper()
-	mine := share.OneOf(t, len(kinds), "control planes")
+	mine := share.OneOf(t, turns, "control planes")
 	for _, kind := range kinds {
 		if mine.Next() {
 			t.Run(map[bool]string{true: "real", false: "simulated"}[kind.Kubernetes], func(t *testing.T) { life(t, kind) })

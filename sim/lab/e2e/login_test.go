@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -19,15 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/oauth2"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
-	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
 	"github.com/cps-gpu/homelab/sim/lab/login"
@@ -79,27 +73,6 @@ func (p provider) token(t *testing.T, name, group string) string {
 	return tokens.Extra("id_token").(string)
 }
 
-// may is what the API server says somebody is, and whether they may look at pods, and whether at Secrets.
-func (u *user) may(ctx context.Context, name, token string) (string, error) {
-	admin, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", name, "kubeconfig"))
-	if err != nil {
-		return "", err
-	}
-	config := rest.AnonymousClientConfig(admin)
-	config.BearerToken = token
-	api, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return "", err
-	}
-	who, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	_, pods := api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	_, secrets := api.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
-	return fmt.Sprintf("%s pods=%t secrets=%t", who.Status.UserInfo.Username, pods == nil, secrets == nil), nil
-}
-
 // ofRancher is what Rancher itself has made, and leaves when its chart goes: its Fleet, its webhook, certificates and settings.
 var ofRancher = regexp.MustCompile(`^\S+ (cattle-system|cattle-fleet-system|cattle-fleet-local-system|fleet-local)/|^\S+\.management\.cattle\.io `)
 
@@ -107,12 +80,7 @@ var ofRancher = regexp.MustCompile(`^\S+ (cattle-system|cattle-fleet-system|catt
 // Dex and comes back, and leaves with them; nothing of it stays but what stays by design. A real API server takes the provider's tokens
 // for as long as the file has them.
 func TestLivesOfLogin(t *testing.T) {
-	mine := share.OneOf(t, 4, "logins") // of four runs two have one
-	for _, kind := range []labctl.Guests{{}, labtest.Real()} {
-		if mine.Next() {
-			t.Run(map[bool]string{true: "real", false: "simulated"}[kind.Kubernetes], func(t *testing.T) { lifeOfLogin(t, kind) })
-		}
-	}
+	onEither(t, 4, []labctl.Guests{{}, labtest.Real()}, lifeOfLogin) // of four runs two have one
 }
 
 func lifeOfLogin(t *testing.T, kind labctl.Guests) {
@@ -151,10 +119,12 @@ argocd: {hostname: argocd.lab.example}
 		if !kind.Kubernetes {
 			return
 		}
+		server, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, ".homelab", "parts", "kubeconfig"))
+		require.NoError(t, err)
 		var have string
 		assert.Eventually(t, func() bool {
 			var err error
-			if have, err = l.may(t.Context(), "parts", token); apierrors.IsUnauthorized(err) {
+			if have, err = labtest.Rights(t.Context(), server, token); apierrors.IsUnauthorized(err) {
 				have, err = "401", nil
 			}
 			return err == nil && have == want
@@ -163,14 +133,14 @@ argocd: {hostname: argocd.lab.example}
 	}
 	ada, bob := p.token(t, "ada", "staff"), p.token(t, "bob", "lab")
 	to(rest + theirs)
-	until(ada, "login:ada pods=true secrets=true")
-	until(bob, "login:bob pods=true secrets=false")
+	until(ada, "login:ada [login:staff system:authenticated] pods=true secrets=true")
+	until(bob, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	to(rest+strings.Replace(theirs, ", lab: view", "", 1), "objects/login-provider")
-	until(bob, "login:bob pods=false secrets=false")
+	until(bob, "login:bob [login:lab system:authenticated] pods=false secrets=false")
 	to(rest+dex, "objects/dex", "chart/jupyterhub", "secrets/monitoring")
 	until(ada, "401")
 	to(rest+theirs, "objects/login-provider", "chart/jupyterhub", "secrets/monitoring")
-	until(bob, "login:bob pods=true secrets=false")
+	until(bob, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	to(rest)
 	until(ada, "401")
 	to("")

@@ -16,15 +16,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/oauth2"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/sim/guest"
+	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 	"github.com/cps-gpu/homelab/sim/lab/internal/pki"
 )
 
@@ -100,35 +98,13 @@ func (c *client) idToken() (string, error) {
 	return token.Extra("id_token").(string), nil
 }
 
-// api is the API server for who has a token.
-func (s *site) api(token string) (kubernetes.Interface, error) {
-	config := rest.AnonymousClientConfig(s.config)
-	config.BearerToken = token
-	return kubernetes.NewForConfig(config)
-}
-
-// may is what the API server says somebody is, whether they may look at pods, and whether at Secrets.
+// may is who the API server says that somebody is, and their rights.
 func (c *client) may(ctx context.Context) (string, error) {
 	token, err := c.idToken()
 	if err != nil {
 		return "", err
 	}
-	api, err := c.site.api(token)
-	if err != nil {
-		return "", err
-	}
-	who, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	_, pods := api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	_, secrets := api.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
-	for _, err := range []error{pods, secrets} {
-		if err != nil && !apierrors.IsForbidden(err) {
-			return "", err
-		}
-	}
-	return fmt.Sprintf("%s %v pods=%t secrets=%t", who.Status.UserInfo.Username, who.Status.UserInfo.Groups, pods == nil, secrets == nil), nil
+	return labtest.Rights(ctx, c.site.config, token)
 }
 
 // untilMay waits until somebody is who they are, with their rights.
@@ -145,12 +121,7 @@ func (c *client) untilMay(t *testing.T, want string) {
 
 // refused checks that a token is nothing to the API server.
 func (s *site) refused(ctx context.Context, token string) error {
-	api, err := s.api(token)
-	if err != nil {
-		return err
-	}
-	_, err = api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if !apierrors.IsUnauthorized(err) {
+	if _, err := labtest.Rights(ctx, s.config, token); !apierrors.IsUnauthorized(err) {
 		return fmt.Errorf("it is not refused: %w", err)
 	}
 	return nil
