@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/fleet"
@@ -187,15 +188,21 @@ func (u *user) objects(t *testing.T, of schema.GroupVersionResource, namespace s
 	return u.client(t).Resource(of).Namespace(namespace)
 }
 
-// client reaches all objects of the user's cluster.
-func (u *user) client(t *testing.T) dynamic.Interface {
+// server is the API server of the user's cluster, the only one.
+func (u *user) server(t *testing.T) *rest.Config {
 	t.Helper()
 	kubeconfigs, err := filepath.Glob(filepath.Join(u.dir, ".homelab", "*", "kubeconfig"))
 	require.NoError(t, err)
 	require.Len(t, kubeconfigs, 1)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfigs[0])
 	require.NoError(t, err)
-	client, err := dynamic.NewForConfig(config)
+	return config
+}
+
+// client reaches all objects of the user's cluster.
+func (u *user) client(t *testing.T) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(u.server(t))
 	require.NoError(t, err)
 	return client
 }

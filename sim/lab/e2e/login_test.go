@@ -7,7 +7,6 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/oauth2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
@@ -119,8 +117,7 @@ argocd: {hostname: argocd.lab.example}
 		if !kind.Kubernetes {
 			return
 		}
-		server, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, ".homelab", "parts", "kubeconfig"))
-		require.NoError(t, err)
+		server := l.server(t)
 		var have string
 		assert.Eventually(t, func() bool {
 			var err error

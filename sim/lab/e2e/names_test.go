@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
@@ -142,7 +140,7 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing
 	u.write(t, "git-token", gitToken)
 	u.write(t, "cluster.yaml", file)
 	u.must(t, "cluster:up")
-	before := u.inCluster(t, "names")
+	before := u.inCluster(t)
 
 	zone, acme := fmt.Sprintf(zoneText, service.section, names.Address), fmt.Sprintf(acmeText, pebble.Directory)
 	u.refusedZones(t, service, file, zone, acme)
@@ -203,7 +201,7 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing
 		}
 	}
 	left := append(slices.Clone(stays), regexp.MustCompile(`^secrets cert-manager/homelab-acme$`)) // cert-manager's account
-	for _, o := range u.inCluster(t, "names") {
+	for _, o := range u.inCluster(t) {
 		assert.True(t, slices.Contains(before, o) || slices.ContainsFunc(left, func(s *regexp.Regexp) bool { return s.MatchString(o) }), "left behind: %s", o)
 	}
 	assert.NotContains(t, u.said.String(), service.secret)
@@ -246,9 +244,7 @@ func (u *user) found(t *testing.T, names labtest.NameServer, host string) {
 // trusted waits until a namespace has a certificate for a name that Pebble has signed.
 func (u *user) trusted(t *testing.T, pebble *labtest.ACME, namespace, host string) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", "names", "kubeconfig"))
-	require.NoError(t, err)
-	client, roots := kubernetes.NewForConfigOrDie(config), x509.NewCertPool()
+	client, roots := kubernetes.NewForConfigOrDie(u.server(t)), x509.NewCertPool()
 	roots.AppendCertsFromPEM(pebble.CA)
 	u.eventually(t, namespace+" has a certificate for "+host, func() bool {
 		all, err := client.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "type=kubernetes.io/tls"})

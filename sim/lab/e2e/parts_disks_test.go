@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/internal/pages"
 )
@@ -143,9 +141,7 @@ func (l *partsLife) disksLeft(t *testing.T, undo string) {
 
 func (l *partsLife) core(t *testing.T) typedcore.CoreV1Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, ".homelab", "parts", "kubeconfig"))
-	require.NoError(t, err)
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(l.server(t))
 	require.NoError(t, err)
 	return client.CoreV1()
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/cps-gpu/homelab/fleet"
 	"github.com/cps-gpu/homelab/internal/labctl"
@@ -177,7 +175,7 @@ func newPartsLife(t *testing.T, kind labctl.Guests, tool string) *partsLife {
 	}
 	l.write(t, "cluster.yaml", l.given)
 	l.must(t, "cluster:up")
-	l.before, l.access = l.inCluster(t, "parts"), l.accessOfProxmox(t)
+	l.before, l.access = l.inCluster(t), l.accessOfProxmox(t)
 	return l
 }
 
@@ -277,7 +275,7 @@ func (l *partsLife) leftNothing(t *testing.T, more ...*regexp.Regexp) {
 	}
 	var left []string
 	assert.Eventually(t, func() bool { // a garbage collector takes its time
-		left = slices.DeleteFunc(l.inCluster(t, "parts"), func(o string) bool {
+		left = slices.DeleteFunc(l.inCluster(t), func(o string) bool {
 			return slices.Contains(l.before, o) || slices.ContainsFunc(stays, func(s *regexp.Regexp) bool { return s.MatchString(o) })
 		})
 		return len(left) == 0
@@ -295,7 +293,7 @@ func (l *partsLife) withoutTool(t *testing.T) {
 	l.must(t, "cluster:up", "-yes")
 	l.againNothing(t)
 	its := regexp.MustCompile(` (cattle-fleet-system|homelab-flux|flux-system|argocd)/|gitops`)
-	for _, o := range l.inCluster(t, "parts") {
+	for _, o := range l.inCluster(t) {
 		assert.False(t, its.MatchString(o) && !strings.Contains(o, "/fleet-agent"), "left behind: %s", o)
 	}
 }
@@ -319,10 +317,9 @@ func (u *user) letGo(t *testing.T, tool string) {
 
 // inCluster lists the objects of a cluster as "kind.group namespace/name", without those that Kubernetes makes for
 // others, and without what stays with every part: namespaces and definitions of kinds.
-func (u *user) inCluster(t *testing.T, name string) (all []string) {
+func (u *user) inCluster(t *testing.T) (all []string) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(u.dir, ".homelab", name, "kubeconfig"))
-	require.NoError(t, err)
+	config := u.server(t)
 	config.QPS, config.Burst = 100, 100
 	kinds, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 	require.NoError(t, err)
