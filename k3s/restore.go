@@ -110,7 +110,10 @@ func RestoreServer(ctx context.Context, r remote.Runner, s Server, from Restore,
 	if !errors.As(err, &exit) {
 		return err
 	}
+	const timeLimit = 124 // of timeout(1)
 	switch said := lastWords(exit.Stderr); {
+	case exit.Code == timeLimit:
+		return fmt.Errorf("restore a server: K3s made no etcd of the snapshot within %s: see whether its disk is slow, and repeat: %s", resetLimit, said)
 	case strings.Contains(said, "encrypted with different token"):
 		return fmt.Errorf("restore a server: %w: K3s says %s", ErrRestoreToken, said)
 	case strings.Contains(said, "address already in use"):

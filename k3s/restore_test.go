@@ -71,6 +71,13 @@ func TestRestore(t *testing.T) {
 			change(&spec, &from)
 			require.ErrorContains(t, restore(spec, from), want)
 		}
+		endless := remote.RunnerFunc(func(ctx context.Context, c remote.Cmd) error {
+			if slices.Contains(c.Args, "reset.sh") {
+				return &remote.ExitError{Code: 124}
+			}
+			return r.Run(ctx, c)
+		})
+		require.ErrorContains(t, k3s.RestoreServer(ctx, endless, spec, from, bytes.NewReader(data.Bytes())), "K3s made no etcd of the snapshot within 10m0s")
 		require.NoError(t, restore(spec, from))
 		require.NoError(t, k3s.StartServer(ctx, r, spec))
 		s.up(r, k3s.RoleServer, func(st k3s.State) string { return spec.Diff(st).String() })

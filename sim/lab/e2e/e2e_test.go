@@ -23,6 +23,7 @@ import (
 // TestFromNothingToGPUs is the README's main job and what follows from it. Its parts
 // are one life: they build on each other.
 func TestFromNothingToGPUs(t *testing.T) {
+	t.Parallel()
 	onEither(t, 2, []labctl.Guests{{}, labtest.Real()}, fromNothingToGPUs)
 }
 
@@ -241,6 +242,7 @@ func (u *user) isWhole(t *testing.T) {
 
 // It returns at once, which is long before what it waits for is there.
 func TestInterruptReturnsAtOnce(t *testing.T) {
+	t.Parallel()
 	u := newUser(t)
 	u.must(t, "lab:start")
 	for _, after := range []time.Duration{time.Second, 4 * time.Second} {

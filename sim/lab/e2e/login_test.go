@@ -78,6 +78,7 @@ var ofRancher = regexp.MustCompile(`^\S+ (cattle-system|cattle-fleet-system|catt
 // Dex and comes back, and leaves with them; nothing of it stays but what stays by design. A real API server takes the provider's tokens
 // for as long as the file has them.
 func TestLivesOfLogin(t *testing.T) {
+	t.Parallel()
 	onEither(t, 4, []labctl.Guests{{}, labtest.Real()}, lifeOfLogin) // of four runs two have one
 }
 

@@ -106,6 +106,7 @@ func route53(t *testing.T, names labtest.NameServer) zoneService {
 // user ask for, and go. The zone's own server takes updates, or Cloudflare or Route 53 are asked; the parts are applied
 // directly, or come through Git.
 func TestLifeOfNames(t *testing.T) {
+	t.Parallel()
 	mine := share.Start(t, "services of zones")
 	for _, c := range []struct {
 		name string

@@ -91,6 +91,7 @@ var stays = []*regexp.Regexp{
 // cluster has afterwards is what it had before, but for what stays by design. On the simulated control plane the network
 // is Cilium, which then also serves the Gateway API.
 func TestLivesOfParts(t *testing.T) {
+	t.Parallel()
 	onEither(t, 2, []labctl.Guests{labtest.Real(), {}}, func(t *testing.T, kind labctl.Guests) {
 		t.Parallel()
 		l := newPartsLife(t, kind, "")

@@ -65,7 +65,9 @@ func runTimeout(ctx context.Context, p *machine.Proc) int {
 		_ = p.Fail("invalid time interval '%s'", rest[0])
 		return 125
 	}
-	inner, cancel := context.WithTimeout(ctx, p.Sys.Scale(d))
+	// A real control plane takes its own time, however fast the simulation is.
+	const least = 2 * time.Minute
+	inner, cancel := context.WithTimeout(ctx, max(p.Sys.Scale(d), min(d, least)))
 	defer cancel()
 	code := p.Start(inner, rest[1:]...)
 	if inner.Err() != nil && ctx.Err() == nil {
