@@ -3,11 +3,13 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -247,7 +249,10 @@ func TestInterruptReturnsAtOnce(t *testing.T) {
 	u.must(t, "lab:start")
 	for _, after := range []time.Duration{time.Second, 4 * time.Second} {
 		cmd, _, errs := u.command(t.Context(), "cluster:up")
+		speaks := &firstWord{Writer: errs, said: make(chan struct{})}
+		cmd.Stderr = speaks
 		require.NoError(t, cmd.Start())
+		<-speaks.said
 		time.Sleep(after)
 		begun := time.Now()
 		require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
@@ -259,6 +264,19 @@ func TestInterruptReturnsAtOnce(t *testing.T) {
 	u.isWhole(t)
 	out, _ := u.must(t, "gpu:verify", "-json")
 	assert.Len(t, results(t, out), 8)
+}
+
+// firstWord closes said when the first is written.
+type firstWord struct {
+	io.Writer
+
+	once sync.Once
+	said chan struct{}
+}
+
+func (w *firstWord) Write(p []byte) (int, error) {
+	w.once.Do(func() { close(w.said) })
+	return w.Writer.Write(p)
 }
 
 // result is one line of gpu:verify -json.
