@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/share"
 )
 
 // TestLifeAfterLife takes clusters up and down in one lab. Each has a control plane
@@ -17,6 +18,9 @@ import (
 // seen one.
 func TestLifeAfterLife(t *testing.T) {
 	t.Parallel()
+	if mine := share.OneOf(t, 2, "lives of labs"); !mine.Next() {
+		return
+	}
 	u := newUser(t)
 	u.fastLab(t)
 	kubeconfigs := map[string]bool{}

@@ -195,7 +195,12 @@ func (u *user) saidNoSecrets(t *testing.T) {
 // by a run that must bring about the same as if nothing had happened.
 func TestKillAnywhere(t *testing.T) {
 	t.Parallel()
-	u := newUser(t)
+	onEither(t, 2, []labctl.Guests{labtest.Real(), {}}, killAnywhere)
+}
+
+func killAnywhere(t *testing.T, kind labctl.Guests) {
+	t.Parallel()
+	u := newUserOf(t, kind)
 	u.fastLab(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -245,7 +250,7 @@ func (u *user) isWhole(t *testing.T) {
 // It returns at once, which is long before what it waits for is there.
 func TestInterruptReturnsAtOnce(t *testing.T) {
 	t.Parallel()
-	u := newUser(t)
+	u := newUserOf(t, labctl.Guests{})
 	u.must(t, "lab:start")
 	for _, after := range []time.Duration{time.Second, 4 * time.Second} {
 		cmd, _, errs := u.command(t.Context(), "cluster:up")

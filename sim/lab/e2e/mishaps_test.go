@@ -20,13 +20,19 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/remote/ssh"
+	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
 
 // TestMishaps is what befalls people: a disk that is full, a machine of the cluster that
 // somebody copies, a laptop that is shut in the middle. Its parts are two lives.
 func TestMishaps(t *testing.T) {
 	t.Parallel()
-	u := newUser(t)
+	onEither(t, 2, []labctl.Guests{{}, labtest.Real()}, mishaps)
+}
+
+func mishaps(t *testing.T, kind labctl.Guests) {
+	t.Parallel()
+	u := newUserOf(t, kind)
 	u.must(t, "lab:start")
 	t.Run("a disk that is full", u.fullDisk)
 	t.Run("a node that somebody clones", u.clonedNode)

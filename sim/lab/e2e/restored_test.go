@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/share"
 )
 
 // Every part of the platform, those of the example and the two that it leaves out.
@@ -29,6 +30,11 @@ storage:
 // every part of the platform on it.
 func TestRestoredAndPaused(t *testing.T) {
 	t.Parallel()
+	mine := share.OneOf(t, 2, "lives of labs")
+	mine.Next() // TestLifeAfterLife
+	if !mine.Next() {
+		return
+	}
 	u := newUser(t)
 	u.fastLab(t)
 	u.write(t, "cluster.yaml", withEveryPart(t))

@@ -135,7 +135,7 @@ func TestProvider(t *testing.T) {
 	assert.Contains(t, eve.text, "403 Forbidden")
 
 	var adas, bobs *client // of kubectl
-	if kind().Kubernetes {
+	if kind(t).Kubernetes {
 		signIn := func(source, name, group string) *client {
 			b := s.browser(t)
 			b.beyond(p)
@@ -158,7 +158,7 @@ func TestProvider(t *testing.T) {
 	for _, page := range at[1:] {
 		bob.until(page, "Signed in as bob")
 	}
-	if kind().Kubernetes {
+	if kind(t).Kubernetes {
 		adas.isOut(t)
 		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	}

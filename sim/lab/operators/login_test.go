@@ -301,7 +301,7 @@ func TestLogin(t *testing.T) {
 	bob.mounts(s, "bob", true)
 	b.mounts(s, "ada", false)
 	var adas, bobs *client // of kubectl
-	if kind().Kubernetes {
+	if kind(t).Kubernetes {
 		adas, bobs = s.kubectlLogins(t, ada, url.Values{"login": {"bob@lab.example"}, "password": {"secret of bob"}})
 	}
 
@@ -339,13 +339,13 @@ func TestLogin(t *testing.T) {
 		}
 	}
 	isOut(b, "ada, who left the file")
-	if kind().Kubernetes {
+	if kind(t).Kubernetes {
 		adas.isOut(t)
 		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	}
 	s.people(t, fileOf(t, "", map[string]string{"bob": "guests"}))
 	isOut(once, "who comes from a provider that left the file")
-	if kind().Kubernetes {
+	if kind(t).Kubernetes {
 		bobs.untilMay(t, "login:bob [login:guests system:authenticated] pods=false secrets=false")
 	}
 

@@ -30,6 +30,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/jupyterhub"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -59,8 +60,11 @@ type site struct {
 	charts  *helm.Client
 }
 
-// kind is a real control plane, or with HOMELAB_SIMULATED a simulated one.
-func kind() labctl.Guests { return labctl.Guests{Kubernetes: os.Getenv("HOMELAB_SIMULATED") == ""} }
+// kind is a real control plane in each second share of the campaigns, and a simulated one in the others.
+func kind(t *testing.T) labctl.Guests {
+	t.Helper()
+	return labctl.Guests{Kubernetes: share.OneOf(t, 2, "control planes").Next()}
+}
 
 // newSite makes a cluster. Charts are the lab's own, or those of the folder that
 // HOMELAB_CHARTS names.
@@ -69,7 +73,7 @@ func newSite(t *testing.T, disable ...string) *site { return newSiteOn(t, nil, n
 // newSiteOn is newSite whose nodes are the VMs 200 to 202 of a host, and whose pods reach what outside does.
 func newSiteOn(t *testing.T, host *pvesim.Sim, outside func(context.Context, string) (net.Conn, error), disable ...string) *site {
 	t.Helper()
-	options := labtest.Planes(t, kind())
+	options := labtest.Planes(t, kind(t))
 	options.Outside = outside
 	if host != nil {
 		options.Proxmox = host.Client

@@ -37,7 +37,7 @@ func draObjects(t *testing.T, n spec.Node) []byte {
 }
 
 // By DRA pods request GPUs as before: the scheduler makes their claims.
-func TestGPUsByDRA(t *testing.T) { labtest.OnBoth(t, gpusByDRA) }
+func TestGPUsByDRA(t *testing.T) { labtest.OnEither(t, gpusByDRA) }
 
 func gpusByDRA(t *testing.T, kind labctl.Guests) {
 	f := factory(t, kind)

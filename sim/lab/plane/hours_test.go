@@ -22,7 +22,7 @@ import (
 
 // TestModelHours: the Jobs of the clock scale the model, which is then as the file wants it, and their account may do
 // nothing else.
-func TestModelHours(t *testing.T) { labtest.OnBoth(t, modelHours) }
+func TestModelHours(t *testing.T) { labtest.OnEither(t, modelHours) }
 
 func modelHours(t *testing.T, kind labctl.Guests) {
 	f := factory(t, kind)

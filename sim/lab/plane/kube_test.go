@@ -99,7 +99,7 @@ func decode(t *testing.T, file string) []runtime.Object {
 
 // TestKube holds package kube to the real thing: what it does in the simulation of
 // package kubesim, it does here. The parts build on each other.
-func TestKube(t *testing.T) { labtest.OnBoth(t, kubeClient) }
+func TestKube(t *testing.T) { labtest.OnEither(t, kubeClient) }
 
 func kubeClient(t *testing.T, kind labctl.Guests) {
 	f := factory(t, kind)

@@ -145,7 +145,7 @@ func runs(t *testing.T, c kubernetes.Interface, namespace, want string) {
 
 // A class of students shares eight cards: they borrow what staff leave, the one who came first does not
 // starve the rest, staff get their part back, and what can never fit says so.
-func TestAClassSharesEightCards(t *testing.T) { labtest.OnBoth(t, sharesEightCards) }
+func TestAClassSharesEightCards(t *testing.T) { labtest.OnEither(t, sharesEightCards) }
 
 func sharesEightCards(t *testing.T, kind labctl.Guests) {
 	c, said := class(t, kind)

@@ -57,7 +57,7 @@ func event(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod, reason 
 	return events.Items[0].Message, nil
 }
 
-func TestWhatGoesWrong(t *testing.T) { labtest.OnBoth(t, whatGoesWrong) }
+func TestWhatGoesWrong(t *testing.T) { labtest.OnEither(t, whatGoesWrong) }
 
 func whatGoesWrong(t *testing.T, kind labctl.Guests) {
 	f := factory(t, kind)

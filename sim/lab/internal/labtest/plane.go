@@ -7,16 +7,22 @@ import (
 	"testing"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/sim/lab/plane"
 	"github.com/cps-gpu/homelab/sim/lab/plane/real"
 	"github.com/cps-gpu/homelab/sim/lab/plane/simulated"
 )
 
-// OnBoth runs a test with real control planes, and with simulated ones.
-func OnBoth(t *testing.T, test func(t *testing.T, kind labctl.Guests)) {
+// OnEither runs a test with real control planes, or with simulated ones: a run has one kind, the next share the other.
+func OnEither(t *testing.T, test func(t *testing.T, kind labctl.Guests)) {
 	t.Helper()
-	t.Run("real", func(t *testing.T) { test(t, Real()) })
-	t.Run("simulated", func(t *testing.T) { test(t, labctl.Guests{}) })
+	mine := share.OneOf(t, 2, "control planes")
+	if mine.Next() {
+		t.Run("simulated", func(t *testing.T) { test(t, labctl.Guests{}) })
+	}
+	if mine.Next() {
+		t.Run("real", func(t *testing.T) { test(t, Real()) })
+	}
 }
 
 // Planes are options for clusters with real control planes, or with simulated ones. A test that
