@@ -61,32 +61,40 @@ func TestAlertRulesAreOnThePages(t *testing.T) {
 		require.NoError(t, err)
 		pages = append(pages, string(text))
 	}
-	seen := map[string]bool{}
+	rules := alertRules(t)
+	assert.Len(t, rules, 15)
+	for name, rule := range rules {
+		assert.Contains(t, dig(rule, "annotations", "summary"), "{{ $labels.", name)
+		for i, page := range pages {
+			if i == 0 || name != "GPUHot" { // which cluster:doctor does not ask
+				assert.Contains(t, page, "`"+name+"`")
+			}
+		}
+	}
+}
+
+// alertRules are those of all parts, by name.
+func alertRules(t *testing.T) map[string]any {
+	t.Helper()
+	var groups []any
 	for _, s := range samples(t) {
-		var rules []any
 		if s.part.Release != nil {
-			groups, _ := s.part.Release.Values["additionalPrometheusRulesMap"].(map[string]any)
-			for _, group := range groups {
-				rules = append(rules, dig(group, "groups"))
+			more, _ := s.part.Release.Values["additionalPrometheusRulesMap"].(map[string]any)
+			for _, group := range more {
+				groups = append(groups, dig(group, "groups").([]any)...)
 			}
 		}
 		for _, o := range s.part.After {
 			if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == "PrometheusRule" {
-				rules = append(rules, dig(u.Object, "spec", "groups"))
-			}
-		}
-		for _, list := range rules {
-			for _, rule := range dig(list.([]any)[0], "rules").([]any) {
-				name := dig(rule, "alert").(string)
-				seen[name] = true
-				assert.Contains(t, dig(rule, "annotations", "summary"), "{{ $labels.", name)
-				for i, page := range pages {
-					if i == 0 || name != "GPUHot" { // which cluster:doctor does not ask
-						assert.Contains(t, page, "`"+name+"`")
-					}
-				}
+				groups = append(groups, dig(u.Object, "spec", "groups").([]any)...)
 			}
 		}
 	}
-	assert.Len(t, seen, 15)
+	rules := map[string]any{}
+	for _, group := range groups {
+		for _, rule := range dig(group, "rules").([]any) {
+			rules[dig(rule, "alert").(string)] = rule
+		}
+	}
+	return rules
 }
