@@ -40,6 +40,7 @@ func Check(s *spec.Spec, r spec.Report) {
 	c.replacedValues()
 	c.partsRender()
 	c.mirrorOpen()
+	c.outsideMirror()
 }
 
 type checker struct {

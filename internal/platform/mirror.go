@@ -64,3 +64,27 @@ func (c checker) mirrorOpen() {
 	c.Wrong(c.spec.Mirror, fmt.Sprintf("%s would fetch charts from the mirror, which has %s, and homelab does not give it that", fleet.Tool(via).Title(), strings.Join(closed, " and ")),
 		"deploy them directly, charts: {via: {"+strings.Join(names, ", ")+"}}, or use a mirror that everybody can read")
 }
+
+// outsideMirror warns of what images:mirror does not copy and the file takes from the internet.
+func (c checker) outsideMirror() {
+	s := c.spec
+	if s.Mirror == nil {
+		return
+	}
+	for i := range s.Platform.Models {
+		if m := &s.Platform.Models[i]; m.Mirror == "" {
+			c.Warn(m, "the weights of "+m.Name+" come from huggingface.co, and the mirror does not have them", "write mirror: there, the URL of a mirror of Hugging Face")
+		}
+	}
+	ours := s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS
+	if !ours || s.Guest.HTTPSProxy != "" || s.Image.Template != "" {
+		return
+	}
+	for _, n := range s.GPUNodes() {
+		if !n.External {
+			c.Warn(s.Mirror, "nodes with GPUs get NVIDIA's container toolkit from nvidia.github.io, and the mirror does not have it",
+				"write guest: {apt: {httpsProxy: URL}} of a proxy that reaches it, or image: {template: NAME} of a template with the toolkit")
+			return
+		}
+	}
+}

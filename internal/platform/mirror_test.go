@@ -3,6 +3,7 @@ package platform_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile"
 	"github.com/cps-gpu/homelab/internal/platform"
+	"github.com/cps-gpu/homelab/kube/addon"
 )
 
 // What a GitOps tool deploys comes from the mirror too, or is refused if the tool could not read that.
@@ -46,5 +48,35 @@ charts: {via: {monitoring: TOOL}}
 			require.ErrorContains(t, err, " would fetch charts from the mirror, which has ", mirror)
 			require.ErrorContains(t, err, why+", and homelab does not give it that; deploy them directly, charts: {via: {monitoring: direct}}, or use a mirror that everybody can read", mirror)
 		}
+	}
+}
+
+// What the mirror does not have is said, and Rancher takes its charts from its own image.
+func TestOutsideTheMirror(t *testing.T) {
+	const file = `name: x
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11]}
+  gpu: {count: 2, addresses: [10.0.0.21-10.0.0.22], memory: 64GiB, gpus: {count: 1, model: A100-SXM4-80GB}}
+storage: {nfs: "nas:/export"}
+tls: self-signed
+rancher: {hostname: rancher.lab.example}
+models: {qwen: {source: Qwen/Qwen3-8B, context: 16384}}
+`
+	for more, want := range map[string]int{"": 0, "mirror: {registry: https://r.lab}": 2, "mirror: {registry: https://r.lab}\nguest: {apt: {httpsProxy: \"http://proxy.lab:3128\"}}": 1} {
+		s, err := clusterfile.Parse("cluster.yaml", []byte(file+more+"\n"), platform.Check)
+		require.NoError(t, err, more)
+		var said []string
+		for _, w := range s.Warnings {
+			if strings.Contains(w.What, "the mirror does not have") {
+				said = append(said, w.What)
+			}
+		}
+		assert.Len(t, said, want, more)
+		pieces, err := platform.Pieces(s, false)
+		require.NoError(t, err)
+		i := slices.IndexFunc(pieces, func(r addon.Recipe) bool { return r.Name == "rancher" })
+		assert.Equal(t, s.Mirror != nil, pieces[i].Release.Values["useBundledSystemChart"] == true, more)
 	}
 }

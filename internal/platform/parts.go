@@ -40,7 +40,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.ExternalDNS{DNS: p.DNS, Cluster: s.Name},
 		addon.Login{Login: p.Login, Platform: p},
 		addon.LoginProvider{Login: p.Login, Platform: p},
-		addon.Rancher{Rancher: p.Rancher, Platform: p},
+		addon.Rancher{Rancher: p.Rancher, Platform: p, Mirrored: s.Mirror != nil},
 		addon.RancherLogin{Platform: p},
 		addon.FleetCRD{Fleet: standalone},
 		standalone,

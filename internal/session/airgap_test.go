@@ -251,6 +251,50 @@ func (w *internet) fill(t *testing.T, file string) string {
 	return said.String()
 }
 
+// TestMirrorByFolder: a folder that one machine has filled is all that another one needs, with the chart that a GitOps
+// tool deploys from the registry.
+func TestMirrorByFolder(t *testing.T) {
+	for _, name := range []string{"XDG_CACHE_HOME", "DOCKER_CONFIG"} {
+		t.Setenv(name, t.TempDir())
+	}
+	t.Setenv("PROXMOX_SECRET", "pa55-0f-git")
+	w, dir := newInternet(t), t.TempDir()
+	file, carried := filepath.Join(dir, "cluster.yaml"), filepath.Join(dir, "carried")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(someParts, "argocd: {}\n", "", 1)+`
+monitoring: {hostname: grafana.lab.example}
+fleet: {standalone: true, repo: "https://git.lab.example/x.git", username: u, password: env:PROXMOX_SECRET}
+mirror: {registry: "https://`+mirrorHost+`", folder: carried}
+charts:
+  via: {monitoring: fleet}
+`+w.digests()), 0o600))
+	s, _ := w.session(t, file)
+	list, err := imagesOf(t.Context(), s)
+	require.NoError(t, err)
+	for _, i := range list.Images {
+		repo, tag, _ := parts(i.Name)
+		w.upstream.Image(repo, tag, "amd64", "arm64")
+	}
+	require.NoError(t, s.imagesMirror(t.Context(), ImagesMirrorFlags{Out: carried, Arch: "amd64,arm64"}))
+	for _, name := range []string{"index.json", "k3s/k3s", "k3s/k3s-arm64", "k3s/sha256sum-arm64.txt", "charts/metallb-0.16.2.tgz"} {
+		assert.FileExists(t, filepath.Join(carried, name))
+	}
+	assert.Empty(t, w.mirror.Tags)
+
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	w.gone = true
+	s, said := w.session(t, file)
+	require.NoError(t, s.imagesMirror(t.Context(), ImagesMirrorFlags{From: carried}))
+	assert.Contains(t, said.String(), "1 chart copied to oci://"+mirrorHost+"/charts.\n")
+	assert.Len(t, w.mirror.Tags, len(list.Images)+1)
+	assert.NotEmpty(t, w.mirror.Tags["charts/kube-prometheus-stack:92.1.0"])
+	assert.Empty(t, w.asked)
+	moved := filepath.Join(dir, "moved")
+	require.NoError(t, os.Rename(carried, moved))
+	s, said = w.session(t, file)
+	require.NoError(t, s.imagesMirror(t.Context(), ImagesMirrorFlags{From: moved}))
+	assert.Contains(t, said.String(), "K3s and charts stay in "+moved+": write mirror: {folder: "+moved+"}\n")
+}
+
 // parts are those of the name of an image: repository, tag and digest.
 func parts(name string) (repo, tag, digest string) {
 	name, digest, _ = strings.Cut(name, "@")

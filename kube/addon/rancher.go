@@ -30,6 +30,7 @@ const rancherTLS = "tls-rancher-ingress"
 type Rancher struct {
 	*spec.Rancher
 	Platform *spec.Platform // with the login by which people sign in to it; nil: none
+	Mirrored bool           // there is a mirror instead of the internet
 }
 
 func (r Rancher) Info() Info {
@@ -73,6 +74,9 @@ func (r Rancher) Make(s *Site) (Recipe, error) {
 		p.Passwords = []Password{{"first login of admin to Rancher", rancherNamespace, "bootstrap-secret", "bootstrapPassword"}}
 	}
 	v := values{"hostname": r.Hostname, "replicas": r.Replicas}
+	if r.Mirrored {
+		v["useBundledSystemChart"] = true // of its image, instead of Rancher's repositories on GitHub
+	}
 	source := values{"source": "secret"}
 	switch {
 	case s.TLS == nil || s.TLS.Source == spec.TLSSelfSigned: // its chart has cert-manager make a CA for it
