@@ -16,6 +16,6 @@ func TestScriptsPassShellcheck(t *testing.T) {
 	scripts, err := filepath.Glob("internal/*/*.sh")
 	require.NoError(t, err)
 	require.NotEmpty(t, scripts)
-	out, err := exec.CommandContext(t.Context(), "shellcheck", append(scripts, "../internal/datadisk/disks.sh")...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "shellcheck", append(scripts, "../internal/datadisk/disks.sh", "../kube/addon/weights.sh")...).CombinedOutput()
 	assert.NoError(t, err, string(out))
 }

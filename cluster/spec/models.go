@@ -10,8 +10,9 @@ const (
 type Model struct {
 	Name         string    `yaml:"-"`
 	Source       string    `yaml:"source" short:"text" required:"true" doc:"Its name on Hugging Face, ‘Qwen/Qwen3-8B’."`
-	Revision     string    `yaml:"revision" absent:"the newest" doc:"Branch, tag or commit of the source. Only vLLM takes one."`
+	Revision     string    `yaml:"revision" absent:"the newest" doc:"Branch, tag or commit of the source; for llama.cpp a commit, with ‘file’."`
 	File         string    `yaml:"file" absent:"the one with ‘quantization’" doc:"For llama.cpp: the GGUF file in the source."`
+	SHA256       string    `yaml:"sha256" absent:"none: the size is checked" doc:"For llama.cpp: the digest of ‘file’. Another file is [not served](models.md#weights)."`
 	Engine       string    `yaml:"engine" default:"vllm" enum:"vllm,llama.cpp" doc:"What serves it: ‘vllm’, or ‘llama.cpp’ for small and old cards."`
 	Quantization string    `yaml:"quantization" absent:"as published; for llama.cpp by ‘file’, else ‘Q4_K_M’" doc:"How weights are stored. vLLM makes ‘fp8’ and ‘bitsandbytes’ itself; others are those of the source."`
 	Cache        string    `yaml:"cache" absent:"16 bits" enum:"fp16,fp8,q8_0,q4_0" doc:"Type of keys and values: ‘fp16’; ‘fp8’ (vLLM); ‘q8_0’ or ‘q4_0’ (llama.cpp)."`
@@ -26,6 +27,12 @@ type Model struct {
 	Class        string    `yaml:"class" absent:"a class that every node can mount, else the default" doc:"Storage class of the volume that keeps the weights."`
 	Size         Size      `yaml:"size" default:"100GiB" doc:"Size of that volume."`
 	Image        string    `yaml:"image" absent:"pinned" doc:"Image of the engine."`
+}
+
+// Pinned reports whether the file says which content llama.cpp serves. Then [Model.File] is fetched and checked before
+// llama.cpp starts, which itself takes only what is newest.
+func (m Model) Pinned() bool {
+	return m.Engine == EngineLlamaCPP && (m.SHA256 != "" || m.Revision != "")
 }
 
 // ModelGateway is LiteLLM: one address for all models, which asks for keys.

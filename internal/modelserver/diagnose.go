@@ -15,7 +15,7 @@ type cause struct {
 
 // causes are looked for in this order, each from the end of the log: a traceback ends with what follows
 // from the cause. Read in vLLM's v1/core/kv_cache_utils.py and v1/worker, PyTorch's CUDACachingAllocator,
-// huggingface_hub's errors, and llama.cpp's ggml-cuda.cu and common/download.cpp; of a driver that is too
+// huggingface_hub's errors, curl's manual (kube/addon/weights.sh), and llama.cpp's ggml-cuda.cu and common/download.cpp; of a driver that is too
 // old, in reports of users.
 func causes() []cause {
 	return []cause{
@@ -24,10 +24,11 @@ func causes() []cause {
 		{regexp.MustCompile(`CUDA out of memory`), "the model needs more memory than its GPUs have: take a quantized one, write a smaller context, or more gpus"},
 		{regexp.MustCompile(`cudaMalloc failed: out of memory|failed to allocate CUDA\d+ buffer|unable to allocate CUDA\d+ buffer`), "the model needs more memory than its GPUs have: take a smaller quantization, write a smaller context, or more gpus"},
 		{regexp.MustCompile(`Free memory on device .* is less than desired GPU memory utilization`), "another program holds memory of the card: gpu:verify shows its pod"},
-		{regexp.MustCompile(`GatedRepoError|gated repo|Access to model .* is restricted|401 Client Error|Invalid (username or password|credentials)`), "accept the model's licence on its page, and write a token that may read it"},
-		{regexp.MustCompile(`RepositoryNotFoundError|Repository Not Found|RevisionNotFoundError|is not a valid model identifier`), "compare source and revision with the model's page"},
-		{regexp.MustCompile(`No space left on device`), "the volume for the weights is full: give it more space, or delete models from it"},
-		{regexp.MustCompile(`Temporary failure in name resolution|Name or service not known|Max retries exceeded|Network is unreachable|couldn't connect to`), "the node cannot reach the server that has the weights"},
+		{regexp.MustCompile(`has the digest [0-9a-f]{64}, not [0-9a-f]{64}`), "if you want the file with the first digest, write it as sha256; else write the revision that has the second"},
+		{regexp.MustCompile(`GatedRepoError|gated repo|Access to model .* is restricted|401 Client Error|returned error: 40[13]|Invalid (username or password|credentials)`), "accept the model's licence on its page, and write a token that may read it"},
+		{regexp.MustCompile(`RepositoryNotFoundError|Repository Not Found|RevisionNotFoundError|is not a valid model identifier|returned error: 404`), "compare source, revision and file with the model's page"},
+		{regexp.MustCompile(`No space left on device|curl: \(23\)`), "the volume for the weights is full: give it more space, or delete models from it"},
+		{regexp.MustCompile(`Temporary failure in name resolution|Name or service not known|Max retries exceeded|Network is unreachable|couldn't connect to|curl: \((6|7|28)\)`), "the node cannot reach the server that has the weights"},
 		{regexp.MustCompile(`NVIDIA driver on your system is too old|CUDA driver version is insufficient for CUDA runtime version`), "this engine needs a newer driver: write a later nvidia.driver.branch, or an image: for the driver that is there"},
 		{regexp.MustCompile(`no kernel image is available for execution on the device|requires device with capability|does not support the compute capability`), "the card is too old for this model or engine: take another quantization or engine"},
 	}

@@ -182,6 +182,9 @@ func (m modelServer) pod() corev1.PodSpec {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.claimName()},
 		}}},
 	}
+	if m.Pinned() {
+		pod.InitContainers = []corev1.Container{m.fetch()}
+	}
 	if m.Pool != "" {
 		pod.NodeSelector = map[string]string{corev1.LabelHostname: m.Pool}
 		for _, p := range m.places {
@@ -242,7 +245,8 @@ func health(every, failures int) *corev1.Probe {
 	}}
 }
 
-func (m modelServer) env() []corev1.EnvVar {
+// hub is how an engine downloads for itself.
+func (m modelServer) hub() []corev1.EnvVar {
 	env := []corev1.EnvVar{{Name: "HF_HOME", Value: weightsPath}} // llama.cpp too: common/hf-cache.cpp
 	if m.Engine != spec.EngineLlamaCPP {
 		env = append(env, corev1.EnvVar{Name: "VLLM_NO_USAGE_STATS", Value: "1"})
@@ -250,8 +254,13 @@ func (m modelServer) env() []corev1.EnvVar {
 	if m.Mirror != "" {
 		env = append(env, corev1.EnvVar{Name: "HF_ENDPOINT", Value: strings.TrimSuffix(m.Mirror, "/")})
 	}
-	if !m.Token.IsZero() {
-		env = append(env, secretVariable("HF_TOKEN", m.tokenSecret(), tokenKey))
+	return append(env, m.hubToken()...)
+}
+
+func (m modelServer) env() []corev1.EnvVar {
+	var env []corev1.EnvVar
+	if !m.Pinned() { // else it asks nothing of Hugging Face
+		env = m.hub()
 	}
 	if m.gateway { // /health is open in both
 		name := map[string]string{spec.EngineVLLM: "VLLM_API_KEY", spec.EngineLlamaCPP: "LLAMA_API_KEY"}[m.Engine]
@@ -287,16 +296,9 @@ func (m modelServer) vllmArgs() []string {
 
 // llamaArgs are the flags of b11206 (tools/server/README.md). Its context is for all conversations together.
 func (m modelServer) llamaArgs() []string {
-	source := m.Source
-	if m.Quantization != "" && m.File == "" {
-		source += ":" + m.Quantization
-	}
-	args := []string{"--hf-repo", source, "--alias", m.Name, "--host", "0.0.0.0", "--port", strconv.Itoa(modelserver.PortNumber), "--no-mmproj",
+	args := append(m.llamaSource(), "--alias", m.Name, "--host", "0.0.0.0", "--port", strconv.Itoa(modelserver.PortNumber), "--no-mmproj",
 		"--n-gpu-layers", "999", "--fit", "off", // all on the cards, or an error: it does not silently get slower
-		"--ctx-size", strconv.Itoa(m.Context * m.Parallel), "--parallel", strconv.Itoa(m.Parallel), "--ubatch-size", strconv.Itoa(serving.MicroBatch)}
-	if m.File != "" {
-		args = append(args, "--hf-file", m.File)
-	}
+		"--ctx-size", strconv.Itoa(m.Context*m.Parallel), "--parallel", strconv.Itoa(m.Parallel), "--ubatch-size", strconv.Itoa(serving.MicroBatch))
 	if strings.HasPrefix(m.Cache, "q") { // values of fewer bits need flash attention
 		args = append(args, "--cache-type-k", m.Cache, "--cache-type-v", m.Cache, "--flash-attn", "on")
 	}

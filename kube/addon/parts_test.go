@@ -353,5 +353,7 @@ func models(token spec.SecretRef) []spec.Model {
 	gated.Token, gated.Mirror, gated.Quantization, gated.Cache, gated.Pool = token, "https://hf.lab.example/", "fp8", "fp8", "big"
 	file.Engine, file.File, file.Context, file.Parallel, file.Cache = spec.EngineLlamaCPP, "Qwen3-4B-Q4_K_M.gguf", 8192, 2, "q8_0"
 	small.Engine, small.Quantization, small.Pool, small.Context, small.Image = spec.EngineLlamaCPP, "Q8_0", "small", 4096, "registry.lab.example/llama:1"
-	return []spec.Model{plain, two, gated, file, small}
+	checked := file
+	checked.Name, checked.SHA256, checked.Mirror, checked.Token = "checked", "f6f851777709861056efcdad3af01da38b31223a3ba26e61a4f8bf3a2195813a", "https://hf.lab.example/", token
+	return []spec.Model{plain, two, gated, file, small, checked}
 }

@@ -1,7 +1,6 @@
 package plane
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +69,7 @@ type podRun struct {
 	inits      []corev1.ContainerStatus
 }
 
-// runPod runs the init containers one by one and then the others side by side.
-func (k *kubelet) runPod(ctx context.Context, m *member, pod *corev1.Pod, containers [][]guest.Container) error {
+func (k *kubelet) newRun(m *member, pod *corev1.Pod) *podRun {
 	r := &podRun{k: k, m: m, pod: pod, started: metav1.Now()}
 	for _, c := range pod.Spec.InitContainers {
 		r.inits = append(r.inits, waiting(c, "PodInitializing"))
@@ -79,13 +77,27 @@ func (k *kubelet) runPod(ctx context.Context, m *member, pod *corev1.Pod, contai
 	for _, c := range pod.Spec.Containers {
 		r.containers = append(r.containers, waiting(c, "PodInitializing"))
 	}
-	for i := range pod.Spec.InitContainers {
-		if err := r.runContainer(ctx, r.inits, i, containers[0][i]); err != nil {
+	return r
+}
+
+// initialize runs the init containers, until one fails that is not restarted.
+func (r *podRun) initialize(ctx context.Context, containers []guest.Container) error {
+	for i := range r.inits {
+		if err := r.runContainer(ctx, r.inits, i, containers[i]); err != nil || failed(r.inits[i]) {
 			return err
 		}
-		if failed(r.inits[i]) {
-			return r.report(ctx, corev1.PodFailed)
-		}
+	}
+	return nil
+}
+
+// runPod runs the init containers one by one and then the others side by side.
+func (k *kubelet) runPod(ctx context.Context, m *member, pod *corev1.Pod, containers [][]guest.Container) error {
+	r := k.newRun(m, pod)
+	if err := r.initialize(ctx, containers[0]); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(r.inits, failed) {
+		return r.report(ctx, corev1.PodFailed)
 	}
 	errs := make([]error, len(r.containers))
 	var all sync.WaitGroup
@@ -111,6 +123,7 @@ func (r *podRun) runContainer(ctx context.Context, list []corev1.ContainerStatus
 	pause := 10 * time.Second // doubles up to five minutes, as the kubelet's
 	for {
 		began := metav1.Now()
+		r.k.logs.begins(r.pod, spec.Name)
 		r.set(list, i, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}})
 		if err := r.report(ctx, corev1.PodRunning); err != nil {
 			return err
@@ -122,9 +135,10 @@ func (r *podRun) runContainer(ctx context.Context, list []corev1.ContainerStatus
 		r.k.logs.add(r.pod, spec.Name, output)
 		done := terminated(spec, code, output, log, began)
 		r.set(list, i, corev1.ContainerState{Terminated: done})
-		if code == 0 || r.pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		if code == 0 || r.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
 			return nil
 		}
+		r.k.logs.ended(r.pod, spec.Name)
 		r.backOff(list, i, done, spec.Name, pause)
 		if err := r.report(ctx, corev1.PodRunning); err != nil {
 			return err
@@ -190,18 +204,24 @@ func (r *podRun) backOff(list []corev1.ContainerStatus, i int, last *corev1.Cont
 func (r *podRun) report(ctx context.Context, phase corev1.PodPhase) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ready, reason := corev1.ConditionTrue, ""
-	if phase != corev1.PodRunning {
+	initialized, ready, reason := corev1.ConditionTrue, corev1.ConditionTrue, ""
+	switch {
+	case phase == corev1.PodRunning && slices.ContainsFunc(r.inits, func(s corev1.ContainerStatus) bool { return s.State.Terminated == nil || failed(s) }):
+		phase, initialized, ready, reason = corev1.PodPending, corev1.ConditionFalse, corev1.ConditionFalse, "ContainersNotInitialized"
+	case phase != corev1.PodRunning:
 		ready, reason = corev1.ConditionFalse, map[corev1.PodPhase]string{corev1.PodSucceeded: "PodCompleted", corev1.PodFailed: "PodFailed"}[phase]
 	}
-	ip := cmp.Or(r.pod.Status.PodIP, r.m.InternalIP.String())
+	ip, err := r.k.address(r.m, r.pod)
+	if err != nil {
+		return err
+	}
 	return r.k.patchStatus(ctx, r.pod, map[string]any{
 		"phase": phase, "startTime": r.started,
 		"hostIP": r.m.InternalIP.String(), "hostIPs": []any{map[string]any{"ip": r.m.InternalIP.String()}},
 		"podIP": ip, "podIPs": []any{map[string]any{"ip": ip}},
 		"containerStatuses": r.containers, "initContainerStatuses": r.inits,
 		"conditions": []any{
-			condition(corev1.PodInitialized, corev1.ConditionTrue, "", ""),
+			condition(corev1.PodInitialized, initialized, "", ""),
 			condition(corev1.PodReady, ready, reason, ""),
 			condition(corev1.ContainersReady, ready, reason, ""),
 		},

@@ -26,9 +26,12 @@ func engineContainer(pod *corev1.Pod) int {
 
 func hasEngine(pod *corev1.Pod) bool { return engineContainer(pod) >= 0 }
 
-// startEngine loads a model, in the background.
+// startEngine runs a pod's init containers and loads its model, in the background.
 func (k *kubelet) startEngine(ctx context.Context, m *member, pod *corev1.Pod) (time.Duration, error) {
 	return k.inBackground(ctx, m, pod, func(ctx context.Context, containers [][]guest.Container) error {
+		if err := k.newRun(m, pod).initialize(ctx, containers[0]); err != nil {
+			return err
+		}
 		i := engineContainer(pod)
 		c := containers[1][i]
 		e, ok := modelengine.New(c.Image, c.Args)

@@ -2,10 +2,13 @@ package plane_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +18,17 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/modelserver"
+	"github.com/cps-gpu/homelab/kube/addon"
+	"github.com/cps-gpu/homelab/sim/facts"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
@@ -60,15 +69,19 @@ func models(t *testing.T, kind labctl.Guests) {
 	p, err := f.Form(t.Context(), guest.PlaneConfig{Version: "v1.36.5+k3s1", TLSSANs: []string{vip}})
 	require.NoError(t, err)
 	u := newUser(t, p)
-	w := newWorker("wk1", "10.0.0.21", 3)
-	w.Run = func(_ context.Context, c guest.Container) (int, string, string) {
+	w := newWorker("wk1", "10.0.0.21", 4)
+	hub := newWeightsHub(t)
+	w.Run = func(ctx context.Context, c guest.Container) (int, string, string) {
+		if c.Args[0] == "flock" {
+			return hub.fetch(ctx, c)
+		}
 		return 0, strings.Repeat("40960\n", c.GPUs), ""
 	}
 	require.NoError(t, p.Join(t.Context(), w.Node))
-	const vllm, llamaCpp = "vllm/vllm-openai:v0.11.0", "ghcr.io/ggml-org/llama.cpp:server-cuda"
+	const vllm = "vllm/vllm-openai:v0.11.0"
 	require.NoError(t, p.Apply(t.Context(), []byte(gpuManifest+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: models}\n---\n"+
 		modelManifest("qwen", vllm, "1", `"--model=Qwen/Qwen2.5-7B-Instruct", "--served-model-name=qwen", "--max-model-len=4096"`)+
-		modelManifest("gemma", llamaCpp, "1", `"-hf", "ggml-org/gemma-3-4b-it-GGUF:Q4_K_M", "--alias", "gemma", "-c", "4096"`)+
+		hub.manifest(t, "gemma", theirWeights)+hub.manifest(t, "other", "another file")+
 		modelManifest("big", vllm, "1", `"--model=Qwen/Qwen2.5-72B-Instruct", "--served-model-name=big"`))))
 	seen := map[modelserver.State]bool{}
 	states := func(want ...string) func(context.Context) error {
@@ -85,21 +98,21 @@ func models(t *testing.T, kind labctl.Guests) {
 			return is("models", strings.Join(want, ", "), strings.Join(have, ", "))
 		}
 	}
-	eventually(t, 40*time.Second, "two models are ready, and one does not fit", states("big crashed", "gemma ready", "qwen ready"))
+	eventually(t, 40*time.Second, "two models are ready, one does not fit, and one has another file", states("big crashed", "gemma ready", "other crashed", "qwen ready"))
 	assert.True(t, seen[modelserver.Loading])
 	require.NoError(t, p.Apply(t.Context(), []byte(modelManifest("queued", vllm, "1", `"--model=x/y", "--served-model-name=queued"`))))
 	var all []modelserver.Server
-	eventually(t, 20*time.Second, "there is no fourth card", func(ctx context.Context) (err error) {
-		if err := states("big crashed", "gemma ready", "queued pending", "qwen ready")(ctx); err != nil {
+	eventually(t, 20*time.Second, "there is no fifth card", func(ctx context.Context) (err error) {
+		if err := states("big crashed", "gemma ready", "other crashed", "queued pending", "qwen ready")(ctx); err != nil {
 			return err
 		}
 		all, err = modelserver.List(ctx, u.Client)
-		if err == nil && !strings.Contains(all[2].Detail, "Insufficient") {
-			err = errors.New(all[2].Detail)
+		if err == nil && !strings.Contains(all[3].Detail, "Insufficient") {
+			err = errors.New(all[3].Detail)
 		}
 		return err
 	})
-	for i, want := range []string{"CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has a total capacity of 40.00 GiB", "", "Insufficient nvidia.com/gpu", ""} {
+	for i, want := range []string{"CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has a total capacity of 40.00 GiB", "", "it is crashed: models.other: " + hub.URL + "/ggml-org/gemma-3-4b-it-GGUF/resolve/main/gemma-3-4b-it-Q4_K_M.gguf has the digest ", "Insufficient nvidia.com/gpu", ""} {
 		a, err := all[i].Verify(t.Context(), u.Client, nil)
 		if want != "" {
 			require.ErrorContains(t, err, want)
@@ -112,6 +125,60 @@ func models(t *testing.T, kind labctl.Guests) {
 		assert.Equal(t, []string{"wk1"}, all[i].Nodes)
 	}
 	t.Run("OpenAI's client", func(t *testing.T) { foreignClient(t, p) })
+}
+
+// theirWeights is the content of each file of a weightsHub.
+const theirWeights = "GGUF: what a model has learned"
+
+// weightsHub is a mirror of Hugging Face, and the volumes of models that fetch from it.
+type weightsHub struct {
+	*httptest.Server
+	folder string
+}
+
+func newWeightsHub(t *testing.T) weightsHub {
+	for _, program := range []string{"curl", "flock", "bash"} {
+		facts.Program(t, program, program)
+	}
+	h := weightsHub{httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(theirWeights)) })), t.TempDir()}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// manifest is a model as homelab serves it, of the file that has a content.
+func (h weightsHub) manifest(t *testing.T, name, content string) string {
+	t.Helper()
+	m := spec.Model{Name: name, Source: "ggml-org/gemma-3-4b-it-GGUF", File: "gemma-3-4b-it-Q4_K_M.gguf", SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(content))),
+		Engine: spec.EngineLlamaCPP, Context: 4096, Parallel: 1, GPUs: 1, Replicas: 1, Mirror: h.URL}
+	site := addon.Site{Nodes: []spec.Node{{Name: "wk1", GPUs: spec.GPURequest{Count: 4}}}}
+	made, err := addon.Models{Models: []spec.Model{m}}.Make(&site)
+	require.NoError(t, err)
+	var text strings.Builder
+	for _, o := range made.Before {
+		switch o := o.(type) {
+		case *appsv1.Deployment: // nobody provisions volumes here
+			o.Spec.Template.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		case *corev1.Service:
+		default:
+			continue
+		}
+		data, err := yaml.Marshal(o)
+		require.NoError(t, err)
+		text.Write(append(data, "---\n"...))
+	}
+	return text.String()
+}
+
+// fetch runs the container on this machine, which has the programs of its image.
+func (h weightsHub) fetch(ctx context.Context, c guest.Container) (code int, output, log string) {
+	for i := range c.Args {
+		c.Args[i] = strings.ReplaceAll(c.Args[i], "/weights/", h.folder+"/")
+	}
+	out, err := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...).CombinedOutput()
+	if err != nil {
+		return 1, string(out), ""
+	}
+	return 0, string(out), ""
 }
 
 // foreignClient is OpenAI's own library, by way of the API server.

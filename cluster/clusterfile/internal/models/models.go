@@ -98,9 +98,7 @@ func (r section) engine(m *spec.Model) {
 	if !llama && m.File != "" {
 		r.Wrong(&m.File, "vLLM takes all files of a source", "remove file, or write engine: llama.cpp")
 	}
-	if llama && m.Revision != "" {
-		r.Wrong(&m.Revision, "llama.cpp downloads the newest revision only", "remove revision, or write engine: vllm")
-	}
+	r.pins(m)
 	known := serving.Quantizations(m.Engine)
 	if q := m.Quantization; q != "" && !slices.Contains(known, q) {
 		r.Wrong(&m.Quantization, fmt.Sprintf("%s has no quantization %q", m.Engine, q), decode.OrSuggest(q, known))
@@ -110,8 +108,30 @@ func (r section) engine(m *spec.Model) {
 	if m.Cache == "fp8" && llama || strings.HasPrefix(m.Cache, "q") && !llama {
 		r.Wrong(&m.Cache, fmt.Sprintf("%s has no cache %s", m.Engine, m.Cache), "write "+map[bool]string{true: "fp16, q8_0 or q4_0", false: "fp16 or fp8"}[llama])
 	}
-	if llama && m.Replicas > 1 { // two downloads append to one file (common/download.cpp, b11206)
-		r.Wrong(&m.Replicas, "replicas of llama.cpp would download into the same file", "remove replicas, and write parallel: for more conversations at once")
+	if llama && m.Replicas > 1 && !m.Pinned() { // two downloads append to one file (common/download.cpp, b11206)
+		r.Wrong(&m.Replicas, "replicas of llama.cpp would download into the same file", "write file: and sha256:, or parallel: for more conversations at once")
+	}
+}
+
+// pins checks what says which content of a source is served.
+func (r section) pins(m *spec.Model) {
+	m.SHA256 = strings.ToLower(m.SHA256)
+	at := any(&m.SHA256)
+	if m.SHA256 == "" {
+		at = &m.Revision
+	}
+	switch {
+	case m.SHA256 != "" && !decode.Matches(`^[0-9a-f]{64}$`, m.SHA256):
+		r.Wrong(&m.SHA256, "sha256 is not a SHA-256", "write its 64 hex digits, which the file's page shows")
+	case m.SHA256 != "" && m.Engine != spec.EngineLlamaCPP:
+		r.Wrong(&m.SHA256, "vLLM takes all files of a source, and a digest is of one", "remove sha256, and write revision: with a commit")
+	case !m.Pinned():
+	case m.File == "":
+		r.Wrong(at, "llama.cpp can be held to one file, and none is named", "write file:, e.g. Qwen3-8B-Q4_K_M.gguf")
+	case decode.Matches(`-\d{5}-of-\d{5}\.gguf$`, m.File):
+		r.Wrong(at, fmt.Sprintf("%s is one part of a model, and only a whole file can be checked", m.File), "name a file that is whole, or remove revision and sha256: llama.cpp downloads all parts")
+	case m.SHA256 == "" && !decode.Matches(`^[0-9a-f]{40}$`, m.Revision):
+		r.Wrong(at, fmt.Sprintf("%s can become another file, and llama.cpp's is fetched once", m.Revision), "write the commit, 40 hex digits, or sha256: with the file's digest")
 	}
 }
 
