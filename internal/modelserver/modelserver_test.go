@@ -66,11 +66,7 @@ func TestStates(t *testing.T) {
 		"old driver":  {status: crashed(corev1.ContainerStatus{State: running(), LastTerminationState: ended(1, "Error")}), logs: map[string]string{"engine before": "RuntimeError: The NVIDIA driver on your system is too old (found version 12020).\n"}, state: modelserver.Crashed, detail: "(found version 12020): this engine needs a newer driver: write a later nvidia.driver.branch"},
 		"no log":      {status: crashed(corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(137, "Error")}), state: modelserver.Crashed, detail: "container engine ended with exit status 137 and wrote nothing (restarts: 3)"},
 		"main memory": {status: crashed(corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(137, "OOMKilled")}), state: modelserver.Crashed, detail: "more main memory than its limit (restarts: 3)"},
-		"another file": {status: corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{Name: "weights", RestartCount: 3, State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(1, "Error")}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "engine", State: waiting("PodInitializing", "")}}},
-			logs:  map[string]string{"weights before": "fetching u\nmodels.qwen: u has the digest " + strings.Repeat("a", 64) + ", not " + strings.Repeat("b", 64) + "\n"},
-			state: modelserver.Crashed, detail: strings.Repeat("b", 64) + ": if you want the file with the first digest, write it as sha256; else write the revision that has the second (restarts: 3)"},
-		"recovered": {status: crashed(corev1.ContainerStatus{State: running(), LastTerminationState: ended(143, "Error")}), logs: map[string]string{"engine before": "Shutting down\n", "engine": "loading\n"}, state: modelserver.Loading, detail: "loading"},
+		"recovered":   {status: crashed(corev1.ContainerStatus{State: running(), LastTerminationState: ended(143, "Error")}), logs: map[string]string{"engine before": "Shutting down\n", "engine": "loading\n"}, state: modelserver.Loading, detail: "loading"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {

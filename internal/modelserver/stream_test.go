@@ -105,10 +105,15 @@ func TestDiagnose(t *testing.T) {
 		"ValueError: To serve at least one request with the models's max seq len (32768), (1.75 GiB KV cache is needed, which is larger than the available KV cache memory (0.65 GiB). Based on the available memory, the estimated maximum model length is 12160. Try increasing `gpu_memory_utilization`": "write context: 12160 or less, cache: fp8, or more gpus",
 		"ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.":                                                                                                                                                                       "write a smaller context, cache: fp8, or more gpus",
 		"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 38146.97 MiB on device 0: cudaMalloc failed: out of memory\nmain: exiting":                                                                                                                                                                  "take a smaller quantization",
-		"huggingface_hub.errors.GatedRepoError: 401 Client Error.": "accept the model's licence on its page, and write a token that may read it",
-		"RepositoryNotFoundError: 404 Client Error":                "compare source and revision with the model's page",
-		"OSError: [Errno 28] No space left on device":              "the volume for the weights is full",
-		"urllib3: Max retries exceeded with url":                   "the node cannot reach the server that has the weights",
+		"huggingface_hub.errors.GatedRepoError: 401 Client Error.":                                              "accept the model's licence on its page, and write a token that may read it",
+		"RepositoryNotFoundError: 404 Client Error":                                                             "compare source, revision and file with the model's page",
+		"OSError: [Errno 28] No space left on device":                                                           "the volume for the weights is full",
+		"models.qwen: https://u has the digest " + strings.Repeat("a", 64) + ", not " + strings.Repeat("b", 64): "bbb: if you want the file with the first digest, write it as sha256; else write the revision that has the second",
+		"curl: (22) The requested URL returned error: 401":                                                      "accept the model's licence on its page",
+		"curl: (22) The requested URL returned error: 404":                                                      "compare source, revision and file",
+		"curl: (23) Failure writing output to destination":                                                      "the volume for the weights is full",
+		"curl: (6) Could not resolve host: huggingface.co":                                                      "the node cannot reach the server",
+		"urllib3: Max retries exceeded with url":                                                                "the node cannot reach the server that has the weights",
 	} {
 		why, known := diagnose("some line\n" + log + "\nlast line\n")
 		assert.True(t, known, log)
