@@ -14,12 +14,12 @@ type Mirror struct {
 }
 
 // K3s is the folder with K3s' files, empty without Folder.
-func (m *Mirror) K3s() string { return m.within("k3s") }
+func (m *Mirror) K3s() string { return m.subfolder("k3s") }
 
 // Charts is the folder with charts, empty without Folder.
-func (m *Mirror) Charts() string { return m.within("charts") }
+func (m *Mirror) Charts() string { return m.subfolder("charts") }
 
-func (m *Mirror) within(name string) string {
+func (m *Mirror) subfolder(name string) string {
 	if m == nil || m.Folder == "" {
 		return ""
 	}

@@ -236,7 +236,7 @@ func (w *internet) fill(t *testing.T, file string) string {
 		copied = append(copied, "lab/"+repo+":"+tag)
 		w.upstream.Image(repo, tag, "amd64", "arm64")
 	}
-	err = s.imagesMirror(t.Context(), ImagesMirrorFlags{})
+	err = imageMirror{s}.copy(t.Context(), ImagesMirrorFlags{})
 	if len(pinned) == 0 {
 		require.NoError(t, err)
 	} else {

@@ -16,7 +16,7 @@ import (
 
 // fill puts what a file needs besides images where its mirror has it: K3s and charts into the folder, and the charts that
 // a GitOps tool deploys into the registry.
-func (s *Session) fill(ctx context.Context, f ImagesMirrorFlags, c mirror.Copier) error {
+func (s imageMirror) fill(ctx context.Context, f ImagesMirrorFlags, c mirror.Copier) error {
 	m := s.Spec.Mirror
 	if m == nil {
 		return nil
@@ -60,7 +60,7 @@ func (s *Session) fill(ctx context.Context, f ImagesMirrorFlags, c mirror.Copier
 	return s.pushCharts(ctx, source, c, inGit)
 }
 
-func (s *Session) saveCharts(ctx context.Context, from helm.Source, in spec.Mirror, charts []chart.Release) error {
+func (s imageMirror) saveCharts(ctx context.Context, from helm.Source, in spec.Mirror, charts []chart.Release) error {
 	if s.Spec.Platform.Charts.Folder != s.Spec.Mirror.Charts() {
 		return nil // the file has another folder for them
 	}
@@ -81,7 +81,7 @@ func (s *Session) saveCharts(ctx context.Context, from helm.Source, in spec.Mirr
 }
 
 // downloadK3s downloads the release of K3s for each architecture.
-func (s *Session) downloadK3s(ctx context.Context, in spec.Mirror, archs []string) error {
+func (s imageMirror) downloadK3s(ctx context.Context, in spec.Mirror, archs []string) error {
 	if s.Spec.K3s.AirgapDir != s.Spec.Mirror.K3s() {
 		return nil // the file has another folder for it
 	}
@@ -104,7 +104,7 @@ func (s *Session) downloadK3s(ctx context.Context, in spec.Mirror, archs []strin
 	return nil
 }
 
-func (s *Session) pushCharts(ctx context.Context, from helm.Source, c mirror.Copier, charts []chart.Release) error {
+func (s imageMirror) pushCharts(ctx context.Context, from helm.Source, c mirror.Copier, charts []chart.Release) error {
 	pushed := 0
 	for _, r := range charts {
 		archive, err := from.Archive(ctx, r)

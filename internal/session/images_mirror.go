@@ -26,10 +26,13 @@ func ImagesMirror(ctx context.Context, o Options, f ImagesMirrorFlags) error {
 	if err != nil {
 		return err
 	}
-	return s.imagesMirror(ctx, f)
+	return imageMirror{s}.copy(ctx, f)
 }
 
-func (s *Session) imagesMirror(ctx context.Context, f ImagesMirrorFlags) error {
+// imageMirror is a session that fills the mirror of its file.
+type imageMirror struct{ *Session }
+
+func (s imageMirror) copy(ctx context.Context, f ImagesMirrorFlags) error {
 	if f.Out != "" && f.From != "" {
 		return exitErrorf(invalid, "-out and -from are two ways: images go into a folder, or from it to the registry")
 	}
@@ -61,7 +64,7 @@ func (s *Session) imagesMirror(ctx context.Context, f ImagesMirrorFlags) error {
 }
 
 // saysCopied ends a part of the work.
-func (s *Session) saysCopied(copied, all int, of, to string, more ...string) {
+func (s imageMirror) saysCopied(copied, all int, of, to string, more ...string) {
 	if copied == 0 {
 		s.Printf("Nothing to copy: %s has all %s.", to, printable.Count(all, of))
 		return
@@ -70,11 +73,11 @@ func (s *Session) saysCopied(copied, all int, of, to string, more ...string) {
 }
 
 // mirrorNames are the names of the images: those of the file, or of a folder of an earlier run.
-func (s *Session) mirrorNames(ctx context.Context, folder string) ([]string, error) {
+func (s imageMirror) mirrorNames(ctx context.Context, folder string) ([]string, error) {
 	if folder != "" {
 		return mirror.Names(ctx, folder)
 	}
-	list, err := imagesOf(ctx, s)
+	list, err := imagesOf(ctx, s.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +93,7 @@ func (s *Session) mirrorNames(ctx context.Context, folder string) ([]string, err
 
 // copier says from where to where images go, with which logins: those of Docker's configuration, and for the
 // registry of the file else those of the file.
-func (s *Session) copier(f ImagesMirrorFlags) (mirror.Copier, error) {
+func (s imageMirror) copier(f ImagesMirrorFlags) (mirror.Copier, error) {
 	c := mirror.Copier{From: mirror.Place{Folder: f.From}, To: mirror.Place{Folder: f.Out}, Replace: f.Replace}
 	c.Archs = strings.Split(cmp.Or(f.Arch, "amd64"), ",")
 	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
@@ -115,7 +118,7 @@ func (s *Session) copier(f ImagesMirrorFlags) (mirror.Copier, error) {
 	return c, err
 }
 
-func (s *Session) pusher(r spec.Registry, logins auth.CredentialFunc) (*auth.Client, error) {
+func (s imageMirror) pusher(r spec.Registry, logins auth.CredentialFunc) (*auth.Client, error) {
 	web := http.DefaultTransport.(*http.Transport).Clone()
 	web.TLSClientConfig = &tls.Config{InsecureSkipVerify: r.Insecure} //nolint:gosec // as the file says
 	var way http.RoundTripper = web
