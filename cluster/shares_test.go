@@ -1,11 +1,15 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/cps-gpu/homelab/cluster"
@@ -55,5 +59,58 @@ func TestSharesOfNamespaces(t *testing.T) {
 		_, err := c(parse(t, with(`films: {export: "192.168.1.6:/other", namespaces: [research]}`))).Up().Run(t.Context(), w.listen(t))
 		require.ErrorContains(t, err, "spec.persistentvolumesource is immutable after creation")
 		assert.Contains(t, w.stands(t), "persistentvolumeclaims research/films")
+	})
+}
+
+// TestClassesOfNFS: a class of another server is one more that is tried; it goes without asking, its volumes stay, and
+// the driver with them.
+func TestClassesOfNFS(t *testing.T) {
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
+		bare := withPlatform(t, "one-gpu", "")
+		text := withPlatform(t, "one-gpu", "\nstorage:\n  nfs: {server: 192.168.1.5, export: /export/k3s, classes: {CLASSES}}\n")
+		file := parse(t, replace(t, text, "CLASSES", `bulk: "192.168.1.6:/bulk", fast: /export/fast`))
+		w.up(t, file)
+		assert.Empty(t, w.plan(t, file))
+		k := w.api(t)
+		of := func(name string) *storagev1.StorageClass {
+			sc := &storagev1.StorageClass{TypeMeta: metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+			require.NoError(t, k.Get(t.Context(), sc))
+			assert.NotEmpty(t, sc.Annotations["homelab.cps-gpu.github.com/probed"], name)
+			return sc
+		}
+		for name, want := range map[string][3]string{"nfs": {"192.168.1.5", "/export/k3s", "true"}, "bulk": {"192.168.1.6", "/bulk", "false"}, "fast": {"192.168.1.5", "/export/fast", "false"}} {
+			sc := of(name)
+			assert.Equal(t, want, [3]string{sc.Parameters["server"], sc.Parameters["share"], sc.Annotations["storageclass.kubernetes.io/is-default-class"]})
+		}
+		bulk := "bulk"
+		claim := &corev1.PersistentVolumeClaim{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "films"},
+			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &bulk, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}
+		_, err := k.Apply(t.Context(), claim)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return k.Get(t.Context(), claim) == nil && claim.Status.Phase == corev1.ClaimBound }, time.Minute, time.Second)
+
+		run := func(spec *spec.Spec) (*converge.Report, error) { // and nobody is asked
+			c := w.cluster(t, spec)
+			t.Cleanup(func() { c.Close() })
+			return c.Up().Run(t.Context(), w.listen(t))
+		}
+		file = parse(t, replace(t, text, "CLASSES", `fast: "192.168.1.6:/fast"`))
+		assert.Contains(t, w.plan(t, file)[0], "storageclass/bulk: there → (none) [no longer in the file; its volumes stay")
+		report, err := run(file)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"objects/nfs", "storage/fast"}, changedSteps(report))
+		assert.Empty(t, w.plan(t, file))
+		assert.Equal(t, "192.168.1.6", of("fast").Parameters["server"])
+		assert.NotContains(t, w.stands(t), "storageclasses.storage.k8s.io /bulk")
+		require.NoError(t, k.Get(t.Context(), claim))
+		assert.Equal(t, corev1.ClaimBound, claim.Status.Phase)
+
+		_, err = run(parse(t, bare))
+		require.ErrorContains(t, err, "part nfs is no longer in the file but stays: volumes of nfs, fast, bulk are in use and could not be mounted without it: default/films")
+		require.NoError(t, k.Delete(t.Context(), claim))
+		_, err = run(parse(t, bare))
+		require.NoError(t, err)
+		assert.NotContains(t, strings.Join(w.stands(t), "\n"), "csi-nfs")
 	})
 }

@@ -42,10 +42,16 @@ func (r nfsSection) checkExport(nfs *spec.NFS) {
 	if !spec.IsWithin(nfs.Export, spec.ExportRoot) {
 		r.Wrong(&nfs.Export, fmt.Sprintf("%s would be on the system disk of the NFS server", nfs.Export), onDisk)
 	}
-	for i := range nfs.Shares {
-		if export := nfs.Shares[i].Export; nfs.Shares[i].Server == "" && export != "" && !spec.IsWithin(export, spec.ExportRoot) {
-			r.Wrong(&nfs.Shares[i].Export, export+" would be on the system disk of the NFS server", onDisk)
+	inside := func(server string, export *string) {
+		if server == "" && *export != "" && !spec.IsWithin(*export, spec.ExportRoot) {
+			r.Wrong(export, *export+" would be on the system disk of the NFS server", onDisk)
 		}
+	}
+	for i := range nfs.Classes {
+		inside(nfs.Classes[i].Server, &nfs.Classes[i].Export)
+	}
+	for i := range nfs.Shares {
+		inside(nfs.Shares[i].Server, &nfs.Shares[i].Export)
 	}
 	for _, n := range r.spec.Nodes {
 		allowed := func(p netip.Prefix) bool { return p.Contains(n.Address.Addr()) }
@@ -99,9 +105,19 @@ func (r nfsSection) nfs(n *spec.NFS) {
 		r.nfsServer(n)
 	}
 	r.exportPath(&n.Export, n.Export)
+	for i := range n.Classes {
+		c := &n.Classes[i]
+		r.folder("class", c.Name, &c.Server, &c.Export)
+		c.Retain = c.Retain.Or(n.Retain.IsOn())
+		r.mountOptions(c.MountOptions)
+		if !r.IsSet(&c.MountOptions) {
+			c.MountOptions = n.MountOptions
+		}
+	}
 	for i := range n.Shares {
 		s := &n.Shares[i]
-		r.shareServer(s)
+		r.folder("share", s.Name, &s.Server, &s.Export)
+		r.namespaces(s)
 		r.mountOptions(s.MountOptions)
 		if !r.IsSet(&s.MountOptions) {
 			s.MountOptions = n.MountOptions
@@ -109,23 +125,27 @@ func (r nfsSection) nfs(n *spec.NFS) {
 		if !decode.DNSLabel.MatchString(s.Name) {
 			r.Wrong(s, fmt.Sprintf("%q cannot be a share's name", s.Name), "write lower-case letters, digits and hyphens")
 		}
-		if s.Export == "" {
-			r.Wrong(&s.Export, fmt.Sprintf("share %s has no path on the server", s.Name), "write export: and an absolute path, e.g. /export/"+s.Name)
-		}
-		r.exportPath(&s.Export, s.Export)
 	}
 }
 
-// shareServer reads the server of a share, and who may mount it.
-func (r nfsSection) shareServer(s *spec.Share) {
-	if server, export, ok := cutExport(s.Export); ok && s.Server == "" {
-		s.Server, s.Export = server, export
-		if !isHost(s.Server) {
-			r.Wrong(&s.Export, fmt.Sprintf("%q is neither a name nor an address of a server", s.Server), "write e.g. 10.0.0.31:/export/"+s.Name)
+// folder reads where a share or a class is: on another server, if its export or server says so.
+func (r nfsSection) folder(kind, name string, server, path *string) {
+	if host, rest, ok := cutExport(*path); ok && *server == "" {
+		*server, *path = host, rest
+		if !isHost(host) {
+			r.Wrong(path, fmt.Sprintf("%q is neither a name nor an address of a server", host), "write e.g. 10.0.0.31:/export/"+name)
 		}
-	} else if s.Server != "" && !isHost(s.Server) {
-		r.Wrong(&s.Server, fmt.Sprintf("%q is neither a name nor an address of a server", s.Server), "write e.g. 10.0.0.31")
+	} else if *server != "" && !isHost(*server) {
+		r.Wrong(server, fmt.Sprintf("%q is neither a name nor an address of a server", *server), "write e.g. 10.0.0.31")
 	}
+	if *path == "" {
+		r.Wrong(path, fmt.Sprintf("%s %s has no path on the server", kind, name), "write export: and an absolute path, e.g. /export/"+name)
+	}
+	r.exportPath(path, *path)
+}
+
+// namespaces checks who may mount a share.
+func (r nfsSection) namespaces(s *spec.Share) {
 	for i, n := range s.Namespaces {
 		if !decode.DNSLabel.MatchString(n) {
 			r.Wrong(&s.Namespaces[i], fmt.Sprintf("%q cannot be a namespace", n), "write lower-case letters, digits and hyphens")

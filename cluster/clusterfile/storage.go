@@ -109,13 +109,13 @@ func (r storageSection) uniqueClasses() {
 			r.Wrong(c.at, fmt.Sprintf("%q cannot be a storage class's name", c.name), "write lower-case letters, digits and hyphens")
 		}
 		if c.name == spec.LocalPath {
-			r.Wrong(c.at, "local-path is K3s' own storage class", "write class: and another name")
+			r.Wrong(c.at, "local-path is K3s' own storage class", c.rename)
 			continue
 		}
 		if slices.Contains(r.spec.Platform.Storage.Existing, c.name) {
-			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, but storage.existing lists it as an existing one", c.name), "remove it there, or write class: and another name")
+			r.Wrong(c.at, fmt.Sprintf("storage class %s is created here, but storage.existing lists it as an existing one", c.name), "remove it there, or "+c.rename)
 		}
-		unique(r.resolver, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), "write class: and another name")
+		unique(r.resolver, seen, c.name, c.at, fmt.Sprintf("there is another storage class %s", c.name), c.rename)
 	}
 }
 

@@ -46,8 +46,9 @@ func (r *resolver) part(name string) part {
 // class is one storage class that the file creates.
 type class struct {
 	name   string
-	at     any  // of its name, or of the section that creates it
-	shared bool // its volumes survive a node and every node can mount them
+	at     any    // of its name, or of the section that creates it
+	rename string // what to write to give it another name
+	shared bool   // its volumes survive a node and every node can mount them, so that it may become the default
 }
 
 // classes lists those that the file creates, in the order of the parts.
@@ -62,7 +63,12 @@ func (r *resolver) classes() []class {
 		if !r.IsSet(at) {
 			at = decode.FieldAt(r.spec, p.Section)
 		}
-		out = append(out, class{*name, at, p.Shared})
+		out = append(out, class{*name, at, "write class: and another name", p.Shared})
+	}
+	if nfs := r.spec.Platform.Storage.NFS; nfs != nil {
+		for i := range nfs.Classes { // they become the default only if the file says so
+			out = append(out, class{nfs.Classes[i].Name, &nfs.Classes[i], "give it another name", false})
+		}
 	}
 	return out
 }

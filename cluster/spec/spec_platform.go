@@ -83,10 +83,20 @@ type NFS struct {
 	// Of NFS 4 the mount takes the newest that the server has, 4.2 first (nfs-utils, stropts.c,
 	// nfs_autonegotiate): many a NAS has 4.1 at most. With a soft mount, a pause of the server would
 	// lose writes.
-	MountOptions []string `yaml:"mountOptions" default:"nfsvers=4,hard,noatime" doc:"‘nfsvers=4’ takes the newest NFS 4 of the server; for a server with NFS 3 alone write ‘nfsvers=3’."`
-	Retain       Switch   `yaml:"retain" default:"true" doc:"Keep the data when its claim is deleted."`
-	Shares       []Share  `yaml:"shares,named" doc:"Folders by name, of this server or another: for notebooks by ‘hub.shared’, for pods by claims."`
-	VM           *NFSVM   `yaml:"vm" doc:"Create the server: a VM with a data disk."` // nil: an external server
+	MountOptions []string   `yaml:"mountOptions" default:"nfsvers=4,hard,noatime" doc:"‘nfsvers=4’ takes the newest NFS 4 of the server; for a server with NFS 3 alone write ‘nfsvers=3’."`
+	Retain       Switch     `yaml:"retain" default:"true" doc:"Keep the data when its claim is deleted."`
+	Classes      []NFSClass `yaml:"classes,named" doc:"Further storage classes by name, each for volumes in a folder of this server or another."`
+	Shares       []Share    `yaml:"shares,named" doc:"Folders by name, of this server or another: for notebooks by ‘hub.shared’, for pods by claims."`
+	VM           *NFSVM     `yaml:"vm" doc:"Create the server: a VM with a data disk."` // nil: an external server
+}
+
+// NFSClass is another class of the same driver.
+type NFSClass struct {
+	Name         string   `yaml:"-"`
+	Server       string   `yaml:"server" absent:"that of ‘nfs’" doc:"Address or name of another server."`
+	Export       string   `yaml:"export" short:"text" required:"true" doc:"Absolute path on the server; ‘address:/path’ for another server. Each volume is a folder in it."`
+	Retain       Switch   `yaml:"retain" absent:"that of ‘nfs’" doc:"Keep the data when its claim is deleted."`
+	MountOptions []string `yaml:"mountOptions" absent:"those of ‘nfs’" doc:"Its mount options."`
 }
 
 // Share is one folder of an NFS server, mounted unchanged.

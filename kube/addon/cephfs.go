@@ -32,7 +32,6 @@ func (c CephFS) Info() Info {
 		Host: Host{Packages: []string{"ceph-common"}, Modules: []string{"ceph"}}, // the kernel's client
 	}
 	if i.On {
-		i.Class = c.Class
 		i.Stays = "volumes in the Ceph file system " + c.FSName
 	}
 	return i

@@ -14,8 +14,8 @@ func (p Recipe) Checks() []verify.Check {
 	if p.Web != nil && !p.Web.Checked {
 		out = append(out, verify.Check{Name: "its page opens by its name", Try: verify.WebPage(p.Web.URL, p.Web.Login)})
 	}
-	if p.Probe.Class != "" {
-		out = append(out, verify.Check{Name: "a volume is written and read", Try: p.Probe.check})
+	for _, probe := range p.Probes {
+		out = append(out, verify.Check{Name: "a volume is written and read", Try: probe.check})
 	}
 	out = append(out, p.Verify...)
 	if len(out) == 0 {
@@ -50,7 +50,7 @@ func (p Probe) check(ctx context.Context, c verify.Cluster) (string, error) {
 		return "", err
 	}
 	if err := p.prove(ctx, c.Kube, sc, nil); err != nil {
-		return "", err
+		return "", fmt.Errorf("class %s: %w", p.Class, err)
 	}
 	if !p.Local {
 		p.Nodes = p.Nodes[:min(2, len(p.Nodes))]

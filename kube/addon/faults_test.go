@@ -49,7 +49,7 @@ func TestEveryRequestOfAProbeFails(t *testing.T) {
 	faults.Each(t, []faults.Kind{faults.Lost, faults.Unheard, faults.Refused}, func(t *testing.T, f *faults.Faults, use func(*testing.T, faults.Case)) {
 		withSite(t, func(t *testing.T, s *site) {
 			s.provide(t, nfsClass(t))
-			p, k := must(t, addon.NFS{NFS: nfs()}, addon.Site{Nodes: []spec.Node{{Name: "a"}, {Name: "b"}, {Name: "gpu"}}}).Probe, s.faulty(t, f)
+			p, k := must(t, addon.NFS{NFS: nfs()}, addon.Site{Nodes: []spec.Node{{Name: "a"}, {Name: "b"}, {Name: "gpu"}}}).Probes[0], s.faulty(t, f)
 			passed := func() bool {
 				state, err := p.Observe(t.Context(), s.Client)
 				require.NoError(t, err)

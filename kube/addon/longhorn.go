@@ -15,7 +15,7 @@ import (
 type Longhorn struct{ *spec.Longhorn }
 
 func (l Longhorn) Info() Info {
-	i := Info{
+	return Info{
 		Name: "longhorn", Section: "storage.longhorn", On: l.Longhorn != nil,
 		Shared:      true,
 		NeverInArgo: "its check before an upgrade would run at the first sync, before the account that it needs",
@@ -42,10 +42,6 @@ func (l Longhorn) Info() Info {
 			Files:    map[string]string{"/etc/multipath/conf.d/longhorn.conf": "blacklist {\n    devnode \"^sd[a-z0-9]+\"\n}\n"},
 		},
 	}
-	if i.On {
-		i.Class = l.Class
-	}
-	return i
 }
 
 func (l Longhorn) Make(s *Site) (Recipe, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,7 +110,7 @@ func (m modelServer) claimName() string { return m.Name + "-" + m.Class }
 func (m modelServer) claim() *corev1.PersistentVolumeClaim {
 	mode := corev1.ReadWriteOnce
 	for _, p := range m.site.Made {
-		if p.Probe.Class == m.Class && p.Probe.Mode == corev1.ReadWriteMany {
+		if slices.ContainsFunc(p.Probes, func(p Probe) bool { return p.Class == m.Class && p.Mode == corev1.ReadWriteMany }) {
 			mode = corev1.ReadWriteMany
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/cps-gpu/homelab/kube/verify"
 )
 
-// NFS provides a class of volumes that are folders on an NFS server, named after the
+// NFS provides classes of volumes that are folders on NFS servers, named after the
 // claim: <namespace>/<claim>-<volume>. A claim recreated under its old name gets a
 // new folder; the old one stays beside it.
 type NFS struct{ *spec.NFS }
@@ -35,8 +35,10 @@ func (n NFS) Info() Info {
 		},
 	}
 	if i.On {
-		i.Class = n.Class
 		i.Stays = "volumes in " + n.Export + " on " + n.Server
+		for _, c := range n.Classes {
+			i.Stays += " and in " + c.Export + " on " + cmp.Or(c.Server, n.Server)
+		}
 	}
 	return i
 }
@@ -45,12 +47,12 @@ func (n NFS) Make(s *Site) (Recipe, error) {
 	if err := requireSet("nfs", "server", n.Server, "export", n.Export); err != nil {
 		return Recipe{}, err
 	}
-	if p := n.Export; !strings.HasPrefix(p, "/") || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
-		return Recipe{}, fmt.Errorf("nfs: export %q: want an absolute path on the server, e.g. /export/k3s", p)
-	}
-	onDelete := "delete"
-	if n.Retain.IsOn() {
-		onDelete = "retain"
+	first := spec.NFSClass{Name: n.Class, Export: n.Export, Retain: n.Retain, MountOptions: n.MountOptions}
+	classes := append([]spec.NFSClass{first}, n.Classes...)
+	for _, c := range classes {
+		if p := c.Export; !strings.HasPrefix(p, "/") || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/" {
+			return Recipe{}, fmt.Errorf("nfs: export %q: want an absolute path on the server, e.g. /export/k3s", p)
+		}
 	}
 	v := values{"controller": values{
 		// If a server is lost, the controller's other replica continues.
@@ -61,18 +63,10 @@ func (n NFS) Make(s *Site) (Recipe, error) {
 	}}
 	r := s.release(n.Info(), v)
 	r.Name = "csi-driver-nfs"
-	sc := class{
-		part: "nfs", name: n.Class, provisioner: kube.NFSDriver, mode: corev1.ReadWriteMany, retain: n.Retain.IsOn(), expand: true,
-		parameters: map[string]string{
-			"server": n.Server, "share": n.Export,
-			"subDir":   "${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}",
-			"onDelete": onDelete,
-			// The folder's mode. Pods run as various users; the claim decides who may mount it.
-			"mountPermissions": "0777",
-		},
-		mountOptions: n.MountOptions,
+	out := Recipe{Part: chart.Part{Name: "nfs", Release: r, Keep: true}}
+	for _, c := range classes {
+		out.provide(s, n.class(c))
 	}
-	out := sc.piece(s, chart.Part{Release: r, Keep: true})
 	var namespaces []string
 	for _, share := range n.Shares {
 		for _, namespace := range share.Namespaces {
@@ -85,6 +79,24 @@ func (n NFS) Make(s *Site) (Recipe, error) {
 		}
 	}
 	return out, nil
+}
+
+func (n NFS) class(c spec.NFSClass) class {
+	onDelete := "delete"
+	if c.Retain.IsOn() {
+		onDelete = "retain"
+	}
+	return class{
+		part: "nfs", name: c.Name, provisioner: kube.NFSDriver, mode: corev1.ReadWriteMany, retain: c.Retain.IsOn(), expand: true,
+		parameters: map[string]string{
+			"server": cmp.Or(c.Server, n.Server), "share": c.Export,
+			"subDir":   "${pvc.metadata.namespace}/${pvc.metadata.name}-${pv.metadata.name}",
+			"onDelete": onDelete,
+			// The folder's mode. Pods run as various users; the claim decides who may mount it.
+			"mountPermissions": "0777",
+		},
+		mountOptions: c.MountOptions,
+	}
 }
 
 // mounts tries a share from a pod of its namespace. It writes nothing there, where all is people's.

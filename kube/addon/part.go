@@ -28,8 +28,7 @@ type Info struct {
 	On           bool      // the file asks for it
 	Namespace    string    // of its release
 	Chart        chart.Pin // zero: it has objects only
-	Class        string    // of storage, that it provides; empty: none
-	Shared       bool      // the class's volumes survive a node, and every node can mount them
+	Shared       bool      // volumes of its storage class survive a node, and every node can mount them
 	Stays        string    // what outlives the cluster elsewhere, e.g. "backups in the bucket b"
 	NeverInFleet string    // why Fleet cannot deploy it, nor Flux, nor Argo CD; empty: they can
 	NeverInArgo  string    // why Argo CD alone cannot; empty: it can
@@ -105,7 +104,7 @@ type Recipe struct {
 
 	Replaces []string // parts that do the same work, and must be removed before
 	APIs     []string // kinds that it adds and that templates of other charts ask for
-	Probe    Probe    // proves its storage class
+	Probes   []Probe  // prove its storage classes
 
 	Settle time.Duration // until its objects are ready; 0: five minutes
 

@@ -230,7 +230,7 @@ func writtenSamples(t *testing.T) []sample {
 	return []sample{
 		{"nfs", must(t, addon.NFS{NFS: nfs()}, addon.Site{})},
 		{"nfs-rich", must(t, addon.NFS{NFS: &spec.NFS{Class: "homes", Server: "nas.example.org", Export: "/export/k3s",
-			MountOptions: []string{"nfsvers=4.2"}, Shares: []spec.Share{{Name: "homes", Export: "/export/homes"},
+			MountOptions: []string{"nfsvers=4.2"}, Classes: []spec.NFSClass{{Name: "bulk", Server: "10.0.0.31", Export: "/bulk", Retain: spec.On, MountOptions: []string{"nfsvers=3"}}, {Name: "more", Export: "/export/more"}}, Shares: []spec.Share{{Name: "homes", Export: "/export/homes"},
 				{Name: "data", Export: "/export/data", ReadOnly: true, MountOptions: []string{"nfsvers=4"}, Namespaces: []string{"research", "course"}},
 				{Name: "films", Server: "10.0.0.31", Export: "/films", Namespaces: []string{"research"}}}}}, rich(addon.Site{DefaultClass: "homes"}))},
 		{"scratch", must(t, addon.Scratch{Scratch: &spec.Scratch{Class: "scratch", Path: "/scratch", Nodes: []string{"wk-gpu2", "wk-gpu1"}}}, rich(addon.Site{}))},

@@ -130,7 +130,7 @@ func nfsClass(t *testing.T) *storagev1.StorageClass {
 func TestProbeSharedClass(t *testing.T) {
 	withSite(t, func(t *testing.T, s *site) {
 		sc := nfsClass(t)
-		p := must(t, addon.NFS{NFS: nfs()}, addon.Site{Nodes: []spec.Node{{Name: "a"}, {Name: "b"}, {Name: "gpu"}}}).Probe
+		p := must(t, addon.NFS{NFS: nfs()}, addon.Site{Nodes: []spec.Node{{Name: "a"}, {Name: "b"}, {Name: "gpu"}}}).Probes[0]
 		assert.Equal(t, corev1.ReadWriteMany, p.Mode)
 
 		state, err := p.Observe(t.Context(), s.Client)
@@ -167,7 +167,7 @@ func TestProbeLocalClassOnEveryNode(t *testing.T) {
 	withSite(t, func(t *testing.T, s *site) {
 		part := must(t, addon.Scratch{Scratch: &spec.Scratch{Class: "scratch", Path: "/scratch", Nodes: []string{"a", "gpu"}}}, addon.Site{Nodes: seven()})
 		s.provide(t, part.After[0].(*storagev1.StorageClass))
-		p := part.Probe
+		p := part.Probes[0]
 		assert.True(t, p.Local)
 		require.NoError(t, p.Run(t.Context(), s.Client))
 		assert.ElementsMatch(t, []string{"write a", "read a", "write gpu", "read gpu"}, s.ran)

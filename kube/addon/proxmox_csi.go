@@ -39,7 +39,6 @@ func (c ProxmoxCSI) Info() Info {
 		},
 	}
 	if i.On {
-		i.Class = c.Class
 		i.Stays = "volumes of claims on the Proxmox storage " + c.Storage + " (vm-9999-pvc-…)"
 	}
 	return i

@@ -23,7 +23,7 @@ import (
 type Scratch struct{ *spec.Scratch }
 
 func (x Scratch) Info() Info {
-	i := Info{
+	return Info{
 		Name: "scratch", Section: "storage.scratch", On: x.Scratch != nil,
 		Namespace: "scratch",
 		Chart: chart.Pin{
@@ -32,10 +32,6 @@ func (x Scratch) Info() Info {
 			Source: "pinned and read: v0.0.37 of 2026-08-05, Chart.yaml; the project pushes its chart there (.github/workflows/helm-release.yml)",
 		},
 	}
-	if i.On {
-		i.Class = x.Class
-	}
-	return i
 }
 
 func (x Scratch) Make(s *Site) (Recipe, error) {

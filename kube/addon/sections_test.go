@@ -28,7 +28,7 @@ func Example() {
 		return
 	}
 	fmt.Println(nfs.Release.Chart, "provides", nfs.Classes)
-	fmt.Println("to be proven:", nfs.Probe.Class, nfs.Probe.Mode)
+	fmt.Println("to be proven:", nfs.Probes[0].Class, nfs.Probes[0].Mode)
 	// Output:
 	// csi-driver-nfs provides [nfs]
 	// to be proven: nfs ReadWriteMany

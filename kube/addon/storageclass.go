@@ -29,15 +29,22 @@ type class struct {
 
 // piece is a part that provides the class.
 func (c class) piece(s *Site, p chart.Part) Recipe {
-	p.Name, p.Classes = c.part, []string{c.name}
-	p.After = append(p.After, c.object(s))
+	p.Name = c.part
+	out := Recipe{Part: p}
+	out.provide(s, c)
+	return out
+}
+
+// provide adds a class to a part.
+func (p *Recipe) provide(s *Site, c class) {
+	p.Classes, p.After = append(p.Classes, c.name), append(p.After, c.object(s))
 	probe := Probe{Class: c.name, Mode: c.mode, Local: c.wait, Nodes: c.nodes, Tolerations: Tolerations(s.Taints())}
 	if len(probe.Nodes) == 0 {
 		for _, n := range s.Nodes {
 			probe.Nodes = append(probe.Nodes, n.Name)
 		}
 	}
-	return Recipe{Part: p, Probe: probe}
+	p.Probes = append(p.Probes, probe)
 }
 
 func (c class) object(s *Site) *storagev1.StorageClass {

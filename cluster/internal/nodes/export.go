@@ -28,13 +28,19 @@ type exports struct {
 	allow []string
 }
 
-// exportsOf returns the volumes' folder, and the folders of shares that are not inside it.
+// exportsOf returns the volumes' folders, and the folders of shares that are not inside them.
 func exportsOf(n *spec.NFS) exports {
 	e := exports{paths: []string{n.Export}}
-	for _, s := range n.Shares {
-		if s.Server == "" && !slices.ContainsFunc(e.paths, func(p string) bool { return spec.IsWithin(s.Export, p) }) {
-			e.paths = append(e.paths, s.Export)
+	add := func(server, path string) {
+		if server == "" && !slices.ContainsFunc(e.paths, func(p string) bool { return spec.IsWithin(path, p) }) {
+			e.paths = append(e.paths, path)
 		}
+	}
+	for _, c := range n.Classes {
+		add(c.Server, c.Export)
+	}
+	for _, s := range n.Shares {
+		add(s.Server, s.Export)
 	}
 	for _, p := range n.VM.Allow {
 		e.allow = append(e.allow, p.Masked().String())

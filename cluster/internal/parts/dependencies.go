@@ -73,8 +73,8 @@ func (s *Steps) AddPart(up *converge.Graph, p addon.Recipe, on Ground, ready Ref
 	if p.Name == addon.ModelGatewayName {
 		then(s.modelKeysStep())
 	}
-	if len(p.Classes) > 0 { // a storage class is ready after a volume was written and read
-		then(s.storageStep(p), on.Nodes...)
+	for _, probe := range p.Probes { // a storage class is ready after a volume was written and read
+		then(s.storageStep(probe), on.Nodes...)
 	}
 	return last
 }

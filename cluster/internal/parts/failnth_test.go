@@ -81,7 +81,7 @@ func TestKubernetesRefusesAStep(t *testing.T) {
 			return kubetest.ErrOf(s.secretsStep(addon.Recipe{Late: late}).Observe(ctx))
 		}},
 		"storage is looked at": {Step: func(ctx context.Context, s *Steps) error {
-			return kubetest.ErrOf(s.storageStep(pieceOf(t, s, "nfs")).Observe(ctx))
+			return kubetest.ErrOf(s.storageStep(pieceOf(t, s, "nfs").Probes[0]).Observe(ctx))
 		}},
 		"Fleet is looked at": {Step: func(ctx context.Context, s *Steps) error { return kubetest.ErrOf(s.fleetStep().Observe(ctx)) }},
 		"a bundle is looked at": {Step: func(ctx context.Context, s *Steps) error {

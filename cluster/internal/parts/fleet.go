@@ -54,8 +54,8 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 			needs = append(needs, ready[name])
 		}
 		ready[p.Name] = up.Add(s.bundleStep(p), needs...)
-		if len(p.Classes) > 0 {
-			ready[p.Name] = up.Add(s.storageStep(p), append(on.Nodes, ready[p.Name])...)
+		for _, probe := range p.Probes {
+			ready[p.Name] = up.Add(s.storageStep(probe), append(slices.Clone(on.Nodes), ready[p.Name])...)
 		}
 	}
 	ready[platform.GitOps] = source

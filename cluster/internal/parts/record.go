@@ -122,7 +122,7 @@ func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) 
 	if err != nil {
 		return err
 	}
-	want := recordOf(p)
+	want := recordOf(p).after(have)
 	if have != nil {
 		want.Before = union(want.Before, have.Before)
 		want.After = union(want.After, have.After)
@@ -133,7 +133,15 @@ func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) 
 	return err
 }
 
-func union(a, b []kube.Ref) []kube.Ref {
+// after is the record of a part that had another one before: its driver stays for the volumes of classes that left the file.
+func (r Record) after(have *Record) Record {
+	if have != nil && len(r.Classes) > 0 {
+		r.Classes = union(r.Classes, have.Classes)
+	}
+	return r
+}
+
+func union[T comparable](a, b []T) []T {
 	out := slices.Clone(a)
 	for _, r := range b {
 		if !slices.Contains(out, r) {
@@ -169,10 +177,14 @@ func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Rec
 	if err != nil {
 		return nil, err
 	}
-	want := recordOf(p)
+	want := recordOf(p).after(have)
 	var d converge.Diff
 	for _, r := range outdatedObjects(have, want) {
-		d = append(d, converge.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: converge.Remove, Note: "no longer in the file"})
+		note := "no longer in the file"
+		if r.Kind == classKind {
+			note = classLeaves
+		}
+		d = append(d, converge.Field{Path: strings.Replace(r.String(), " ", "/", 1), Have: "there", Effect: converge.Remove, Note: note})
 	}
 	if len(d) == 0 && (have == nil || have.Object().Data[recordKey] != want.Object().Data[recordKey]) {
 		d = append(d, converge.Field{Path: recordPath, Want: "what belongs to " + p.Name, Effect: converge.Update})
@@ -198,7 +210,7 @@ func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Re
 	if err != nil {
 		return err
 	}
-	want := recordOf(p)
+	want := recordOf(p).after(have)
 	for _, r := range outdatedObjects(have, want) {
 		converge.Progressf(ctx, "removing %s", r)
 		if err := client.Delete(ctx, objectOf(r)); err != nil {

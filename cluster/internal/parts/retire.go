@@ -21,7 +21,12 @@ import (
 	"github.com/cps-gpu/homelab/kube/addon"
 )
 
-const claimKind = "PersistentVolumeClaim"
+const (
+	claimKind = "PersistentVolumeClaim"
+	classKind = "StorageClass"
+
+	classLeaves = "no longer in the file; its volumes stay"
+)
 
 // CheckUnused refuses to remove a part that something needs: the operator of databases, queues with pods, a
 // provisioner whose volumes could no longer be mounted or deleted. What belongs to parts that leave before it
