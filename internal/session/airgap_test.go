@@ -274,7 +274,7 @@ charts:
 		repo, tag, _ := parts(i.Name)
 		w.upstream.Image(repo, tag, "amd64", "arm64")
 	}
-	require.NoError(t, s.imagesMirror(t.Context(), ImagesMirrorFlags{Out: carried, Arch: "amd64,arm64"}))
+	require.NoError(t, imageMirror{s}.copy(t.Context(), ImagesMirrorFlags{Out: carried, Arch: "amd64,arm64"}))
 	for _, name := range []string{"index.json", "k3s/k3s", "k3s/k3s-arm64", "k3s/sha256sum-arm64.txt", "charts/metallb-0.16.2.tgz"} {
 		assert.FileExists(t, filepath.Join(carried, name))
 	}
@@ -283,7 +283,7 @@ charts:
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w.gone = true
 	s, said := w.session(t, file)
-	require.NoError(t, s.imagesMirror(t.Context(), ImagesMirrorFlags{From: carried}))
+	require.NoError(t, imageMirror{s}.copy(t.Context(), ImagesMirrorFlags{From: carried}))
 	assert.Contains(t, said.String(), "1 chart copied to oci://"+mirrorHost+"/charts.\n")
 	assert.Len(t, w.mirror.Tags, len(list.Images)+1)
 	assert.NotEmpty(t, w.mirror.Tags["charts/kube-prometheus-stack:92.1.0"])
@@ -291,7 +291,7 @@ charts:
 	moved := filepath.Join(dir, "moved")
 	require.NoError(t, os.Rename(carried, moved))
 	s, said = w.session(t, file)
-	require.NoError(t, s.imagesMirror(t.Context(), ImagesMirrorFlags{From: moved}))
+	require.NoError(t, imageMirror{s}.copy(t.Context(), ImagesMirrorFlags{From: moved}))
 	assert.Contains(t, said.String(), "K3s and charts stay in "+moved+": write mirror: {folder: "+moved+"}\n")
 }
 
