@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
 
@@ -21,6 +22,11 @@ func (r mirrorSection) mirror() {
 	}
 	r.IsURL(&m.Registry, "https", "http")
 	r.registryLogin(m, "the mirror", &m.Username, &m.Password, &m.CAFile)
+	for i, name := range m.Images {
+		if !decode.Matches(imageName, name) {
+			r.Wrong(&m.Images[i], fmt.Sprintf("%q is not an image", name), "write registry/path:tag, e.g. docker.io/rancher/fleet:v0.16.2")
+		}
+	}
 	k, charts := &r.spec.K3s, &r.spec.Platform.Charts
 	const only = "disable-default-registry-endpoint"
 	if _, said := k.AgentConfig[only]; !said {

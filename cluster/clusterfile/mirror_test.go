@@ -45,14 +45,16 @@ func TestMirror(t *testing.T) {
 	}
 
 	for more, want := range map[string]string{
-		"mirror: {folder: .}":                                             "5:1: mirror has no registry; write registry: https://HOST:PORT",
-		"mirror: {registry: r.lab:5000}":                                  "5:20: ",
-		"mirror: {registry: https://r.lab, folder: none}":                 "", // images:mirror makes it
-		"mirror: {registry: https://r.lab, username: u}":                  "5:1: the login of the mirror is incomplete; write both username and password",
-		"mirror: {registry: https://r.lab, ca: none.pem}":                 "none.pem does not exist",
-		"mirror: {registry: https://r.lab}\ndistribution: kubeadm":        "5:1: distribution: kubeadm cannot do this yet: its files and images come from a mirror",
-		"mirror: {registry: https://r.lab}\ndistribution: talos":          "write k3s: {registries: {…}} instead",
-		"mirror: {registry: https://r.lab}\nk3s: {version: v1.36.5+k3s1}": "",
+		"mirror: {folder: .}":                                                "5:1: mirror has no registry; write registry: https://HOST:PORT",
+		"mirror: {registry: r.lab:5000}":                                     "5:20: ",
+		"mirror: {registry: https://r.lab, folder: none}":                    "", // images:mirror makes it
+		"mirror: {registry: https://r.lab, username: u}":                     "5:1: the login of the mirror is incomplete; write both username and password",
+		"mirror: {registry: https://r.lab, images: [rancher/fleet:v0.16.2]}": "",
+		"mirror: {registry: https://r.lab, images: [a b]}":                   `5:44: "a b" is not an image`,
+		"mirror: {registry: https://r.lab, ca: none.pem}":                    "none.pem does not exist",
+		"mirror: {registry: https://r.lab}\ndistribution: kubeadm":           "5:1: distribution: kubeadm cannot do this yet: its files and images come from a mirror",
+		"mirror: {registry: https://r.lab}\ndistribution: talos":             "write k3s: {registries: {…}} instead",
+		"mirror: {registry: https://r.lab}\nk3s: {version: v1.36.5+k3s1}":    "",
 	} {
 		_, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(file+more+"\n"))
 		if want == "" {

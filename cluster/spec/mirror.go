@@ -11,6 +11,7 @@ type Mirror struct {
 	CAFile   string    `yaml:"ca" absent:"system's" doc:"PEM of its authority."`
 	Insecure bool      `yaml:"insecure" doc:"Do not check its certificate."`
 	Folder   string    `yaml:"folder" absent:"K3s and charts come from the internet" doc:"Local folder with the folders ‘k3s’, as for ‘k3s.airgap’, and ‘charts’, as for ‘charts.folder’. ‘images:mirror’ fills it."`
+	Images   []string  `yaml:"images" json:",omitempty" absent:"none" doc:"Further images for ‘images:mirror’, of pods that homelab does not know: Rancher's further charts, what people type, your own."`
 }
 
 // K3s is the folder with K3s' files, empty without Folder.

@@ -86,6 +86,9 @@ func NewList(ctx context.Context, s *spec.Spec, charts helm.Source, k3sImages []
 			out.Unlisted = append(out.Unlisted, p.Name+": "+more)
 		}
 	}
+	if s.Mirror != nil {
+		l.add("mirror.images", s.Mirror.Images...)
+	}
 	if h := s.Platform.Hub; h != nil {
 		for _, profile := range h.Profiles {
 			l.profile(profile, &out)

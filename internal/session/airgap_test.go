@@ -263,7 +263,7 @@ func TestMirrorByFolder(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(someParts, "argocd: {}\n", "", 1)+`
 monitoring: {hostname: grafana.lab.example}
 fleet: {standalone: true, repo: "https://git.lab.example/x.git", username: u, password: env:PROXMOX_SECRET}
-mirror: {registry: "https://`+mirrorHost+`", folder: carried}
+mirror: {registry: "https://`+mirrorHost+`", folder: carried, images: [rancher/fleet:v0.16.2]}
 charts:
   via: {monitoring: fleet}
 `+w.digests()), 0o600))
@@ -286,6 +286,7 @@ charts:
 	require.NoError(t, imageMirror{s}.copy(t.Context(), ImagesMirrorFlags{From: carried}))
 	assert.Contains(t, said.String(), "1 chart copied to oci://"+mirrorHost+"/charts.\n")
 	assert.Len(t, w.mirror.Tags, len(list.Images)+1)
+	assert.NotEmpty(t, w.mirror.Tags["rancher/fleet:v0.16.2"])
 	assert.NotEmpty(t, w.mirror.Tags["charts/kube-prometheus-stack:92.1.0"])
 	assert.Empty(t, w.asked)
 	moved := filepath.Join(dir, "moved")
