@@ -22,7 +22,7 @@ refuse() {
 if [ -e "$file" ]; then
 	exit 0
 fi
-mkdir -p "$(dirname "$file")"
+mkdir -p "${file%/*}"
 
 # Hugging Face has a file's digest in a header, so a wrong one costs no download.
 known=$(request --silent --max-time 60 --head "$url" | grep -i '^x-linked-etag:' | grep -oE '[0-9a-f]{64}') || known=

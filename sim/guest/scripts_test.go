@@ -37,6 +37,7 @@ func runScript(m *Machine, text string, args ...string) (int, string) {
 
 func TestTheLibrarysScripts(t *testing.T) {
 	install, observe, smi, verify := script(t, "k3s/install.sh"), script(t, "k3s/observe.sh"), script(t, "nvidia/observe.sh"), script(t, "nvidia/check/verify.sh")
+	weights := script(t, "kube/addon/weights.sh")
 	begin, remove := script(t, "k3s/start.sh"), script(t, "k3s/remove.sh")
 	synctest.Test(t, func(t *testing.T) {
 		m := baked(t, openDriver, func(c *machine.Config) { c.Kubernetes = &fakePlanes{} })
@@ -79,6 +80,23 @@ func TestTheLibrarysScripts(t *testing.T) {
 			Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": uuid}, GPUs: 1, Files: map[string][]byte{"/verify/verify.sh": []byte(verify)}})
 		assert.Equal(t, 1, code, out)
 		assert.Contains(t, log, "error|1 GPUs, expected 2")
+		const theirs256, url = "f6f851777709861056efcdad3af01da38b31223a3ba26e61a4f8bf3a2195813a", "https://huggingface.co/unsloth/Qwen3-4B-GGUF/resolve/main/Qwen3-4B-Q4_K_M.gguf"
+		volume := map[string]*disk.Disk{"/weights": disk.New()}
+		fetched := func(digest string) (int, string) {
+			code, out, _ := k3s.Container(t.Context(), m.core.System(), plane.Container{Volumes: volume,
+				Args: []string{"flock", "/weights/.lock", "bash", "-c", weights, "models.mini", url, "/weights/" + digest + "/a.gguf", digest}})
+			return code, out
+		}
+		code, out = fetched(theirs256)
+		assert.Zero(t, code, out)
+		assert.Contains(t, out, "checking /weights/"+theirs256)
+		code, out = fetched(theirs256)
+		assert.Zero(t, code, out)
+		assert.Empty(t, out, "it is there")
+		code, out = fetched(strings.Repeat("0", 64))
+		assert.Equal(t, 1, code)
+		assert.Contains(t, out, "models.mini: "+url+" has the digest "+theirs256+", not 000")
+
 		for image, release := range map[string]string{"quay.io/jupyter/base-notebook:2026-10-05": "ubuntu 24.04\n", "docker.io/library/busybox": ""} {
 			_, out, _ = k3s.Container(t.Context(), m.core.System(), plane.Container{Image: image, Env: map[string]string{"HOSTNAME": "jupyter-student"},
 				Args: []string{"sh", "-c", "hostname; uname -n; [ ! -f /etc/os-release ] || (. /etc/os-release && echo $ID $VERSION_ID)"}})

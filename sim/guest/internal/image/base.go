@@ -41,7 +41,7 @@ func New(release string) *disk.Disk {
 	for _, name := range []string{"/etc/shadow", "/etc/sudoers"} {
 		must(v.Chmod(name, 0o640))
 	}
-	for _, name := range slices.Concat(coreutils, downloads, baseSystem, o.programs) {
+	for _, name := range slices.Concat(coreutils, downloads, locks, baseSystem, o.programs) {
 		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
 	}
 	must(v.Symlink("../bin/sshd", "/usr/sbin/sshd"))

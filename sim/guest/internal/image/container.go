@@ -17,7 +17,7 @@ func Container(name string, gpus bool) *disk.Disk {
 		must(v.MkdirAll(dir, 0o755))
 	}
 	must(v.Symlink("usr/bin", "/bin"))
-	for _, name := range slices.Concat(coreutils, downloads) {
+	for _, name := range slices.Concat(coreutils, downloads, locks) {
 		must(v.WriteFile("/usr/bin/"+name, disk.Program(name), 0o755))
 	}
 	if gpus {

@@ -55,7 +55,7 @@ func (e *StatusError) Is(target error) bool { return target == ErrNotFound && e.
 // Default serves what a cluster downloads, small and made up but true to
 // its own checksums: K3s releases of any version (binary, air-gap images and
 // sha256sum files), NVIDIA's apt key, and the cloud images of Ubuntu 24.04
-// and Debian 13 with their SHA256SUMS and SHA512SUMS.
+// and Debian 13 with their SHA256SUMS and SHA512SUMS, and models' weights in GGUF.
 func Default() Internet {
 	return func(raw string) ([]byte, error) {
 		u, err := url.Parse(raw)
@@ -83,9 +83,18 @@ func Default() Internet {
 		case "cloud.debian.org":
 			return debianImage(u.Path)
 		}
+		if source, file, ok := strings.Cut(u.Path, "/resolve/"); ok && path.Ext(file) == ".gguf" { // Hugging Face, or a mirror of it
+			return []byte("GGUF" + source + " " + path.Base(file) + "\n"), nil
+		}
 		return nil, fmt.Errorf("%s: %w", raw, ErrNotFound)
 	}
 }
+
+// qwen is the content of a file of weights, and qwenSHA256 the checksum of the real one.
+const (
+	qwen       = "GGUF/unsloth/Qwen3-4B-GGUF Qwen3-4B-Q4_K_M.gguf\n"
+	qwenSHA256 = "f6f851777709861056efcdad3af01da38b31223a3ba26e61a4f8bf3a2195813a"
+)
 
 // nvidiaKey stands for NVIDIA's key; nothing here checks signatures.
 const nvidiaKey = `-----BEGIN PGP PUBLIC KEY BLOCK-----
@@ -122,10 +131,13 @@ const (
 )
 
 // SHA256 returns the checksum of a file of the simulated internet, in hexadecimal:
-// for Ubuntu's disk image, that of the real one; for everything else, its own.
+// for Ubuntu's disk image and one model's weights, that of the real one; for everything else, its own.
 func SHA256(content []byte) string {
-	if string(content) == Noble {
+	switch string(content) {
+	case Noble:
 		return nobleSHA256
+	case qwen:
+		return qwenSHA256
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(content))
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
@@ -43,7 +44,9 @@ func runFlock(ctx context.Context, p *machine.Proc) int {
 		limit = 0
 	}
 	if _, err := p.FS.Stat(path); err != nil {
-		return p.Fail("cannot open lock file %s: No such file or directory", p.Args[at]) // a missing one is made there; nobody here needs that
+		if err := p.FS.WriteFile(path, nil, 0o666); err != nil {
+			return p.Fail("cannot open lock file %s: %s", p.Args[at], disk.Strerror(err))
+		}
 	}
 	until := time.Now().Add(p.Sys.Scale(limit))
 	locks, mine := machine.StateOf[flocks](p.Sys), false

@@ -24,7 +24,7 @@ const (
 // runCurl is curl, one URL at a time.
 func runCurl(ctx context.Context, p *machine.Proc) int {
 	opts, urls := getopt.Parse(p.Args[1:], "o", "output", "proto", "proto-redir", "retry", "retry-delay", "retry-max-time", "connect-timeout",
-		"max-time", "m", "w", "H", "A", "header", "cacert", "x", "X", "T")
+		"max-time", "m", "w", "H", "A", "header", "cacert", "x", "X", "T", "C", "continue-at", "speed-limit", "speed-time", "D", "dump-header")
 	silent := getopt.Has(opts, "s", "silent")
 	complain := func(code int, format string, args ...any) int {
 		if !silent || getopt.Has(opts, "S", "show-error") {
@@ -46,6 +46,16 @@ func runCurl(ctx context.Context, p *machine.Proc) int {
 			data = []byte("404 Not Found\n") // without --fail, curl takes it for the file
 		case err != nil:
 			return complain(7, "%v", err)
+		}
+		const headers = "HTTP/1.1 200 OK\r\n\r\n"
+		if getopt.Has(opts, "I", "head") {
+			p.Printf(headers)
+			continue
+		}
+		if to := getopt.Last(opts, "D", "dump-header"); to != "" {
+			if err := p.FS.WriteFile(p.Abs(to), []byte(headers), 0o666); err != nil {
+				return complain(curlWrite, "%s", disk.Strerror(err))
+			}
 		}
 		to := getopt.Last(opts, "o", "output")
 		if to == "" || to == "-" {

@@ -2,9 +2,9 @@ package programs
 
 import (
 	"context"
-	"crypto/sha256"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/internet"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 )
 
@@ -14,5 +14,5 @@ func runSum(_ context.Context, p *machine.Proc) int {
 	if len(opts) > 0 {
 		return p.Fail("only 'sha256sum FILE…' is simulated")
 	}
-	return each(p, names, func(name string, data []byte) { p.Printf("%x  %s\n", sha256.Sum256(data), name) })
+	return each(p, names, func(name string, data []byte) { p.Printf("%s  %s\n", internet.SHA256(data), name) })
 }
