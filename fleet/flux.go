@@ -25,6 +25,9 @@ const (
 	// pruneKey with the value disabled keeps an object that is no longer in Git
 	// (kustomize-controller docs/spec/v1/kustomizations.md, Prune).
 	pruneKey = "kustomize.toolkit.fluxcd.io/prune"
+	// forceKey with the value enabled recreates an object whose fields cannot change
+	// (kustomize-controller internal/controller/kustomization_controller.go, ForceSelector).
+	forceKey = "kustomize.toolkit.fluxcd.io/force"
 )
 
 const (
@@ -77,7 +80,7 @@ func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
 		objects = append([]*unstructured.Unstructured{ns}, objects...)
 	}
 	for i, u := range objects {
-		objects[i] = stays(u)
+		objects[i] = marked(u)
 	}
 	files, err := b.files(objects)
 	if err != nil {
@@ -95,13 +98,16 @@ func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
 	return t.add(b, files)
 }
 
-// stays marks objects that Flux must never delete: with a definition go all objects of its kind, with a
-// namespace everything in it.
-func stays(u *unstructured.Unstructured) *unstructured.Unstructured {
-	if u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "Namespace" {
-		return u
+// marked marks objects that Flux must never delete: with a definition go all objects of its kind, with a
+// namespace everything in it. A storage class goes alone, and is recreated when its parameters change.
+func marked(u *unstructured.Unstructured) *unstructured.Unstructured {
+	switch u.GetKind() {
+	case "CustomResourceDefinition", "Namespace":
+		return withAnnotations(u, map[string]string{pruneKey: "disabled"})
+	case "StorageClass":
+		return withAnnotations(u, map[string]string{forceKey: "enabled"})
 	}
-	return withAnnotations(u, map[string]string{pruneKey: "disabled"})
+	return u
 }
 
 // fluxYAML writes the Kustomization of a bundle.

@@ -131,13 +131,14 @@ func plain(v any) any {
 // ownerLabel says whose an object is; owner, that it is ours.
 const ownerLabel, owner = "app.kubernetes.io/managed-by", "homelab"
 
+const (
+	projectLabel = "app.kubernetes.io/part-of"
+	nameLabel    = "app.kubernetes.io/name"
+)
+
 // ownLabels are the labels of our objects.
 func ownLabels(part string) map[string]string {
-	return map[string]string{
-		"app.kubernetes.io/part-of": "homelab",
-		ownerLabel:                  owner,
-		"app.kubernetes.io/name":    part,
-	}
+	return map[string]string{projectLabel: "homelab", ownerLabel: owner, nameLabel: part}
 }
 
 func meta(part, namespace, name string) metav1.ObjectMeta {

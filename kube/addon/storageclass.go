@@ -14,6 +14,9 @@ import (
 // defaultAnnotation makes a class the default.
 const defaultAnnotation = "storageclass.kubernetes.io/is-default-class"
 
+// ClassesOf selects the storage classes of a part. Helm writes its own name into [ownerLabel].
+func ClassesOf(part string) string { return projectLabel + "=homelab," + nameLabel + "=" + part }
+
 // class has the settings in which our storage classes differ.
 type class struct {
 	part, name, provisioner string

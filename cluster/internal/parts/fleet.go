@@ -53,6 +53,9 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 		for _, name := range p.Needs {
 			needs = append(needs, ready[name])
 		}
+		if len(p.Classes) > 0 {
+			needs = []*converge.Ref{up.Add(s.classesStep(p), needs...)}
+		}
 		ready[p.Name] = up.Add(s.bundleStep(p), needs...)
 		for _, probe := range p.Probes {
 			ready[p.Name] = up.Add(s.storageStep(probe), append(slices.Clone(on.Nodes), ready[p.Name])...)

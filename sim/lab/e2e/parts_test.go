@@ -44,7 +44,8 @@ func partRows() []partRow {
 	return []partRow{
 		{text: "nvidia: {guard: true}\n"}, // it has nothing to change
 		{text: "storage:\n  default: local-path\n  nfs: {server: 10.0.0.30, export: /export/k3s, classes: {bulk: \"10.0.0.31:/bulk\", old: /old}, shares: {films: {export: \"10.0.0.31:/films\", namespaces: [research]}}}\n  scratch: {}\n",
-			old: "namespaces: [research]", new: "namespaces: [research, course]", step: "objects/nfs"},
+			old: `bulk: "10.0.0.31:/bulk", old: /old}, shares: {films: {export: "10.0.0.31:/films", namespaces: [research]`,
+			new: `bulk: "10.0.0.32:/bulk"}, shares: {films: {export: "10.0.0.31:/films", namespaces: [research, course]`, step: "objects/nfs"},
 		{text: "  proxmox: {storage: vmdata, token: csi@pve!parts, secret: file:csi}\n", old: "file:csi}", new: "file:csi-renewed}", step: "secrets/proxmox-csi"},
 		{text: "loadBalancer: {addresses: [10.0.0.200-10.0.0.219]}\n", old: "200-10.0.0.219", new: "200-10.0.0.229", step: "objects/metallb"},
 		{text: "tls: self-signed\ningress: gateway\n", old: "ingress: gateway", new: "ingress: traefik", step: "objects/ingress"},

@@ -15,6 +15,7 @@ import (
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	helmkube "helm.sh/helm/v3/pkg/kube"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -213,15 +214,33 @@ func (a *applier) applyAll(ctx context.Context, k *kustomizev1.Kustomization, ob
 		labels[ownerName], labels[ownerNamespace] = k.Name, k.Namespace
 		o.SetLabels(labels)
 		const patience = 30 * time.Second
-		err := a.apply(ctx, o)
+		err := a.applyOrRecreate(ctx, o)
 		for until := time.Now().Add(patience); meta.IsNoMatchError(err) && time.Now().Before(until) && pause(ctx, time.Second); {
-			err = a.apply(ctx, o)
+			err = a.applyOrRecreate(ctx, o)
 		}
 		if err != nil {
 			return fmt.Errorf("%s/%s/%s dry-run failed: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// applyOrRecreate deletes an object that cannot be changed and may be recreated, and applies it again (fluxcd/pkg
+// ssa/manager_apply.go, shouldForceApply).
+func (a *applier) applyOrRecreate(ctx context.Context, o *unstructured.Unstructured) error {
+	err := a.apply(ctx, o)
+	if o.GetAnnotations()["kustomize.toolkit.fluxcd.io/force"] != "enabled" || !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
+		return err
+	}
+	client, err := a.client(o)
+	if err != nil {
+		return err
+	}
+	background := metav1.DeletePropagationBackground
+	if err := client.Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background}); gone(err) != nil {
+		return err
+	}
+	return a.apply(ctx, o)
 }
 
 // prune deletes what of the last inventory is in Git no longer.

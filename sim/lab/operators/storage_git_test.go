@@ -19,14 +19,14 @@ import (
 )
 
 // storage are the parts with storage that is replicated or elsewhere, and gpu-guard, as they are in one of two files.
-func storage(t *testing.T, tool fleet.Tool, monitor, drain string) []chart.Part {
+func storage(t *testing.T, tool fleet.Tool, monitor, fs, drain string) []chart.Part {
 	t.Helper()
 	t.Setenv("CEPH_KEY", "AQBSecretOfTheStore0000000000000000000000==")
 	key, err := spec.ParseSecretRef("env:CEPH_KEY")
 	require.NoError(t, err)
 	out := []chart.Part{
 		made(t, addon.GPUGuard{Guard: true}),
-		made(t, addon.CephFS{CephFS: &spec.CephFS{Class: "cephfs", ClusterID: "b9127830-b0cc-4e34-aa47-9d1a2e9949a8", Monitors: []string{monitor}, FSName: "cephfs", User: "k3s", Key: key}}),
+		made(t, addon.CephFS{CephFS: &spec.CephFS{Class: "cephfs", ClusterID: "b9127830-b0cc-4e34-aa47-9d1a2e9949a8", Monitors: []string{monitor}, FSName: fs, User: "k3s", Key: key}}),
 	}
 	longhorn := addon.Longhorn{Longhorn: &spec.Longhorn{Class: "longhorn", Replicas: 1, DataPath: "/var/lib/longhorn", DrainPolicy: drain}}
 	if longhorn.Info().Never(string(tool)) == "" {
@@ -48,8 +48,14 @@ func (s *site) storageByGit(t *testing.T, tool fleet.Tool, deploy func(...chart.
 			return err
 		})
 	}
-	for _, file := range []struct{ monitor, drain string }{{"10.0.0.41:6789", "block-if-contains-last-replica"}, {"10.0.0.42:6789", "always-allow"}} {
-		deploy(storage(t, tool, file.monitor, file.drain)...)
+	for _, file := range []struct{ monitor, fs, drain string }{{"10.0.0.41:6789", "old", "block-if-contains-last-replica"}, {"10.0.0.42:6789", "new", "always-allow"}} {
+		if classes := s.core.StorageV1().StorageClasses(); tool != fleet.ToolFlux && file.fs == "new" { // Flux recreates it itself
+			require.NoError(t, classes.Delete(t.Context(), "cephfs", metav1.DeleteOptions{}))
+		}
+		deploy(storage(t, tool, file.monitor, file.fs, file.drain)...)
+		class, err := s.core.StorageV1().StorageClasses().Get(t.Context(), "cephfs", metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, file.fs, class.Parameters["fsName"])
 		has("ceph-csi", "ceph-csi-config", "config.json", file.monitor)
 		if tool != fleet.ToolArgo {
 			has("longhorn-system", "longhorn-default-setting", "default-setting.yaml", file.drain)
