@@ -173,7 +173,8 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing
 	}
 
 	// The Gateway API instead, and another name of the hub; the user's Ingress goes on working.
-	u.write(t, "cluster.yaml", withHub+zone+acme+strings.Replace(hubText, "hub.home", "notebooks.home", 1)+"ingress: gateway\n")
+	byGateway := strings.Replace(hubText, "hub.home", "notebooks.home", 1) + "ingress: gateway\n"
+	u.write(t, "cluster.yaml", withHub+zone+acme+byGateway)
 	u.must(t, "cluster:up", "-yes")
 	u.againNothing(t)
 	u.found(t, names, "notebooks.home.example")
@@ -192,10 +193,10 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing
 	u.write(t, "cluster.yaml", file)
 	u.must(t, "cluster:up", "-yes")
 	u.againNothing(t)
-	if tool != "" { // what it leaves of parts with data is taken over by the direct way, and removed by it
+	if tool != "" { // what it leaves, Argo CD all of it, is taken over by the direct way, and removed by it
 		u.letGo(t, tool)
 		file = strings.Replace(file, "default: "+tool, "default: direct", 1)
-		for _, parts := range []string{zone + acme + "ingress: gateway\n", ""} {
+		for _, parts := range []string{zone + acme + byGateway, zone + acme + "ingress: gateway\n", ""} {
 			u.write(t, "cluster.yaml", file+parts)
 			u.must(t, "cluster:up", "-yes")
 			u.againNothing(t)
