@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"sim/lab/bastion":          {"remote/ssh", "sim/sshserver"},
 	"sim/lab/gpuoperator":      {"converge", "sim/gpuoperator"},
 	"sim/lab/hub":              {"converge", "sim/sshserver"},
-	"sim/lab/internal/labtest": {"internal/labctl", "sim/qemu"},
+	"sim/lab/internal/labtest": {"internal/labctl", "internal/share", "sim/qemu"},
 	"sim/lab/kueue":            {"converge"},
 	"sim/lab/operators":        {"converge", "sim/modelengine", "sim/proxmoxcsi"},
 	"sim/lab/traffic":          {"sim/guest"},
@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 // cluster) is not; of converge it takes a pause and a line on a screen, and secret is a string
 // that is not printed. What is inside sim/pvesim and sim/guest is their own.
 var beneath = []string{
-	"converge", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable",
+	"converge", "internal/keep", "internal/labctl", "internal/labmodel", "internal/limit", "internal/printable", "internal/share",
 	"remote", "remote/ssh", "secret", "sim/dra", "sim/gpuoperator", "sim/guest", "sim/iso", "sim/kubesim",
 	"sim/kubesim/internal/admission", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults", "sim/kubesim/internal/relay",
 	"sim/kubesim/internal/schedule", "sim/kubesim/internal/served", "sim/kubesim/internal/table",
