@@ -80,7 +80,7 @@ func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
 		objects = append([]*unstructured.Unstructured{ns}, objects...)
 	}
 	for i, u := range objects {
-		objects[i] = marked(u)
+		objects[i] = annotate(u)
 	}
 	files, err := b.files(objects)
 	if err != nil {
@@ -98,9 +98,9 @@ func (b Bundle) renderFlux(t Tree, o Options, makesNamespace bool) error {
 	return t.add(b, files)
 }
 
-// marked marks objects that Flux must never delete: with a definition go all objects of its kind, with a
+// annotate marks objects that Flux must never delete: with a definition go all objects of its kind, with a
 // namespace everything in it. A storage class goes alone, and is recreated when its parameters change.
-func marked(u *unstructured.Unstructured) *unstructured.Unstructured {
+func annotate(u *unstructured.Unstructured) *unstructured.Unstructured {
 	switch u.GetKind() {
 	case "CustomResourceDefinition", "Namespace":
 		return withAnnotations(u, map[string]string{pruneKey: "disabled"})

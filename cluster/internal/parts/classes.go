@@ -15,7 +15,7 @@ import (
 // object by an update (helm v4 pkg/kube/client.go, replaceResource), and Argo CD's comparison already fails
 // (gitops-engine pkg/diff, serverSideDiff); the tool creates the class again. What leaves a part with data Flux and Argo
 // CD keep. Volumes need no class to be mounted.
-func (s *Steps) classesStep(p addon.Recipe) *converge.Resource[[]outdatedClass] {
+func classesStep(s *Steps, p addon.Recipe) *converge.Resource[[]outdatedClass] {
 	return &converge.Resource[[]outdatedClass]{
 		ID: "classes/" + p.Name,
 		Observe: func(ctx context.Context) ([]outdatedClass, error) {

@@ -54,7 +54,7 @@ func (s *Steps) fleetSteps(up *converge.Graph, pieces []addon.Recipe, on Ground,
 			needs = append(needs, ready[name])
 		}
 		if len(p.Classes) > 0 {
-			needs = []*converge.Ref{up.Add(s.classesStep(p), needs...)}
+			needs = []*converge.Ref{up.Add(classesStep(s, p), needs...)}
 		}
 		ready[p.Name] = up.Add(s.bundleStep(p), needs...)
 		for _, probe := range p.Probes {

@@ -122,7 +122,7 @@ func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) 
 	if err != nil {
 		return err
 	}
-	want := recordOf(p).after(have)
+	want := recordOf(p).keepClasses(have)
 	if have != nil {
 		want.Before = union(want.Before, have.Before)
 		want.After = union(want.After, have.After)
@@ -133,8 +133,8 @@ func (s *Steps) enter(ctx context.Context, client *kube.Client, p addon.Recipe) 
 	return err
 }
 
-// after is the record of a part that had another one before: its driver stays for the volumes of classes that left the file.
-func (r Record) after(have *Record) Record {
+// keepClasses is the record of a part that had another one before: its driver stays for the volumes of classes that left the file.
+func (r Record) keepClasses(have *Record) Record {
 	if have != nil && len(r.Classes) > 0 {
 		r.Classes = union(r.Classes, have.Classes)
 	}
@@ -177,7 +177,7 @@ func (s *Steps) recordDiff(ctx context.Context, client *kube.Client, p addon.Rec
 	if err != nil {
 		return nil, err
 	}
-	want := recordOf(p).after(have)
+	want := recordOf(p).keepClasses(have)
 	var d converge.Diff
 	for _, r := range outdatedObjects(have, want) {
 		note := "no longer in the file"
@@ -210,7 +210,7 @@ func (s *Steps) closeRecord(ctx context.Context, client *kube.Client, p addon.Re
 	if err != nil {
 		return err
 	}
-	want := recordOf(p).after(have)
+	want := recordOf(p).keepClasses(have)
 	for _, r := range outdatedObjects(have, want) {
 		converge.Progressf(ctx, "removing %s", r)
 		if err := client.Delete(ctx, objectOf(r)); err != nil {
