@@ -246,7 +246,7 @@ func (g *deployer) begin(ctx context.Context, b *fleetread.Bundle, id, waits str
 	if d.running || waits != "" || d.id == id && d.done && d.err == nil {
 		return
 	}
-	d.id, d.running = id, true
+	d.id, d.running, d.done = id, true, false
 	g.all.Go(func() {
 		err := g.deploy(ctx, b, id)
 		if err != nil {
