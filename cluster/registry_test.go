@@ -30,6 +30,7 @@ func TestEmbeddedRegistry(t *testing.T) {
 		without := parse(t, mirrored)
 		with := parse(t, replace(t, mirrored, "k3s: {", "k3s: {embeddedRegistry: true, "))
 		w.up(t, without)
+		assert.Contains(t, strings.Join(w.examine(t, with), "\n"), "images-alone of nodes cp1, cp2, cp3, wk1, wk2: K3s there neither takes images")
 		for _, want := range []bool{true, false} {
 			spec := without
 			server := `config/embedded-registry: true → (none) (needs a restart)`
@@ -63,6 +64,7 @@ func TestEmbeddedRegistry(t *testing.T) {
 			}
 			time.Sleep(time.Minute) // the VIP moves when the last server restarts
 			assert.Empty(t, w.plan(t, spec))
+			assert.NotContains(t, strings.Join(w.examine(t, spec), "\n"), "images-alone")
 			for name, m := range w.guests() {
 				assert.Equal(t, want && strings.HasPrefix(name, "cp"), strings.Contains(content(t, m, "/etc/rancher/k3s/config.yaml"), "embedded-registry: true"), name)
 			}

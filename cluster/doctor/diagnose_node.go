@@ -165,6 +165,7 @@ func (d *diagnosis) nodes() {
 		d.allocatable(want, n)
 	}
 	d.providerIDs()
+	d.imagePeers()
 	for _, m := range d.e.Machines {
 		if !seen[m.Name] && m.Role.IsNode() {
 			d.add(inKubernetes, m.Name, Finding{Failure: "node-missing", Where: "node " + m.Name, What: "the file has it and the cluster does not", Do: "homelab cluster:up lets it join"})

@@ -131,6 +131,9 @@ func harms() map[string]func(*doctor.Evidence) {
 		"provider-id":      func(e *doctor.Evidence) { e.Nodes[1].ProviderID = "k3s://" + e.Nodes[1].Name },
 		"gpus-not-offered": func(e *doctor.Evidence) { e.Nodes[1].Allocatable = nil },
 		"unread":           func(e *doctor.Evidence) { e.Unread["Pod"] = lost },
+		"images-alone": func(e *doctor.Evidence) {
+			e.Spec.K3s.EmbeddedRegistry, e.Nodes[0].Labels = true, map[string]string{"p2p.k3s.cattle.io/enabled": "true"}
+		},
 		"pod-unschedulable": func(e *doctor.Evidence) {
 			withPod(e, `{phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."}]}`)
 		},

@@ -40,6 +40,7 @@ func Failures() []Failure {
 		{"node-foreign", "a node that the file does not name", "a machine of another file, or one that was removed from this one"},
 		{"node-cordoned", "the node's spec", "it was drained and not released"},
 		{"provider-id", "a node's spec.providerID and its VM", "it joined before homelab gave nodes IDs of their VMs, or a restore brought the Node of an earlier VM"},
+		{"images-alone", "a node without the label `p2p.k3s.cattle.io/enabled`, if the file has `k3s.embeddedRegistry`", "K3s on it started before the servers had the registry"},
 		{"gpus-not-offered", "the node's allocatable nvidia.com/gpu, or instances", "driver, toolkit or device plugin is not in place, a taint that nothing tolerates"},
 		{"unread", "a list of the API", "the API is overloaded"},
 		{"pod-unschedulable", "the pod's condition PodScheduled", "no node has enough left, or none fits"},

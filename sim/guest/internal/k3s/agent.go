@@ -28,7 +28,7 @@ func (n *node) follow(ctx context.Context) int {
 			n.say("info", "Waiting to retrieve agent configuration; server is not ready: %v",
 				servingCertificate("https://127.0.0.1:6444/v1-k3s/serving-kubelet.crt: 503 Service Unavailable"))
 		default:
-			n.cluster = server.cluster
+			n.cluster, n.embedded = server.cluster, server.cfg.embeds()
 			n.sys.Root().Save(agentCA, n.cluster.ca, 0o600)
 			if parseToken(n.token).hash == "" {
 				n.say("warning", "Cluster CA certificate is not trusted by the host CA bundle, but the token does not include a CA hash. "+

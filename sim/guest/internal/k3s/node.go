@@ -42,18 +42,19 @@ const etcdMark = serverDir + "/db/etcd/member"
 
 // node is a K3s that runs.
 type node struct {
-	sys     *machine.System
-	unit    string
-	role    string
-	version string
-	name    string
-	cfg     config
-	token   string
-	nvidia  bool   // NVIDIA's runtime was there when K3s started
-	runtime string // where it was
-	cluster *cluster
-	member  string // its identifier in etcd
-	never   bool   // the fault that it never gets ready
+	sys      *machine.System
+	unit     string
+	role     string
+	version  string
+	name     string
+	cfg      config
+	token    string
+	nvidia   bool   // NVIDIA's runtime was there when K3s started
+	runtime  string // where it was
+	cluster  *cluster
+	member   string // its identifier in etcd
+	embedded bool   // its server has the embedded registry
+	never    bool   // the fault that it never gets ready
 
 	starting time.Time // when it began to start again, with the fault that this takes long
 
@@ -292,6 +293,9 @@ func (n *node) describe(ips []netip.Addr) plane.Node {
 	for _, l := range n.cfg.commas("node-label") {
 		key, value, _ := strings.Cut(l, "=")
 		node.Labels[key] = value
+	}
+	if n.sharesImages() {
+		node.Labels[peerLabel] = "true"
 	}
 	return node
 }

@@ -22,6 +22,7 @@ import (
 // first of a cluster.
 func (n *node) serve(ctx context.Context) int {
 	v := n.sys.Root()
+	n.embedded = n.cfg.embeds()
 	n.clearTombstone(v)
 	var code int
 	if mark, err := v.ReadFile(etcdMark); err == nil {
