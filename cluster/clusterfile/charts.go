@@ -31,7 +31,7 @@ func (r chartsSection) ownVersions() {
 
 func (r chartsSection) charts() {
 	raw := &r.spec.Platform.Charts
-	mirrorSection(r).existing(&raw.Folder, r.spec.Mirror.Charts())
+	mirrorSection(r).existing(&raw.Folder)
 	if raw.Offline && raw.Folder == "" && !r.spec.IsLab() {
 		r.Wrong(&raw.Offline, "no repository may be asked for charts, and no folder has them", "write folder: beside it, with a chart of each part")
 	}

@@ -59,7 +59,7 @@ func (r k3sSection) kubernetes() {
 		k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
 		r.k3sVersion(&k.Version)
 	}
-	mirrorSection(r).existing(&k.AirgapDir, r.spec.Mirror.K3s())
+	mirrorSection(r).existing(&k.AirgapDir)
 	r.passThrough(&k.ServerConfig, k3s.RoleServer)
 	r.passThrough(&k.AgentConfig, k3s.RoleAgent)
 	r.kubeletArgs()

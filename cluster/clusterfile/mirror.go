@@ -47,8 +47,8 @@ func (r mirrorSection) mirror() {
 }
 
 // existing is Existing for a folder of the file's own; those of mirror exist after images:mirror, which a run asks for.
-func (r mirrorSection) existing(at *string, own string) {
-	if m := r.spec.Mirror; m == nil || own == "" || *at != own {
+func (r mirrorSection) existing(at *string) {
+	if !r.spec.Mirror.Fills(*at) {
 		*at = r.Existing(at, *at, true)
 	}
 }

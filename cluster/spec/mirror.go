@@ -20,6 +20,19 @@ func (m *Mirror) K3s() string { return m.subfolder("k3s") }
 // Charts is the folder with charts, empty without Folder.
 func (m *Mirror) Charts() string { return m.subfolder("charts") }
 
+// Fills reports whether ‘images:mirror’ fills a folder.
+func (m *Mirror) Fills(folder string) bool {
+	return folder != "" && (folder == m.K3s() || folder == m.Charts())
+}
+
+// FilledBy is the end of a sentence that says what fills a folder, empty if nothing does.
+func (m *Mirror) FilledBy(folder string) string {
+	if !m.Fills(folder) {
+		return ""
+	}
+	return ", or run homelab images:mirror, which fills it"
+}
+
 func (m *Mirror) subfolder(name string) string {
 	if m == nil || m.Folder == "" {
 		return ""

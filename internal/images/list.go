@@ -104,9 +104,9 @@ func NewList(ctx context.Context, s *spec.Spec, charts helm.Source, k3sImages []
 // repositories.
 func Charts(s *spec.Spec, charts helm.Source) helm.Source {
 	own := s.Platform.Charts
-	if m := s.Mirror.Charts(); m != "" && own.Folder == m && (charts.Folder == "" || charts.Folder == m) {
-		if _, err := os.Stat(m); err == nil {
-			charts.Folder = m
+	if s.Mirror.Fills(own.Folder) && (charts.Folder == "" || charts.Folder == own.Folder) {
+		if _, err := os.Stat(own.Folder); err == nil {
+			charts.Folder = own.Folder
 		}
 		return charts
 	}

@@ -61,7 +61,7 @@ func (s imageMirror) fill(ctx context.Context, f ImagesMirrorFlags, c mirror.Cop
 }
 
 func (s imageMirror) saveCharts(ctx context.Context, from helm.Source, in spec.Mirror, charts []chart.Release) error {
-	if s.Spec.Platform.Charts.Folder != s.Spec.Mirror.Charts() {
+	if !s.Spec.Mirror.Fills(s.Spec.Platform.Charts.Folder) {
 		return nil // the file has another folder for them
 	}
 	var errs []error
@@ -82,7 +82,7 @@ func (s imageMirror) saveCharts(ctx context.Context, from helm.Source, in spec.M
 
 // downloadK3s downloads the release of K3s for each architecture.
 func (s imageMirror) downloadK3s(ctx context.Context, in spec.Mirror, archs []string) error {
-	if s.Spec.K3s.AirgapDir != s.Spec.Mirror.K3s() {
+	if !s.Spec.Mirror.Fills(s.Spec.K3s.AirgapDir) {
 		return nil // the file has another folder for it
 	}
 	client := &http.Client{Transport: s.internet}

@@ -25,8 +25,7 @@ import (
 // of Folder, earlier downloads or the repository.
 func (s Source) Archive(ctx context.Context, r chart.Release) ([]byte, error) {
 	if s.Folder != "" {
-		data, err := os.ReadFile(filepath.Join(s.Folder, filepath.Base(archive(r.Chart, r.Version))))
-		if err == nil && (r.Digest == "" || digestOf(data) == r.Digest) {
+		if data, ok := readArchive(archivePath(s.Folder, r), r.Digest); ok {
 			return data, nil
 		}
 	}
@@ -36,8 +35,10 @@ func (s Source) Archive(ctx context.Context, r chart.Release) ([]byte, error) {
 		return nil, err
 	}
 	cached := s.cachePath(r)
-	if data, err := os.ReadFile(cached.path()); err == nil && cached.dir != "" && (r.Digest == "" || digestOf(data) == r.Digest) {
-		return data, nil
+	if cached.dir != "" {
+		if data, ok := readArchive(cached.path(), r.Digest); ok {
+			return data, nil
+		}
 	}
 	return s.fetchOnce(cached.name+" "+r.Digest, func() ([]byte, error) { return s.fetch(ctx, r, r.Digest) })
 }
@@ -45,8 +46,8 @@ func (s Source) Archive(ctx context.Context, r chart.Release) ([]byte, error) {
 // Save writes the archive of a release's chart into a folder, where a Source with this Folder finds it, and returns its
 // bytes, 0 if it was there already. One with another digest than the release names is replaced.
 func (s Source) Save(ctx context.Context, r chart.Release, dir string) (saved int, err error) {
-	path := filepath.Join(dir, filepath.Base(archive(r.Chart, r.Version)))
-	if data, err := os.ReadFile(path); err == nil && (r.Digest == "" || digestOf(data) == r.Digest) {
+	path := archivePath(dir, r)
+	if _, ok := readArchive(path, r.Digest); ok {
 		return 0, nil
 	}
 	data, err := s.Archive(ctx, r)
@@ -54,6 +55,17 @@ func (s Source) Save(ctx context.Context, r chart.Release, dir string) (saved in
 		return 0, err
 	}
 	return len(data), writeAtomically(path, data)
+}
+
+// archivePath is where a folder has a release's chart.
+func archivePath(folder string, r chart.Release) string {
+	return filepath.Join(folder, filepath.Base(archive(r.Chart, r.Version)))
+}
+
+// readArchive reads a file, if it has a digest, or any with an empty one.
+func readArchive(path, digest string) ([]byte, bool) {
+	data, err := os.ReadFile(path)
+	return data, err == nil && (digest == "" || digestOf(data) == digest)
 }
 
 // chartConfig is the media type of a chart's description in a registry.

@@ -80,24 +80,16 @@ func Check(s *spec.Spec) error {
 	}
 	root, err := os.OpenRoot(s.K3s.AirgapDir)
 	if err != nil {
-		return converge.Permanent(fmt.Errorf("the folder of k3s.airgap: %w%s", err, filledBy(s)))
+		return converge.Permanent(fmt.Errorf("the folder of k3s.airgap: %w%s", err, s.Mirror.FilledBy(s.K3s.AirgapDir)))
 	}
 	defer func() { _ = root.Close() }()
 	var errs []error
 	for _, release := range releasesIn(root, s.K3s.Version) {
 		for _, name := range requiredFiles(release) {
-			errs = append(errs, checkArtifact(root, name, release.URL(name)+filledBy(s)))
+			errs = append(errs, checkArtifact(root, name, release.URL(name)+s.Mirror.FilledBy(s.K3s.AirgapDir)))
 		}
 	}
 	return converge.Permanent(errors.Join(errs...))
-}
-
-// filledBy says what fills the folder, if it is that of mirror.
-func filledBy(s *spec.Spec) string {
-	if s.K3s.AirgapDir != s.Mirror.K3s() {
-		return ""
-	}
-	return ", or run homelab images:mirror, which fills it"
 }
 
 // checkArtifact says what is wrong with a file of the folder k3s.airgap. If the file is a link,

@@ -81,10 +81,10 @@ func apis(pieces []addon.Recipe) []string {
 	return out
 }
 
-// filledBy says what fills the folder of charts, if it is that of mirror and lacks one.
+// filledBy says what fills the folder of charts, if it lacks one.
 func filledBy(of *spec.Spec, from helm.Source, err error) string {
-	if none := new(helm.NotFoundError); from.Folder != of.Mirror.Charts() || !errors.As(err, &none) && !errors.Is(err, fs.ErrNotExist) {
-		return ""
+	if none := new(helm.NotFoundError); errors.As(err, &none) || errors.Is(err, fs.ErrNotExist) {
+		return of.Mirror.FilledBy(from.Folder)
 	}
-	return ", or run homelab images:mirror, which fills it"
+	return ""
 }
