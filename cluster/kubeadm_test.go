@@ -18,8 +18,8 @@ func kubeadmFile(t testing.TB) string {
 }
 
 // A cluster with kubeadm is created with its GPUs allocatable and verified, changes nothing the second time, comes back
-// after its machines were off, gets another agent and loses it, refuses another version and other networks before
-// anything changes, and is removed. No text says K3s.
+// after its machines were off, gets another agent and loses it, refuses an older version and other networks before
+// anything changes, goes to the next minor after a snapshot, gets other certificates, and is removed. No text says K3s.
 func TestLifeWithKubeadm(t *testing.T) {
 	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		file := kubeadmFile(t) // distribution: kubeadm
@@ -73,7 +73,7 @@ func TestLifeWithKubeadm(t *testing.T) {
 		same()
 
 		for _, c := range []struct{ key, want string }{
-			{"version: v1.36.6", "server1: the node has Kubernetes v1.36.5 and the file says v1.36.6, and homelab does not upgrade kubeadm's clusters yet: write kubeadm.version: v1.36.5"},
+			{"version: v1.36.3", "Kubernetes cannot go from v1.36.5 to v1.36.3: Kubernetes cannot be downgraded"},
 			{"podCIDR: 10.99.0.0/16", "the network of pods is 10.42.0.0/16, and should be 10.99.0.0/16"},
 			{"tlsSANs: [k8s.home.arpa]", "the list of names in the API's certificate is [], and should be [k8s.home.arpa]"},
 		} {
@@ -85,13 +85,26 @@ func TestLifeWithKubeadm(t *testing.T) {
 			cl.Close()
 		}
 
+		spec = parse(t, file+"kubeadm: {version: v1.37.2}\n")
+		assert.NotEmpty(t, w.plan(t, spec))
+		w.up(t, spec)
+		for name, n := range w.nodes(t) {
+			assert.Equal(t, "v1.37.2", n.Version, name)
+			assert.True(t, n.Ready && !n.Cordoned, name)
+		}
+		assert.Contains(t, w.guests()["server1"].Mutations(), "etcdctl snapshot save")
+		same()
+
 		cl = w.cluster(t, spec)
 		defer cl.Close()
+		rotated := cl.RotateCerts()
+		_, err = rotated.Run(t.Context(), w.listen(t))
+		require.NoError(t, err)
 		for _, c := range cl.Certs(t.Context()) {
 			require.NoError(t, c.Err)
 			assert.NotEmpty(t, c.All)
 		}
-		for _, command := range []string{"cluster:backup", "cluster:restore", "k3s:upgrade", "cluster:certs -rotate"} {
+		for _, command := range []string{"cluster:backup", "cluster:restore"} {
 			require.ErrorContains(t, (cluster.Backend{}).Lacks(spec, command), "homelab does not do this with kubeadm yet")
 		}
 		down, err := cl.Down(t.Context())

@@ -177,3 +177,4 @@ func TestACluster(t *testing.T) {
 		})
 	}
 }
+

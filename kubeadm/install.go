@@ -30,6 +30,9 @@ var containerdConfig []byte
 // packages are installed in one version and held, so that no upgrade of the machine changes Kubernetes.
 func packages() []string { return []string{"kubelet", "kubeadm", "kubectl"} }
 
+// pin names a package of a release for apt-get.
+func pin(name, version string) string { return name + "=" + strings.TrimPrefix(version, "v") + "-*" }
+
 // Install installs a release of Kubernetes and containerd. The runner must be root's. Nothing is started by it but
 // containerd: kubelet restarts in vain until the machine is a member, as its package has it.
 func Install(ctx context.Context, r remote.Runner, version string) error {
@@ -51,7 +54,7 @@ func Install(ctx context.Context, r remote.Runner, version string) error {
 	}
 	wanted := []string{"containerd", "conntrack"}
 	for _, name := range packages() {
-		wanted = append(wanted, name+"="+strings.TrimPrefix(version, "v")+"-*")
+		wanted = append(wanted, pin(name, version))
 	}
 	if err := apt.Install(ctx, r, wanted, lists, "-o", "Dpkg::Options::=--force-confold"); err != nil {
 		return fmt.Errorf("install Kubernetes %s: %w", version, err)

@@ -35,6 +35,9 @@ fi
 section starting
 print "$ours/starting"
 
+section upgrading
+print "$ours/upgrading"
+
 section cluster
 print "$ours/cluster"
 

@@ -31,7 +31,7 @@ const (
 // State is Kubernetes on a machine.
 type State struct {
 	Arch      string // amd64 or arm64
-	Version   string // as its kubelet reports it; "": kubelet, kubeadm or containerd is not installed
+	Version   string // of its kubelet, the one that runs; "": kubelet, kubeadm or containerd is not installed
 	Held      bool   // no upgrade of the machine's packages changes Kubernetes
 	Role      Role
 	Starting  bool     // its start was cut short, or goes on
@@ -85,6 +85,9 @@ func parse(out []byte) (State, error) {
 	}
 	if m := versionLine.FindStringSubmatch(text["version"]); m != nil {
 		s.Version = m[1]
+	}
+	if was := text["upgrading"]; IsVersion(was) {
+		s.Version = was
 	}
 	s.Held = !slices.ContainsFunc(packages(), func(p string) bool { return !slices.Contains(strings.Fields(text["held"]), p) })
 	s.Authority, _, _ = strings.Cut(text["authority"], " ")

@@ -11,14 +11,24 @@ import (
 	"github.com/cps-gpu/homelab/secret"
 )
 
-// errBackup is of all that needs snapshots of etcd.
-func errBackup() error { return notYet("saves or restores etcd") }
+// errBackup is of backups, and of what restores them.
+func errBackup() error { return notYet("backs up or restores a cluster") }
 
-// Snapshots are none.
-func (ns *Nodes) Snapshots(context.Context, string) ([]distribution.Snapshot, error) { return nil, nil }
+// Snapshots are those before upgrades.
+func (ns *Nodes) Snapshots(ctx context.Context, server string) ([]distribution.Snapshot, error) {
+	all, err := kubeadm.Snapshots(ctx, ns.root(server))
+	var out []distribution.Snapshot
+	for _, s := range all {
+		out = append(out, distribution.Snapshot(s))
+	}
+	return out, err
+}
 
-// Save is refused.
-func (ns *Nodes) Save(context.Context, string, string) (string, error) { return "", errBackup() }
+// Save saves one.
+func (ns *Nodes) Save(ctx context.Context, server, prefix string) (string, error) {
+	s, err := kubeadm.SaveSnapshot(ctx, ns.root(server), prefix, server)
+	return s.Name, err
+}
 
 // Secrets are refused.
 func (ns *Nodes) Secrets(context.Context, string) (map[string]secret.Value, error) {
@@ -74,8 +84,10 @@ func (ns *Nodes) Certificates(ctx context.Context, node string) ([]distribution.
 	return out, err
 }
 
-// Rotate is refused.
-func (ns *Nodes) Rotate(context.Context, spec.Node) error { return notYet("renews certificates") }
+// Rotate renews those of a server. An agent has none but kubelet's, which kubelet renews.
+func (ns *Nodes) Rotate(ctx context.Context, n spec.Node) error {
+	return kubeadm.RenewCertificates(ctx, ns.root(n.Name))
+}
 
 // Fill installs nothing in a template: each node installs the packages.
 func (ns *Nodes) Fill(context.Context, remote.Runner) error { return nil }

@@ -96,7 +96,7 @@ func (m *member) Start(ctx context.Context, w distribution.Wish, a distribution.
 	return kubeadm.Create(ctx, root, m.clusterOf(), node)
 }
 
-// Upgrade is refused before a node is drained for it, by CheckUpgrade.
-func (m *member) Upgrade(context.Context, distribution.Wish, distribution.Admission) error {
-	return notYet("upgrades a node")
+// Upgrade brings the machine to the file's version.
+func (m *member) Upgrade(ctx context.Context, _ distribution.Wish, _ distribution.Admission) error {
+	return kubeadm.Upgrade(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
 }

@@ -31,19 +31,24 @@ func New(s *spec.Spec, root func(node string) remote.Runner) *Nodes { return &No
 // Facts returns what it is called.
 func (ns *Nodes) Facts() distribution.Facts {
 	return distribution.Facts{Title: "Kubernetes", Step: "kubeadm", Server: "kubelet", Agent: "kubelet", Lacks: map[string]error{
-		"k3s:upgrade": notYet("upgrades a cluster"), "cluster:backup": errBackup(), "cluster:restore": errBackup(), "cluster:certs -rotate": notYet("renews certificates"),
+		"k3s:upgrade": errors.New("k3s:upgrade writes k3s.version, and kubeadm's clusters have none: write kubeadm.version, and run homelab cluster:up"), "cluster:backup": errBackup(), "cluster:restore": errBackup(),
 	}}
 }
 
 // Compare compares two releases of Kubernetes.
 func (ns *Nodes) Compare(a, b string) int { return kubeadm.CompareVersions(a, b) }
 
-// CheckUpgrade refuses another version.
-func (ns *Nodes) CheckUpgrade(_ spec.Role, from string) error {
-	if from == ns.spec.K3s.Version {
-		return nil
+// CheckUpgrade says why a node cannot go from a version to that of the file. An agent can be made again in an older one.
+func (ns *Nodes) CheckUpgrade(role spec.Role, from string) error {
+	want := ns.spec.K3s.Version
+	err := kubeadm.CheckUpgrade(from, want)
+	switch refused := new(kubeadm.VersionError); {
+	case err != nil && role == spec.Agent && kubeadm.CompareVersions(from, want) > 0:
+		err = fmt.Errorf("Kubernetes cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", from, want) //nolint:staticcheck // a name
+	case errors.As(err, &refused):
+		err = distribution.Means(err, distribution.ErrVersion)
 	}
-	return fmt.Errorf("the node has Kubernetes %s and the file says %s, and homelab does not upgrade kubeadm's clusters yet: write kubeadm.version: %[1]s", from, ns.spec.K3s.Version)
+	return err
 }
 
 // Claim marks a machine as this cluster's.

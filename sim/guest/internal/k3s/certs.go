@@ -63,7 +63,11 @@ func (n *node) renew(v *disk.View) {
 		if c := certificateIn(v, l.file); !agents && c != nil && time.Until(c.NotAfter) > renewDays*24*time.Hour {
 			continue
 		}
-		text := l.sign(n.name, key)
+		subject := l.subject
+		if subject == "" || strings.HasSuffix(subject, ":node:") {
+			subject += n.name
+		}
+		text := Certificate(subject, l.issuer, key)
 		if l.file == clientCertificate {
 			text = n.identity() + text
 		}
@@ -84,15 +88,11 @@ func certificateIn(v *disk.View, file string) *x509.Certificate {
 	return c
 }
 
-// sign makes a certificate. Nobody verifies it here, so one key stands for all authorities'.
-func (l leaf) sign(node string, key ed25519.PrivateKey) string {
+// Certificate makes a certificate of a year, PEM. Nobody verifies it here, so one key stands for all authorities'.
+func Certificate(subject, authority string, key ed25519.PrivateKey) string {
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
-	subject := l.subject
-	if subject == "" || strings.HasSuffix(subject, ":node:") {
-		subject += node
-	}
 	cert := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: subject}, NotBefore: time.Now(), NotAfter: time.Now().AddDate(0, 0, leafDays)}
-	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: l.issuer}}
+	issuer := &x509.Certificate{Subject: pkix.Name{CommonName: authority}}
 	der, err := x509.CreateCertificate(rand.Reader, cert, issuer, key.Public(), key)
 	if err != nil {
 		panic(err) // of our own making

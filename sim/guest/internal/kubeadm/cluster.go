@@ -32,6 +32,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	address netip.Addr
+	version string // of the control plane
 	tokens  map[string]token
 }
 

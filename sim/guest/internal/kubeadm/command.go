@@ -17,7 +17,7 @@ import (
 
 // Programs returns kubeadm, and kubelet and kubectl as one calls them by hand.
 func Programs() map[string]machine.Program {
-	return map[string]machine.Program{"kubeadm": runKubeadm, "kubelet": runKubelet, "kubectl": runKubectl}
+	return map[string]machine.Program{"kubeadm": runKubeadm, "kubelet": runKubelet, "kubectl": runKubectl, "crictl": runCrictl}
 }
 
 func runKubelet(_ context.Context, p *machine.Proc) int {
@@ -66,6 +66,10 @@ func runKubeadm(ctx context.Context, p *machine.Proc) int {
 			return d.initialize(ctx, p)
 		}
 		return d.join(ctx, p)
+	case args[0] == "upgrade" && len(args) > 1:
+		return upgrade(ctx, p, opts, args[1:])
+	case strings.Join(args, " ") == "certs renew all":
+		return renew(p)
 	case args[0] == "token" && len(args) > 1:
 		return tokens(p, opts, args[1], args[2:])
 	}

@@ -93,11 +93,13 @@ func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
 		if err != nil {
 			return fails(p, 1, "%v", err)
 		}
-		c = &cluster{id: machine.HexID(8), plane: formed, ca: k3s.Authority(formed.Kubeconfig("https://" + d.cluster.Endpoint)), address: own, tokens: map[string]token{}}
+		c = &cluster{id: machine.HexID(8), plane: formed, ca: k3s.Authority(formed.Kubeconfig("https://" + d.cluster.Endpoint)), address: own, version: d.cluster.Version, tokens: map[string]token{}}
 		network.Adopt(s.Config.Network, c.id, c, own)
 		v.Save(etcdMember, "cluster: "+c.id+"\n", 0o600)
 	}
-	v.Save(etc+"/pki/ca.crt", string(c.ca), 0o644)
+	for _, of := range []string{"ca", "etcd/ca", "front-proxy-ca"} { // one stands for all
+		v.Save(etc+"/pki/"+of+".crt", string(c.ca), 0o644)
+	}
 	s.RecordChange("kubeadm init")
 	for _, name := range []string{"admin", "super-admin", "kubelet", "controller-manager", "scheduler"} {
 		v.Save(etc+"/"+name+".conf", string(c.plane.Kubeconfig("https://"+d.cluster.Endpoint)), 0o600)
@@ -105,9 +107,8 @@ func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
 	if p.Wait(ctx, time.Second) != nil {
 		return 1
 	}
-	for _, name := range components() {
-		v.Save(manifests+"/"+name+".yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: "+name+", namespace: kube-system}\n", 0o600)
-	}
+	saveManifests(p, d.cluster.Version)
+	saveCertificates(p)
 	if code := d.startKubelet(ctx, p); code != 0 {
 		return code
 	}

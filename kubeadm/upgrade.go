@@ -1,0 +1,94 @@
+package kubeadm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/apt"
+	"github.com/cps-gpu/homelab/remote"
+)
+
+// upgradingFile has the version of a kubelet that runs while the programs of another one are installed.
+const upgradingFile = folder + "/upgrading"
+
+// CheckUpgrade returns a [*VersionError] for a step between two versions that kubeadm does not make: back, or across
+// more than one minor (cmd/kubeadm/app/phases/upgrade/policy.go).
+func CheckUpgrade(from, to string) error {
+	have, _ := parts(from)
+	want, _ := parts(to)
+	switch {
+	case from == "" || from == to:
+		return nil
+	case !IsVersion(from):
+		return fmt.Errorf("the kubelet reports version %q, which is not a release: install a release by hand", from)
+	case CompareVersions(from, to) > 0:
+		return &VersionError{From: from, To: to, Reason: "Kubernetes cannot be downgraded"}
+	case want-have > 1:
+		return &VersionError{From: from, To: to, Reason: fmt.Sprintf("upgrade one minor version at a time: write a v1.%d release first", have+1)}
+	}
+	return nil
+}
+
+// VersionError refuses a change of version.
+type VersionError struct{ From, To, Reason string }
+
+// Error says which change and why not.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("Kubernetes cannot go from %s to %s: %s", e.From, e.To, e.Reason)
+}
+
+// Upgrade brings a member to another release: kubeadm, what that changes, and then kubelet. The runner must be root's.
+// The caller has drained the node, and upgrades servers before agents. On the first server kubeadm also renews its
+// certificates. One that was cut short is gone on with by the next.
+func Upgrade(ctx context.Context, r remote.Runner, version string) error {
+	have, err := Observe(ctx, r)
+	if err == nil && !have.Joined {
+		err = fmt.Errorf("the machine is not part of a cluster: see Create and Join")
+	}
+	if err == nil {
+		err = CheckUpgrade(have.Version, version)
+	}
+	if err == nil {
+		err = upgrade(ctx, r, have, version)
+	}
+	if err != nil {
+		return fmt.Errorf("upgrade Kubernetes: %w", err)
+	}
+	return nil
+}
+
+func upgrade(ctx context.Context, r remote.Runner, have State, version string) error {
+	if err := remote.WriteFile(ctx, r, upgradingFile, []byte(have.Version+"\n"), 0o644); err != nil {
+		return err
+	}
+	if err := addRepository(ctx, r, version); err != nil {
+		return err
+	}
+	lists, err := apt.ReadLists(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := apt.Install(ctx, r, []string{pin("kubeadm", version)}, lists); err != nil {
+		return err
+	}
+	// CreateJob runs a pod on any node that is not cordoned, also if that has a taint which the pod does not tolerate:
+	// with this server drained, no cluster whose agents have taints would pass (cmd/kubeadm/app/phases/upgrade/health.go).
+	verb := []string{"kubeadm", "upgrade", "apply", version, "--yes", "--ignore-preflight-errors=CreateJob"}
+	if have.Role == Agent {
+		verb = []string{"kubeadm", "upgrade", "node"}
+	}
+	converge.Progressf(ctx, "kubeadm upgrade %s", verb[2])
+	if err := r.Run(ctx, remote.Cmd{Args: verb, Stdout: converge.ProgressWriter(ctx)}); err != nil {
+		return checksFailed("upgrade", err)
+	}
+	if err := Install(ctx, r, version); err != nil {
+		return err
+	}
+	for _, do := range [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "restart", "kubelet"}, {"rm", "-f", upgradingFile}} {
+		if err := remote.Run(ctx, r, do...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

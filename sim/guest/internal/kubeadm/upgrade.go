@@ -1,0 +1,122 @@
+package kubeadm
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
+	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
+	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
+)
+
+// upgradeTime is how long the API is away while its containers are replaced.
+const upgradeTime = 10 * time.Second
+
+// upgrade is kubeadm upgrade apply on the first server, and kubeadm upgrade node on an agent.
+func upgrade(ctx context.Context, p *machine.Proc, opts map[string][]string, args []string) int {
+	n := stateOf(p.Sys).running.Load()
+	if n == nil {
+		return fails(p, 1, "couldn't create a Kubernetes client from file %q: failed to load admin kubeconfig, or connection refused", etc+"/admin.conf")
+	}
+	switch {
+	case args[0] == "apply" && n.server && len(args) == 2:
+		return n.apply(ctx, p, args[1], getopt.Has(opts, "y", "yes"))
+	case args[0] == "node" && !n.server:
+		if minor(ownVersion(p)) > minor(n.cluster.release()) {
+			return fails(p, 1, "the control plane is of %s, and this kubeadm of %s: the servers are upgraded first", n.cluster.release(), ownVersion(p))
+		}
+		if p.Wait(ctx, time.Second) != nil {
+			return 1
+		}
+		p.Sys.RecordChange("kubeadm upgrade node")
+		return 0
+	}
+	return fails(p, 1, "kubeadm upgrade %s is not simulated on this machine", strings.Join(args, " "))
+}
+
+// apply upgrades the control plane, by kubeadm's rules of versions (phases/upgrade/policy.go).
+func (n *node) apply(ctx context.Context, p *machine.Proc, to string, agreed bool) int {
+	have, own := n.cluster.release(), ownVersion(p)
+	const invalid = "error execution phase preflight: the version argument is invalid due to these "
+	switch {
+	case minor(to) > minor(have)+1:
+		return fails(p, 1, invalid+"fatal errors:\n\n\t- Specified version to upgrade to %q is too high; kubeadm can upgrade only 1 minor version at a time", to)
+	case minor(to) < minor(have)-1:
+		return fails(p, 1, invalid+"fatal errors:\n\n\t- Specified version to downgrade to %q is too low; kubeadm can downgrade only 1 minor version at a time", to)
+	case minor(to) > minor(own):
+		return fails(p, 1, invalid+"fatal errors:\n\n\t- Specified version to upgrade to %q is at least one minor release higher than the kubeadm minor release (%d > %d). Such an upgrade is not supported", to, minor(to), minor(own))
+	case to != own && minor(to) == minor(own):
+		return fails(p, 1, invalid+"errors:\n\n\t- Specified version to upgrade to %q is higher than the kubeadm version %q. Upgrade kubeadm first using the tool you used to install kubeadm", to, own)
+	case !agreed:
+		return fails(p, 1, "won't proceed; the user didn't answer (Y|y) in order to continue")
+	}
+	p.Sys.RecordChange("kubeadm upgrade apply " + to)
+	back := n.away()
+	defer back()
+	if p.Wait(ctx, upgradeTime) != nil {
+		return 1
+	}
+	n.cluster.mu.Lock()
+	n.cluster.version = to
+	n.cluster.mu.Unlock()
+	saveManifests(p, to)
+	saveCertificates(p)
+	p.Printf("[upgrade] SUCCESS! A control plane node of your cluster was upgraded to %q.\n", to)
+	return 0
+}
+
+// away takes a server's API away until back is called.
+func (n *node) away() (back func()) {
+	all := network.StateOf[servers](n.sys.Config.Network)
+	at := n.sys.Answers()
+	all.set(at, nil)
+	return func() {
+		if stateOf(n.sys).running.Load() == n {
+			all.set(at, n.cluster)
+		}
+	}
+}
+
+// release is that of the control plane.
+func (c *cluster) release() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version
+}
+
+func saveManifests(p *machine.Proc, version string) {
+	for _, name := range components() {
+		image := "registry.k8s.io/" + name + ":" + version
+		if name == "etcd" {
+			image = "registry.k8s.io/etcd:3.6.6-0"
+		}
+		p.Sys.Root().Save(manifests+"/"+name+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: kube-system}\nspec: {containers: [{name: %[1]s, image: %q}]}\n", name, image), 0o600)
+	}
+}
+
+// saveCertificates makes those of a server that are not the authorities' (phases/certs/certlist.go).
+func saveCertificates(p *machine.Proc) {
+	_, key, _ := ed25519.GenerateKey(rand.Reader) // never fails, see crypto/rand
+	for file, subject := range map[string]string{
+		"apiserver": "kube-apiserver", "apiserver-kubelet-client": "kube-apiserver-kubelet-client", "apiserver-etcd-client": "kube-apiserver-etcd-client",
+		"front-proxy-client": "front-proxy-client", "etcd/server": p.Sys.Hostname(), "etcd/peer": p.Sys.Hostname(), "etcd/healthcheck-client": "kube-etcd-healthcheck-client",
+	} {
+		p.Sys.Root().Save(etc+"/pki/"+file+".crt", k3s.Certificate(subject, "kubernetes", key), 0o644)
+	}
+}
+
+// renew is kubeadm certs renew all.
+func renew(p *machine.Proc) int {
+	if _, err := p.FS.Stat(etc + "/admin.conf"); err != nil {
+		return fails(p, 1, "failed to load admin kubeconfig: open %s/admin.conf: no such file or directory", etc)
+	}
+	saveCertificates(p)
+	p.Sys.RecordChange("kubeadm certs renewed")
+	p.Printf("Done renewing certificates. You must restart the kube-apiserver, kube-controller-manager, kube-scheduler and etcd, so that they can use the new certificates.\n")
+	return 0
+}
