@@ -16,10 +16,10 @@ import (
 //go:embed snapshot.sh
 var snapshotScript string
 
-// SnapshotsFolder is where a server has its snapshots.
-const SnapshotsFolder = "/var/lib/homelab/etcd"
+// snapshotsFolder is where a server has its snapshots.
+const snapshotsFolder = "/var/lib/homelab/etcd"
 
-// Snapshot is a snapshot of etcd on a server, in [SnapshotsFolder].
+// Snapshot is a snapshot of etcd on a server, in /var/lib/homelab/etcd.
 type Snapshot struct {
 	Name    string // PREFIX-NODE-SECONDS
 	Created time.Time
@@ -39,7 +39,7 @@ func parseSnapshot(name string) (Snapshot, bool) {
 // SaveSnapshot saves etcd on a server that runs. Its name is the prefix, the node and the time.
 func SaveSnapshot(ctx context.Context, r remote.Runner, prefix, node string) (Snapshot, error) {
 	converge.Progressf(ctx, "saving a snapshot of etcd")
-	out, err := remote.Output(ctx, r, "sh", "-c", snapshotScript, "snapshot.sh", prefix, SnapshotsFolder, node)
+	out, err := remote.Output(ctx, r, "sh", "-c", snapshotScript, "snapshot.sh", prefix, snapshotsFolder, node)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("save a snapshot: %w", err)
 	}
@@ -52,11 +52,11 @@ func SaveSnapshot(ctx context.Context, r remote.Runner, prefix, node string) (Sn
 
 // Snapshots lists those of a server.
 func Snapshots(ctx context.Context, r remote.Runner) ([]Snapshot, error) {
-	there, err := remote.Exists(ctx, r, SnapshotsFolder)
+	there, err := remote.Exists(ctx, r, snapshotsFolder)
 	if err != nil || !there {
 		return nil, err
 	}
-	out, err := remote.Output(ctx, r, "ls", "-1", SnapshotsFolder)
+	out, err := remote.Output(ctx, r, "ls", "-1", snapshotsFolder)
 	if err != nil {
 		return nil, fmt.Errorf("list the snapshots: %w", err)
 	}

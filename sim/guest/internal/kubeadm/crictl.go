@@ -39,7 +39,7 @@ func runCrictl(ctx context.Context, p *machine.Proc) int {
 		return p.Fail("container %q not found: not found", args[1])
 	case len(args) == 2 && args[0] == "stop":
 		p.Sys.RecordChange("crictl stop " + containers[args[1]])
-		defer n.away()()
+		defer n.stopAPI()()
 		if p.Wait(ctx, 2*time.Second) != nil {
 			return 1
 		}

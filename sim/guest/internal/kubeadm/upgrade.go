@@ -56,7 +56,7 @@ func (n *node) apply(ctx context.Context, p *machine.Proc, to string, agreed boo
 		return fails(p, 1, "won't proceed; the user didn't answer (Y|y) in order to continue")
 	}
 	p.Sys.RecordChange("kubeadm upgrade apply " + to)
-	back := n.away()
+	back := n.stopAPI()
 	defer back()
 	if p.Wait(ctx, upgradeTime) != nil {
 		return 1
@@ -70,8 +70,8 @@ func (n *node) apply(ctx context.Context, p *machine.Proc, to string, agreed boo
 	return 0
 }
 
-// away takes a server's API away until back is called.
-func (n *node) away() (back func()) {
+// stopAPI takes a server's API away until back is called.
+func (n *node) stopAPI() (back func()) {
 	all := network.StateOf[servers](n.sys.Config.Network)
 	at := n.sys.Answers()
 	all.set(at, nil)
