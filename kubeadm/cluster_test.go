@@ -177,4 +177,3 @@ func TestACluster(t *testing.T) {
 		})
 	}
 }
-
