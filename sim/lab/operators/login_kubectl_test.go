@@ -153,10 +153,10 @@ func (s *site) kubectlLogins(t *testing.T, ada, bob url.Values) (adas, bobs *cli
 	return adas, bobs
 }
 
-// isOut waits until the first token of who has left is refused, and checks that there is no other.
-func (c *client) isOut(t *testing.T) {
+// isOut waits until the first token of who has left is refused, for a minute after that, and checks that there is no other.
+func (c *client) isOut(t *testing.T, removed time.Time) {
 	t.Helper()
-	eventually(t, 75*time.Second, "a token of who has left is refused", func(ctx context.Context) error { return c.site.refused(ctx, c.first) })
+	eventually(t, time.Until(removed.Add(time.Minute)), "a token of who has left is refused", func(ctx context.Context) error { return c.site.refused(ctx, c.first) })
 	_, err := c.idToken()
 	assert.Error(t, err, "the issuer gives no other")
 }

@@ -146,20 +146,15 @@ func TestProvider(t *testing.T) {
 		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	}
 
+	ada.isIn(at)
 	p.knows("github")
-	eventually(t, 60*time.Second, "ada is out", func(context.Context) error {
-		for _, page := range at {
-			if err := ada.load(ada.http.Get(page)); err != nil || "https://"+ada.at.Host != p.server.URL {
-				return errors.Join(err, errors.New(page+": "+ada.text))
-			}
-		}
-		return nil
-	})
+	removed := time.Now()
+	ada.isOut(at, strings.TrimPrefix(p.server.URL, "https://"), removed)
 	for _, page := range at[1:] {
 		bob.until(page, "Signed in as bob")
 	}
 	if kind(t).Kubernetes {
-		adas.isOut(t)
+		adas.isOut(t, removed)
 		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	}
 	require.NoError(t, bob.load(bob.http.Get("https://hub.lab.example/hub/spawn")))

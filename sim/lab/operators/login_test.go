@@ -183,6 +183,29 @@ func (b *browser) password(login, password string) error {
 	return b.submit(url.Values{"login": {login}, "password": {password}})
 }
 
+// isIn opens pages, each of which renews its session if it is time.
+func (b *browser) isIn(pages []string) {
+	b.t.Helper()
+	for _, page := range pages {
+		require.NoError(b.t, b.load(b.http.Get(page)))
+		require.True(b.t, strings.HasPrefix(page, "https://"+b.at.Host+"/"), "%s: %s", b.at, b.text)
+	}
+}
+
+// isOut opens pages again and again, until all of them ask who somebody is: within a minute after the person was removed.
+func (b *browser) isOut(pages []string, asks string, removed time.Time) {
+	b.t.Helper()
+	eventually(b.t, time.Until(removed.Add(time.Minute)), "who was removed is out of all pages", func(context.Context) (err error) {
+		for _, page := range pages {
+			if fails := b.load(b.http.Get(page)); fails != nil || b.at.Host != asks {
+				err = errors.Join(err, fails, fmt.Errorf("%s: %.300s", b.at, b.text))
+			}
+		}
+		return err
+	})
+	assert.Less(b.t, time.Since(removed), time.Minute)
+}
+
 // bring makes what a part of the file is, as package cluster does.
 func (s *site) bring(t *testing.T, p addon.Recipe) {
 	t.Helper()
@@ -305,7 +328,14 @@ func TestLogin(t *testing.T) {
 		adas, bobs = s.kubectlLogins(t, ada, url.Values{"login": {"bob@lab.example"}, "password": {"secret of bob"}})
 	}
 
+	open := []string{"https://hub.lab.example/hub/home", grafana, chat, argo}
+	b.isIn(open)
 	s.people(t, fileOf(t, remembers, map[string]string{"bob": "lab"}))
+	removed := time.Now()
+	b.isOut(open, "login.lab.example", removed)
+	if kind(t).Kubernetes {
+		adas.isOut(t, removed)
+	}
 	again := s.browser(t)
 	eventually(t, 60*time.Second, "Dex knows ada no longer", func(context.Context) error {
 		if err := again.password("ada@lab.example", "secret of ada"); err != nil {
@@ -328,23 +358,12 @@ func TestLogin(t *testing.T) {
 
 	again.mounts(s, "bob", false)
 
-	isOut := func(b *browser, who string) {
-		for _, page := range []string{"https://hub.lab.example/hub/home", grafana, chat, argo} {
-			eventually(t, 75*time.Second, who+" is out of "+page, func(context.Context) error {
-				if err := b.load(b.http.Get(page)); err != nil || b.at.Host != "login.lab.example" {
-					return errors.Join(err, fmt.Errorf("%s: %.300s", b.at, b.text))
-				}
-				return nil
-			})
-		}
-	}
-	isOut(b, "ada, who left the file")
 	if kind(t).Kubernetes {
-		adas.isOut(t)
 		bobs.untilMay(t, "login:bob [login:lab system:authenticated] pods=true secrets=false")
 	}
+	once.isIn(open) // who comes from a provider that leaves the file
 	s.people(t, fileOf(t, "", map[string]string{"bob": "guests"}))
-	isOut(once, "who comes from a provider that left the file")
+	once.isOut(open, "login.lab.example", time.Now())
 	if kind(t).Kubernetes {
 		bobs.untilMay(t, "login:bob [login:guests system:authenticated] pods=false secrets=false")
 	}

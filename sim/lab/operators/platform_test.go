@@ -146,13 +146,12 @@ func probeCommand(c guest.Container) (int, string, string) {
 func eventually(t *testing.T, limit time.Duration, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	began := time.Now()
-	var err error
-	for time.Since(began) < limit {
-		if err = check(t.Context()); err == nil {
-			t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
-			return
-		}
+	err := check(t.Context())
+	for ; err != nil && time.Since(began) < limit; err = check(t.Context()) {
 		time.Sleep(50 * time.Millisecond)
+	}
+	if err == nil {
+		t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
 	}
 	require.NoError(t, err, "%s within %s", what, limit)
 }
