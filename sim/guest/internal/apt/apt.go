@@ -69,7 +69,8 @@ type apt struct {
 	fs   *disk.View // root's, and not counted as the caller's changes: the package is
 	disk *disk.Disk
 
-	again, download, simulate bool // --reinstall, --download-only, --simulate
+	again, download, simulate bool              // --reinstall, --download-only, --simulate
+	files                     map[string]string // versions of the packages whose files the command names
 }
 
 // unreachable says why an archive's server cannot be reached, "" where it answers, whatever it
@@ -146,6 +147,11 @@ func (a *apt) release(name string) (archive.Release, bool) {
 // order adds a package and what it needs to want, by name.
 func (a *apt) order(name, version string, want map[string]string) string {
 	r, ok := a.find(name)
+	if file := a.files[name]; file != "" && (version == "" || version == file) {
+		version, ok = file, true
+		r, _ = a.release(name)
+		r.Versions = []string{file}
+	}
 	if !ok {
 		return "E: Unable to locate package " + name
 	}
@@ -182,6 +188,11 @@ func (a *apt) order(name, version string, want map[string]string) string {
 func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 	want := map[string]string{}
 	var problems, gone, asked []string
+	args, problem := a.readFiles(args)
+	if problem != "" {
+		fmt.Fprintln(a.p.Stderr, problem)
+		return exitFailed
+	}
 	for _, arg := range args {
 		if name, goes := strings.CutSuffix(arg, "-"); goes {
 			gone = append(gone, name)
@@ -203,7 +214,8 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 			problems = append(problems, "E: Held packages were changed and -y was used without --allow-change-held-packages.")
 		}
 	}
-	given, problem := a.giveWay(want, asked, gone)
+	var given []string
+	given, problem = a.giveWay(want, asked, gone)
 	if gone = append(gone, given...); problem != "" {
 		problems = append(problems, problem)
 	}
@@ -217,7 +229,10 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		return 0
 	}
 	for _, s := range sources(a.fs) {
-		if why := a.unreachable(ctx, s.uri); len(want) > 0 && why != "" {
+		if !a.fetches(want) {
+			break
+		}
+		if why := a.unreachable(ctx, s.uri); why != "" {
 			fmt.Fprintf(a.p.Stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
 			return exitFailed
 		}

@@ -54,7 +54,7 @@ func (e *StatusError) Is(target error) bool { return target == ErrNotFound && e.
 
 // Default serves what a cluster downloads, small and made up but true to
 // its own checksums: K3s releases of any version (binary, air-gap images and
-// sha256sum files), NVIDIA's apt key, and the cloud images of Ubuntu 24.04
+// sha256sum files), NVIDIA's apt key and container toolkit, and the cloud images of Ubuntu 24.04
 // and Debian 13 with their SHA256SUMS and SHA512SUMS, and models' weights in GGUF.
 func Default() Internet {
 	return func(raw string) ([]byte, error) {
@@ -73,6 +73,9 @@ func Default() Internet {
 		case "nvidia.github.io":
 			if u.Path == "/libnvidia-container/gpgkey" {
 				return []byte(nvidiaKey), nil
+			}
+			if file, ok := strings.CutPrefix(u.Path, "/libnvidia-container/stable/deb/amd64/"); ok && path.Ext(file) == ".deb" {
+				return disk.Archive(file), nil
 			}
 		case "pkgs.k8s.io":
 			if strings.HasPrefix(u.Path, "/core:/stable:/v1.") && strings.HasSuffix(u.Path, "/deb/Release.key") {
