@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,8 @@ func (g *gpuMachine) Run(_ context.Context, cmd remote.Cmd) error {
 		return err
 	case args[0] == "curl":
 		g.files[args[slices.Index(args, "--output")+1]] = "key"
+	case args[0] == "rm":
+		maps.DeleteFunc(g.files, func(path, _ string) bool { return strings.HasPrefix(path, args[2]) })
 	case args[0] == "dkms":
 		g.built = append(g.built, args[3])
 	case args[0] == "apt-mark":
@@ -64,6 +67,13 @@ func (g *gpuMachine) install(args []string) error {
 		return errors.New("E: Unable to locate package")
 	}
 	for _, arg := range args {
+		if strings.HasPrefix(arg, "/") {
+			if g.files[arg] == "" {
+				return errors.New("E: Unsupported file")
+			}
+			parts := strings.Split(path.Base(arg), "_")
+			arg = parts[0] + "=" + parts[1]
+		}
 		name, version, _ := strings.Cut(arg, "=")
 		if strings.HasPrefix(name, "--") {
 			continue
@@ -99,6 +109,7 @@ func (g *gpuMachine) observation() string {
 func TestEveryCommandFails(t *testing.T) {
 	debian := Recipe{Driver: Driver{595, Open}, System: "debian-13", Build: true}
 	built := Recipe{Driver: driver580.Driver, Build: true}
+	folder := folderToolkit(t)
 	type verb struct {
 		make func() *gpuMachine
 		do   func(ctx context.Context, r remote.Runner) error
@@ -137,6 +148,8 @@ func TestEveryCommandFails(t *testing.T) {
 		}),
 		"toolkit": {empty(toolkitList), func(ctx context.Context, r remote.Runner) error { return InstallToolkit(ctx, r, Toolkit{}) },
 			func(s DriverState) string { return Toolkit{}.diffPackages(s).String() }},
+		"toolkit of a folder": {empty(""), func(ctx context.Context, r remote.Runner) error { return InstallToolkit(ctx, r, folder) },
+			func(s DriverState) string { return folder.diffPackages(s).String() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			faults.Each(t, []faults.Kind{faults.Lost, faults.Unheard, faults.Refused, faults.Outage}, func(t *testing.T, f *faults.Faults, use func(*testing.T, faults.Case)) {

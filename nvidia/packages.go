@@ -12,9 +12,12 @@ import (
 )
 
 // Toolkit is NVIDIA's container toolkit, which lets containers see GPUs. It comes
-// from NVIDIA's own repository; Ubuntu has no such package.
+// from NVIDIA's own repository, or from a folder; Ubuntu has no such package.
 type Toolkit struct {
 	Version string // of the packages, e.g. "1.20.1-1"; empty means ToolkitVersion
+	Folder  string // on this machine, with Files; empty means NVIDIA's repository
+	// Digests are the SHA-256 of the packages that Folder may have, by file; nil means those of ToolkitVersion.
+	Digests map[string]string
 }
 
 // ToolkitPackage is the main package of the toolkit. It is held wherever homelab has installed it.
@@ -22,11 +25,12 @@ const ToolkitPackage = "nvidia-container-toolkit"
 
 // Where the toolkit comes from. apt itself fills in $(ARCH).
 const (
-	ToolkitVersion = "1.20.1-1"
-	toolkitKeyURL  = "https://nvidia.github.io/libnvidia-container/gpgkey"
-	toolkitKeyring = "/usr/share/keyrings/nvidia-container-toolkit.asc" // armoured; apt reads that by the suffix
-	toolkitList    = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
-	toolkitSource  = "deb [signed-by=" + toolkitKeyring + "] https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
+	ToolkitVersion    = "1.20.1-1"
+	toolkitRepository = "https://nvidia.github.io/libnvidia-container/stable/deb"
+	toolkitKeyURL     = "https://nvidia.github.io/libnvidia-container/gpgkey"
+	toolkitKeyring    = "/usr/share/keyrings/nvidia-container-toolkit.asc" // armoured; apt reads that by the suffix
+	toolkitList       = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
+	toolkitSource     = "deb [signed-by=" + toolkitKeyring + "] " + toolkitRepository + "/$(ARCH) /\n"
 )
 
 // String names the toolkit with its version.
@@ -55,7 +59,7 @@ func (t Toolkit) packages() []string {
 }
 
 // InstallToolkit installs and holds the container toolkit. The runner must be root's. K3s
-// looks for the toolkit when it starts, so install it first.
+// looks for the toolkit when it starts, so install it first. With a folder, the machine needs no network.
 func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	state, err := ObserveDriver(ctx, r)
 	if err != nil {
@@ -64,18 +68,27 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	if t.diffPackages(state).Empty() {
 		return nil
 	}
+	do := t.installFromRepository
+	if t.Folder != "" {
+		do = t.installFiles
+	}
 	converge.Progressf(ctx, "installing NVIDIA container toolkit %s", t.version())
-	err = remote.Run(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", "--create-dirs", "--output", toolkitKeyring, toolkitKeyURL)
+	if err := do(ctx, r); err != nil {
+		return fmt.Errorf("install NVIDIA container toolkit %s: %w", t.version(), err)
+	}
+	return nil
+}
+
+// installFromRepository installs the toolkit from NVIDIA's repository.
+func (t Toolkit) installFromRepository(ctx context.Context, r remote.Runner) error {
+	err := remote.Run(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", "--create-dirs", "--output", toolkitKeyring, toolkitKeyURL)
 	if err != nil {
 		return fmt.Errorf("fetch the key of NVIDIA's package repository: %w", err)
 	}
 	if err := remote.WriteFile(ctx, r, toolkitList, []byte(toolkitSource), 0o644); err != nil {
-		return fmt.Errorf("install NVIDIA container toolkit: %w", err)
+		return err
 	}
-	if err := install(ctx, r, t.packages(), t.holds()); err != nil {
-		return fmt.Errorf("install NVIDIA container toolkit %s: %w", t.version(), err)
-	}
-	return nil
+	return install(ctx, r, t.packages(), t.holds())
 }
 
 // install installs packages and holds them.
@@ -87,7 +100,11 @@ func install(ctx context.Context, r remote.Runner, packages, holds []string) err
 	if err := apt.Install(ctx, r, packages, lists); err != nil {
 		return err
 	}
-	return remote.Run(ctx, r, slices.Concat([]string{"apt-mark", "hold"}, holds)...)
+	return hold(ctx, r, holds)
+}
+
+func hold(ctx context.Context, r remote.Runner, packages []string) error {
+	return remote.Run(ctx, r, slices.Concat([]string{"apt-mark", "hold"}, packages)...)
 }
 
 // bare is a package's name without "=version".
