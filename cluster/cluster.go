@@ -65,6 +65,9 @@ type Backend struct {
 	CheckProvider func(context.Context, *spec.Platform) error
 	// KubeWrap wraps the transport of Kubernetes requests; may be nil.
 	KubeWrap func(http.RoundTripper) http.RoundTripper
+	// ToolkitDigests are the SHA-256 of the packages of NVIDIA's container toolkit that mirror.folder may have, by file;
+	// nil: those of nvidia.ToolkitVersion.
+	ToolkitDigests map[string]string
 	// Distribution is the Kubernetes of files that say distribution: talos: a distribution.Maker, which only a module of
 	// this repository can be.
 	Distribution any
@@ -143,7 +146,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 		Spec: want, Make: sync.OnceValues(func() ([]addon.Recipe, error) { return platform.Pieces(want, true) }),
 		Charts: b.Charts, Kube: c.members.Kube, Work: c.members.Work, GitDial: b.GitDial, CheckDNS: b.CheckDNS, CheckProvider: b.CheckProvider,
 	})
-	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Distribution: c.distribution(), Allot: c.allot}
+	c.templates = &templates.Templates{Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Distribution: c.distribution(), Toolkit: c.toolkit(), Allot: c.allot}
 	c.hosts.DeferWrites() // a plan writes nothing
 	if b.Proxmox != nil {
 		b.Proxmox.VMs.RegisterNames(names.Tag(want), func(name string) bool { return names.MayBeName(want, name) })

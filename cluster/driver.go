@@ -202,7 +202,7 @@ func (c *machines) upgradeDriver(ctx context.Context, n spec.Node, s driverState
 		if err := nvidia.InstallDriver(ctx, root, s.want); err != nil {
 			return err
 		}
-		return nvidia.InstallToolkit(ctx, nodes.WithProxy(c.spec, root), nvidia.Toolkit{})
+		return nvidia.InstallToolkit(ctx, nodes.WithProxy(c.spec, root), c.toolkit())
 	}
 	if !s.upgrades() {
 		return install(ctx)

@@ -16,7 +16,7 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 	return &converge.Resource[*preflight.Report]{
 		ID: "proxmox",
 		Observe: func(ctx context.Context) (*preflight.Report, error) {
-			if err := c.distribution().CheckFiles(); err != nil {
+			if err := c.checkFiles(); err != nil {
 				return nil, err
 			}
 			if err := c.templates.CheckSources(ctx); err != nil {
@@ -100,7 +100,7 @@ func (c *holdings) beginStep() converge.Step {
 	return &converge.Resource[struct{}]{
 		ID: "artifacts",
 		Observe: func(context.Context) (struct{}, error) {
-			return struct{}{}, converge.Permanent(c.distribution().CheckFiles())
+			return struct{}{}, converge.Permanent(c.checkFiles())
 		},
 		Diff: func(struct{}) converge.Diff { return nil },
 	}

@@ -51,7 +51,7 @@ func (c *holdings) requirements(hosts ...string) preflight.Requirements {
 	if c.Dial == nil && local(c.Proxmox.Endpoint()) {
 		w.Dial = nil // a tunnel or a simulator: this machine is not in its guests' network
 	}
-	if templates.InstallsDriver(s) || s.NVIDIA.DriverMode == spec.DriverOperator {
+	if s.InstallsDriver() || s.NVIDIA.DriverMode == spec.DriverOperator {
 		policy := templates.DriverPolicy(s, "")
 		w.Driver = &policy
 		if s.Image.Template == "" && s.NVIDIA.DriverMode == spec.DriverPrebuilt {

@@ -89,7 +89,18 @@ func behindNone(plan []string) []string {
 	return out
 }
 
-// With a mirror, K3s comes from its folder, images from its registry and from the other nodes, and packages from that of
+// fillK3s fills the folder k3s.airgap with a release of the simulated internet.
+func fillK3s(t testing.TB, folder, version string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(folder, 0o700))
+	for _, name := range []string{"k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"} {
+		b, err := guest.DefaultInternet()("https://github.com/k3s-io/k3s/releases/download/" + strings.ReplaceAll(version, "+", "%2B") + "/" + name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), b, 0o600))
+	}
+}
+
+// With a mirror, K3s and NVIDIA's container toolkit come from its folder, images from its registry and from the other nodes, and packages from that of
 // the archive: only the host asks the internet, for the image of the operating system.
 func TestAirgap(t *testing.T) {
 	folder := t.TempDir()
@@ -110,22 +121,22 @@ func TestAirgap(t *testing.T) {
 			asked = append(asked, url)
 			return nil, guest.ErrNotFound
 		}})
-		text := replace(t, duo, ", gpus: 1", "") + "mirror: {registry: https://registry.home.arpa:5000, folder: " + folder + "}\nk3s: {embeddedRegistry: true}\nguest: {apt: {mirror: \"http://apt.home.arpa/ubuntu\"}}\n"
+		text := duo + "mirror: {registry: https://registry.home.arpa:5000, folder: " + folder + "}\nk3s: {embeddedRegistry: true}\nguest: {apt: {mirror: \"http://apt.home.arpa/ubuntu\"}}\n"
 		spec := parse(t, text)
 		_, err := w.cluster(t, spec).Up().Run(t.Context(), nil)
 		require.ErrorContains(t, err, "(k3s.airgap) has no k3s: put it there from https://github.com/k3s-io/k3s/releases/download/")
 		require.ErrorContains(t, err, ", or run homelab images:mirror, which fills it")
+		require.ErrorContains(t, err, "nvidia has no nvidia-container-toolkit_1.20.1-1_amd64.deb: put it there from https://nvidia.github.io/")
 		assert.Empty(t, w.mutations(), "seen before anything is made")
 
-		for _, name := range []string{"k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"} {
-			b, err := guest.DefaultInternet()("https://github.com/k3s-io/k3s/releases/download/" + strings.ReplaceAll(spec.K3s.Version, "+", "%2B") + "/" + name)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o644))
-		}
+		w.toolkit = fillToolkit(t, filepath.Join(folder, "nvidia"))
+		fillK3s(t, dir, spec.K3s.Version)
 		w.up(t, spec)
 		assert.Empty(t, w.plan(t, spec))
 		for name, m := range w.guests() {
 			assert.False(t, m.Disk().Exists("/var/lib/rancher/homelab.airgap"), name)
+			assert.False(t, m.Disk().Exists("/etc/apt/sources.list.d/nvidia-container-toolkit.list"), name)
+			assert.True(t, m.Disk().Exists("/usr/bin/nvidia-container-runtime"), "of the template")
 			assert.Contains(t, content(t, m, "/etc/rancher/k3s/registries.yaml"), "https://registry.home.arpa:5000", name)
 			assert.Contains(t, content(t, m, "/etc/rancher/k3s/config.yaml"), "disable-default-registry-endpoint: true", name)
 			assert.Equal(t, name == "cp1", strings.Contains(content(t, m, "/etc/rancher/k3s/config.yaml"), "embedded-registry: true"), name)

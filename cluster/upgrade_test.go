@@ -233,14 +233,7 @@ func TestPodsWithGPUsAreEvicted(t *testing.T) {
 // The files for nodes without internet are checked before the first node is touched.
 func TestAirgapFilesThatAreWrong(t *testing.T) {
 	dir := t.TempDir()
-	fill := func(version string) {
-		for _, name := range []string{"k3s", "sha256sum-amd64.txt", "k3s-airgap-images-amd64.tar.zst"} {
-			b, err := guest.DefaultInternet()("https://github.com/k3s-io/k3s/releases/download/" + strings.ReplaceAll(version, "+", "%2B") + "/" + name)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
-		}
-	}
-	fill("v1.36.5+k3s1")
+	fillK3s(t, dir, "v1.36.5+k3s1")
 	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		text := duo + "k3s: {version: v1.36.5+k3s1, airgap: " + dir + "}\n"
 		w.up(t, parse(t, text))
@@ -252,7 +245,7 @@ func TestAirgapFilesThatAreWrong(t *testing.T) {
 			assert.Equal(t, changes{}, before.changes())
 		}
 		refused(filepath.Join(dir, "k3s") + " (k3s.airgap) is K3s v1.36.5+k3s1, and the file says v1.36.6+k3s1: get the three files of that release")
-		fill(newer)
+		fillK3s(t, dir, newer)
 		images := filepath.Join(dir, "k3s-airgap-images-amd64.tar.zst")
 		whole, err := os.ReadFile(images)
 		require.NoError(t, err)

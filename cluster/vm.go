@@ -338,7 +338,7 @@ func unfitReasons(ctx context.Context, of *spec.Spec, agents *proxmox.AgentClien
 	switch os := distro.ByName(system); {
 	case id != "ubuntu" && id != "debian":
 		return []string{fmt.Sprintf("its system is %q, and nodes run Ubuntu or Debian", system)}
-	case len(to.GPUs) > 0 && templates.InstallsDriver(of) && !distro.IsKnown(system):
+	case len(to.GPUs) > 0 && of.InstallsDriver() && !distro.IsKnown(system):
 		return []string{templates.UnknownSystem(system).Error()}
 	case len(to.GPUs) > 0 && of.NVIDIA.DriverMode == spec.DriverPrebuilt && !os.Prebuilt.IsSupported():
 		return []string{fmt.Sprintf("its system is %s, whose archive has no driver that is built for its kernels: write nvidia.driver.mode: dkms", os.Title)}

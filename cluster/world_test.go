@@ -52,6 +52,7 @@ type world struct {
 	knownAs map[string]string      // of nodes in Kubernetes that have not those of their VMs
 	keys    func(*cluster.Backend) // other keys to log in with; nil: the kept one
 	edge    *guest.Machine         // an external machine
+	toolkit map[string]string      // digests of NVIDIA's packages; nil: the real ones
 	// evicting is called before each eviction, if kubeTap is tapDrain.
 	evicting func()
 	mu       sync.Mutex
@@ -113,7 +114,7 @@ func (w *world) clusterOver(t testing.TB, spec *spec.Spec, way http.RoundTripper
 		wrap = w.tap
 	}
 	b := cluster.Backend{
-		Proxmox: pve, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, GitDial: w.gitDial,
+		Proxmox: pve, Dial: w.sim.Network().Dial, Dir: w.dir, KubeWrap: wrap, GitDial: w.gitDial, ToolkitDigests: w.toolkit,
 	}
 	if w.dial != nil {
 		b.Dial = w.dial

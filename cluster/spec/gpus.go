@@ -26,6 +26,17 @@ func (n Node) HasGPUs() bool { return n.GPUs.Count > 0 }
 // GPUNodes returns the nodes with GPUs.
 func (s *Spec) GPUNodes() []Node { return s.nodes(Node.HasGPUs) }
 
+// InstallsDriver reports whether homelab installs NVIDIA's driver and container toolkit on VMs with GPUs.
+func (s *Spec) InstallsDriver() bool {
+	return s.NVIDIA.DriverMode == DriverPrebuilt || s.NVIDIA.DriverMode == DriverDKMS
+}
+
+// DriverNodes returns the nodes that get NVIDIA's driver and container toolkit from homelab. The owner of an external
+// machine installs them.
+func (s *Spec) DriverNodes() []Node {
+	return s.nodes(func(n Node) bool { return n.HasGPUs() && !n.External && s.InstallsDriver() })
+}
+
 // GPUCount is the number of GPUs of all nodes.
 func (s *Spec) GPUCount() int {
 	total := 0

@@ -10,7 +10,7 @@ type Mirror struct {
 	Password SecretRef `yaml:"password" doc:"Reference to its password."`
 	CAFile   string    `yaml:"ca" absent:"system's" doc:"PEM of its authority."`
 	Insecure bool      `yaml:"insecure" doc:"Do not check its certificate."`
-	Folder   string    `yaml:"folder" absent:"K3s and charts come from the internet" doc:"Local folder with the folders ‘k3s’, as for ‘k3s.airgap’, and ‘charts’, as for ‘charts.folder’. ‘images:mirror’ fills it."`
+	Folder   string    `yaml:"folder" absent:"they come from the internet" doc:"Local folder with the folders ‘k3s’, as for ‘k3s.airgap’, ‘charts’, as for ‘charts.folder’, and ‘nvidia’, the packages of NVIDIA's container toolkit. ‘images:mirror’ fills it."`
 	Images   []string  `yaml:"images" json:",omitempty" absent:"none" doc:"Further images for ‘images:mirror’, of pods that homelab does not know: Rancher's further charts, what people type, your own."`
 }
 
@@ -20,9 +20,12 @@ func (m *Mirror) K3s() string { return m.subfolder("k3s") }
 // Charts is the folder with charts, empty without Folder.
 func (m *Mirror) Charts() string { return m.subfolder("charts") }
 
+// NVIDIA is the folder with the packages of NVIDIA's container toolkit, empty without Folder.
+func (m *Mirror) NVIDIA() string { return m.subfolder("nvidia") }
+
 // Fills reports whether ‘images:mirror’ fills a folder.
 func (m *Mirror) Fills(folder string) bool {
-	return folder != "" && (folder == m.K3s() || folder == m.Charts())
+	return folder != "" && (folder == m.K3s() || folder == m.Charts() || folder == m.NVIDIA())
 }
 
 // FilledBy is the end of a sentence that says what fills a folder, empty if nothing does.

@@ -17,11 +17,12 @@ import (
 	"github.com/cps-gpu/homelab/internal/limit"
 )
 
-// Release is a set of files with one that lists their checksums, in the form of sha256sum.
+// Release is a set of files with their checksums: in a file that lists them in the form of sha256sum, or known.
 type Release struct {
-	URL   func(name string) string
-	Sums  string   // the list
-	Files []string // of it
+	URL     func(name string) string
+	Sums    string            // the list; empty: Digests
+	Files   []string          // of it
+	Digests map[string]string // SHA-256 by file
 }
 
 // Download downloads a release into a folder, and reports each file. A file has its name when it has its checksum; one
@@ -31,18 +32,9 @@ func (r Release) Download(ctx context.Context, client *http.Client, folder strin
 	if err := os.MkdirAll(folder, private); err != nil {
 		return err
 	}
-	var list bytes.Buffer
-	if err := r.get(ctx, client, r.Sums, 0, func(body io.Reader, _ bool) error {
-		_, err := list.ReadFrom(limit.Reader(body, maxSums))
+	list, sums, err := r.sums(ctx, client)
+	if err != nil {
 		return err
-	}); err != nil {
-		return err
-	}
-	sums := map[string]string{}
-	for lines := bufio.NewScanner(bytes.NewReader(list.Bytes())); lines.Scan(); {
-		if words := strings.Fields(lines.Text()); len(words) == 2 {
-			sums[strings.TrimPrefix(words[1], "*")] = words[0]
-		}
 	}
 	var errs []error
 	for _, name := range r.Files {
@@ -57,15 +49,36 @@ func (r Release) Download(ctx context.Context, client *http.Client, folder strin
 		}
 		tell(Outcome{name, copied})
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(errs...); err != nil || r.Sums == "" {
 		return err
 	}
 	// Last: the list says that the files of its release are there.
 	part := filepath.Join(folder, r.Sums+partial)
-	if err := os.WriteFile(part, list.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(part, list, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(part, strings.TrimSuffix(part, partial))
+}
+
+// sums returns the checksums by file, with the list that has them.
+func (r Release) sums(ctx context.Context, client *http.Client) ([]byte, map[string]string, error) {
+	if r.Sums == "" {
+		return nil, r.Digests, nil
+	}
+	var list bytes.Buffer
+	if err := r.get(ctx, client, r.Sums, 0, func(body io.Reader, _ bool) error {
+		_, err := list.ReadFrom(limit.Reader(body, maxSums))
+		return err
+	}); err != nil {
+		return nil, nil, err
+	}
+	sums := map[string]string{}
+	for lines := bufio.NewScanner(bytes.NewReader(list.Bytes())); lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) == 2 {
+			sums[strings.TrimPrefix(words[1], "*")] = words[0]
+		}
+	}
+	return list.Bytes(), sums, nil
 }
 
 const (

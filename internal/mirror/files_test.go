@@ -145,3 +145,29 @@ func TestReleaseChecksItsFiles(t *testing.T) {
 	_, err = s.download(t, folder)
 	require.ErrorContains(t, err, "run it again, which goes on where it was")
 }
+
+// Where the checksums are known, nobody is asked for a list, and none is written.
+func TestReleaseOfKnownFiles(t *testing.T) {
+	s, folder := newReleaseServer(t), t.TempDir()
+	sum := sha256.Sum256([]byte(s.files["program"]))
+	delete(s.files, "sums.txt")
+	delete(s.files, "images")
+	r := Release{URL: func(name string) string { return s.URL + "/v1/" + name }, Files: []string{"program"}, Digests: map[string]string{"program": hex.EncodeToString(sum[:])}}
+	s.cut = 10
+	require.ErrorContains(t, r.Download(t.Context(), s.Client(), folder, func(Outcome) {}), "run it again, which goes on where it was")
+	s.cut = 0
+	var copied []Outcome
+	for range 2 {
+		require.NoError(t, r.Download(t.Context(), s.Client(), folder, func(o Outcome) { copied = append(copied, o) }))
+	}
+	assert.Equal(t, []Outcome{{"program", 32}, {"program", 0}}, copied)
+	assert.Equal(t, []string{"", "bytes=10-"}, s.sent)
+	s.complete(t, folder)
+
+	s.files["program"] = "changed"
+	require.NoError(t, os.Remove(filepath.Join(folder, "program")))
+	require.ErrorContains(t, r.Download(t.Context(), s.Client(), folder, func(Outcome) {}), "/v1/program is not the file of its checksum")
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}

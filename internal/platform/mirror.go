@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/fleet"
+	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/mirror"
 	"github.com/cps-gpu/homelab/kube/chart"
 )
@@ -76,15 +77,22 @@ func (c checker) outsideMirror() {
 			c.Warn(m, "the weights of "+m.Name+" come from huggingface.co, and the mirror does not have them", "write mirror: there, the URL of a mirror of Hugging Face")
 		}
 	}
-	ours := s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS
-	if !ours || s.Guest.HTTPSProxy != "" || s.Image.Template != "" {
+	c.outsideDriver()
+}
+
+// outsideDriver warns of NVIDIA's packages that nodes with GPUs get from the internet: the container toolkit unless the
+// mirror has a folder, and the driver if it is not in the distribution's archive.
+func (c checker) outsideDriver() {
+	s := c.spec
+	if len(s.DriverNodes()) == 0 || s.Guest.HTTPSProxy != "" || s.Image.Template != "" {
 		return
 	}
-	for _, n := range s.GPUNodes() {
-		if !n.External {
-			c.Warn(s.Mirror, "nodes with GPUs get NVIDIA's container toolkit from nvidia.github.io, and the mirror does not have it",
-				"write guest: {apt: {httpsProxy: URL}} of a proxy that reaches it, or image: {template: NAME} of a template with the toolkit")
-			return
-		}
+	const proxy = "write guest: {apt: {httpsProxy: URL}} of a proxy that reaches it, or image: {template: NAME} of a template with the "
+	if s.Mirror.Folder == "" {
+		c.Warn(s.Mirror, "nodes with GPUs get NVIDIA's container toolkit from nvidia.github.io, and the mirror does not have it",
+			"write mirror: {folder: FOLDER}, which images:mirror fills; or "+proxy+"toolkit")
+	}
+	if source := distro.ByName(s.Image.Distribution).Driver(s.NVIDIA.DriverMode == spec.DriverDKMS).Source; source != nil {
+		c.Warn(s.Mirror, "nodes with GPUs get NVIDIA's driver from "+source.URL+", and the mirror does not have it", proxy+"driver")
 	}
 }

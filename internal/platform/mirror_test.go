@@ -64,7 +64,20 @@ tls: self-signed
 rancher: {hostname: rancher.lab.example}
 models: {qwen: {source: Qwen/Qwen3-8B, context: 16384}}
 `
-	for more, want := range map[string]int{"": 0, "mirror: {registry: https://r.lab}": 2, "mirror: {registry: https://r.lab}\nguest: {apt: {httpsProxy: \"http://proxy.lab:3128\"}}": 1} {
+	const (
+		short    = "mirror: {registry: https://r.lab}"
+		folder   = "mirror: {registry: https://r.lab, folder: mirror}"
+		weights  = "the weights of qwen come from huggingface.co, and the mirror does not have them"
+		toolkit  = "nodes with GPUs get NVIDIA's container toolkit from nvidia.github.io, and the mirror does not have it"
+		driver   = "nodes with GPUs get NVIDIA's driver from https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64/, and the mirror does not have it"
+		debian   = "\nimage: debian-13\nnvidia: {driver: {mode: dkms}}"
+		template = "\nimage: {template: mine}"
+	)
+	for more, want := range map[string][]string{
+		"": nil, short: {weights, toolkit}, folder: {weights}, short + template: {weights},
+		short + debian: {weights, toolkit, driver}, folder + debian: {weights, driver},
+		short + debian + "\nguest: {apt: {httpsProxy: \"http://proxy.lab:3128\"}}": {weights},
+	} {
 		s, err := clusterfile.Parse("cluster.yaml", []byte(file+more+"\n"), platform.Check)
 		require.NoError(t, err, more)
 		var said []string
@@ -73,7 +86,7 @@ models: {qwen: {source: Qwen/Qwen3-8B, context: 16384}}
 				said = append(said, w.What)
 			}
 		}
-		assert.Len(t, said, want, more)
+		assert.ElementsMatch(t, want, said, more)
 		pieces, err := platform.Pieces(s, false)
 		require.NoError(t, err)
 		i := slices.IndexFunc(pieces, func(r addon.Recipe) bool { return r.Name == "rancher" })

@@ -29,6 +29,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/kube/helm"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/secret"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
@@ -41,6 +42,7 @@ type internet struct {
 	upstream, mirror *registrytest.Registry
 	charts           map[string][]byte // archives by the names of their files
 	index            string
+	toolkit          map[string]string // digests of NVIDIA's packages, which are not the real ones
 
 	mu    sync.Mutex
 	gone  bool
@@ -50,7 +52,12 @@ type internet struct {
 // newInternet has the charts of the lab as their repositories have them, and no images yet.
 func newInternet(t *testing.T) *internet {
 	t.Helper()
-	w := &internet{upstream: registrytest.New(t), mirror: registrytest.New(t), charts: map[string][]byte{}, index: "entries:\n"}
+	w := &internet{upstream: registrytest.New(t), mirror: registrytest.New(t), charts: map[string][]byte{}, index: "entries:\n", toolkit: map[string]string{}}
+	for name := range (nvidia.Toolkit{}).Files() {
+		data, err := guest.DefaultInternet()(nvidia.ToolkitURL(name))
+		require.NoError(t, err)
+		w.toolkit[name] = digest.FromBytes(data).Encoded()
+	}
 	for _, pin := range platform.Pins() {
 		folder := filepath.Join("../../sim/lab/charts", pin.Chart)
 		if _, err := os.Stat(folder); err != nil {
@@ -133,7 +140,7 @@ func (w *internet) session(t *testing.T, file string) (s *Session, said *bytes.B
 	said = &bytes.Buffer{}
 	s, err := Load(Options{Spec: file, Console: &console.Console{Talk: said, Data: said, Redact: &secret.Redactor{}}})
 	require.NoError(t, err)
-	s.internet = w
+	s.internet, s.toolkitDigests = w, w.toolkit
 	return s, said
 }
 
@@ -144,6 +151,8 @@ network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 nodes:
   cp1: {role: server, address: 10.0.0.11}
   wk1: {address: 10.0.0.21, disks: {scratch: {size: 100GiB, mount: /scratch}}}
+pools: {gpu: {count: 1, addresses: [10.0.0.31], memory: 64GiB, gpus: 1}}
+nvidia: {verify: {images: {pytorch: "docker.io/pytorch/pytorch:2.8.0"}}}
 k3s: {vip: 10.0.0.100}
 loadBalancer: {kind: metallb, addresses: [10.0.0.200-10.0.0.220]}
 tls: self-signed
@@ -158,8 +167,6 @@ storage:
 const everyPart = someParts + `  scratch: {}
   longhorn: {}
   proxmox: {storage: vmdata, token: homelab@pve!csi, secret: env:PROXMOX_SECRET}
-pools: {gpu: {count: 1, addresses: [10.0.0.31], memory: 64GiB, gpus: 1}}
-nvidia: {verify: {images: {pytorch: "docker.io/pytorch/pytorch:2.8.0"}}}
 rancher: {hostname: rancher.lab.example}
 monitoring: {hostname: grafana.lab.example}
 logs: {}
@@ -176,7 +183,7 @@ postgres: {databases: {people: {class: longhorn}}, backup: true}
 `
 
 // TestMirrorOfEveryPart: one command fills the mirror of a file with every part, a second one copies nothing, and then
-// no chart and no file of K3s comes from another host.
+// no chart, no file of K3s and no package of NVIDIA's comes from another host.
 func TestMirrorOfEveryPart(t *testing.T) {
 	for _, name := range []string{"XDG_CACHE_HOME", "DOCKER_CONFIG"} {
 		t.Setenv(name, t.TempDir())
@@ -194,7 +201,7 @@ func TestMirrorOfEveryPart(t *testing.T) {
 
 	file := with(everyPart)
 	said = w.fill(t, file)
-	assert.Regexp(t, `(?m)^\d+ charts copied to `+dir+`/mirror/charts\.\nNothing to copy: `+dir+`/mirror/k3s has all 2 files\.\n`, said)
+	assert.Regexp(t, `(?m)^\d+ charts copied to `+dir+`/mirror/charts\.\nNothing to copy: `+dir+`/mirror/k3s has all 2 files\.\nNothing to copy: `+dir+`/mirror/nvidia has all 4 packages\.\n`, said)
 	assert.NotRegexp(t, " copied to |[0-9]+ of [0-9]+: |pa55", w.fill(t, file))
 	s, _ := w.session(t, file)
 	list, err := imagesOf(t.Context(), s)
@@ -275,7 +282,7 @@ charts:
 		w.upstream.Image(repo, tag, "amd64", "arm64")
 	}
 	require.NoError(t, imageMirror{s}.copy(t.Context(), ImagesMirrorFlags{Out: carried, Arch: "amd64,arm64"}))
-	for _, name := range []string{"index.json", "k3s/k3s", "k3s/k3s-arm64", "k3s/sha256sum-arm64.txt", "charts/metallb-0.16.2.tgz"} {
+	for _, name := range []string{"index.json", "k3s/k3s", "k3s/k3s-arm64", "k3s/sha256sum-arm64.txt", "nvidia/nvidia-container-toolkit_1.20.1-1_amd64.deb", "charts/metallb-0.16.2.tgz"} {
 		assert.FileExists(t, filepath.Join(carried, name))
 	}
 	assert.Empty(t, w.mirror.Tags)
@@ -293,7 +300,7 @@ charts:
 	require.NoError(t, os.Rename(carried, moved))
 	s, said = w.session(t, file)
 	require.NoError(t, imageMirror{s}.copy(t.Context(), ImagesMirrorFlags{From: moved}))
-	assert.Contains(t, said.String(), "K3s and charts stay in "+moved+": write mirror: {folder: "+moved+"}\n")
+	assert.Contains(t, said.String(), "K3s, charts and NVIDIA's packages stay in "+moved+": write mirror: {folder: "+moved+"}\n")
 }
 
 // parts are those of the name of an image: repository, tag and digest.
@@ -304,13 +311,14 @@ func parts(name string) (repo, tag, digest string) {
 	return repo, tag, digest
 }
 
-// up brings a cluster up from the mirror, on machines that reach only packages.
+// up brings a cluster up from the mirror, on machines that reach only packages of their distribution.
 func (w *internet) up(t *testing.T, file string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		site := newSite(t)
 		site.sim.Close()
 		site.sim = pvesim.New(pvesim.EightA100(), pvesim.Options{Kubernetes: site.kube, Internet: w.archive})
+		site.toolkit = w.toolkit
 		defer site.close()
 		spec, err := cluster.Load(file)
 		require.NoError(t, err)

@@ -3,8 +3,10 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"path/filepath"
+	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/mirror"
@@ -12,10 +14,11 @@ import (
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube/chart"
 	"github.com/cps-gpu/homelab/kube/helm"
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
-// fill puts what a file needs besides images where its mirror has it: K3s and charts into the folder, and the charts that
-// a GitOps tool deploys into the registry.
+// fill puts what a file needs besides images where its mirror has it: K3s, charts and NVIDIA's container toolkit into the
+// folder, and the charts that a GitOps tool deploys into the registry.
 func (s imageMirror) fill(ctx context.Context, f ImagesMirrorFlags, c mirror.Copier) error {
 	m := s.Spec.Mirror
 	if m == nil {
@@ -28,7 +31,7 @@ func (s imageMirror) fill(ctx context.Context, f ImagesMirrorFlags, c mirror.Cop
 	case f.From != "":
 		in.Folder = f.From
 		if own, err := filepath.Abs(f.From); err == nil && m.Folder != "" && own != m.Folder {
-			s.Printf("K3s and charts stay in %s: write mirror: {folder: %s}", f.From, f.From)
+			s.Printf("K3s, charts and NVIDIA's packages stay in %s: write mirror: {folder: %s}", f.From, f.From)
 		}
 	}
 	pieces, err := platform.Pieces(s.Spec, false)
@@ -47,7 +50,7 @@ func (s imageMirror) fill(ctx context.Context, f ImagesMirrorFlags, c mirror.Cop
 	}
 	source, _ := s.chartsOf(ctx)
 	if f.From == "" && m.Folder != "" {
-		if err := errors.Join(s.saveCharts(ctx, source, in, charts), s.downloadK3s(ctx, in, c.Archs)); err != nil {
+		if err := errors.Join(s.saveCharts(ctx, source, in, charts), s.downloadK3s(ctx, in, c.Archs), s.downloadToolkit(ctx, in)); err != nil {
 			return err
 		}
 	}
@@ -101,6 +104,29 @@ func (s imageMirror) downloadK3s(ctx context.Context, in spec.Mirror, archs []st
 		}
 	}
 	s.saysCopied(copied, all, "file", in.K3s())
+	return nil
+}
+
+// downloadToolkit downloads NVIDIA's container toolkit, if a node gets it from here. Those nodes are VMs, so it is that of
+// one architecture.
+func (s imageMirror) downloadToolkit(ctx context.Context, in spec.Mirror) error {
+	if len(s.Spec.DriverNodes()) == 0 {
+		return nil
+	}
+	t := nvidia.Toolkit{Digests: s.toolkitDigests}
+	digests := t.Files()
+	files := mirror.Release{URL: nvidia.ToolkitURL, Digests: digests, Files: slices.Sorted(maps.Keys(digests))}
+	copied := 0
+	err := files.Download(ctx, &http.Client{Transport: s.internet}, in.NVIDIA(), func(done mirror.Outcome) {
+		if done.Bytes > 0 {
+			copied++
+			s.Printf("%s, %s", done.Name, spec.Size(done.Bytes))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	s.saysCopied(copied, len(digests), "package", in.NVIDIA())
 	return nil
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/cps-gpu/homelab/internal/printable"
 )
 
-// ImagesMirror copies what a file needs to its mirror: images to the registry, or into a folder, and K3s and charts into
-// the folder.
+// ImagesMirror copies what a file needs to its mirror: images to the registry, or into a folder, and K3s, charts and
+// NVIDIA's container toolkit into the folder.
 func ImagesMirror(ctx context.Context, o Options, f ImagesMirrorFlags) error {
 	s, err := Load(o)
 	if err != nil {

@@ -33,7 +33,8 @@ type site struct {
 	sim        *pvesim.Sim
 	kube       *kubesim.Sim
 	dir        string
-	talk, data bytes.Buffer // of the last command
+	toolkit    map[string]string // digests of NVIDIA's packages; nil: the real ones
+	talk, data bytes.Buffer      // of the last command
 	everything strings.Builder
 }
 
@@ -79,7 +80,7 @@ func (w *site) command(spec *spec.Spec, o Options, command func(*Session, contex
 	require.NoError(w.t, err)
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(w.t, err)
-	c, err := cluster.New(spec, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir})
+	c, err := cluster.New(spec, cluster.Backend{Proxmox: pve, Signers: []ssh.Signer{signer}, Dial: w.sim.Network().Dial, Dir: w.dir, ToolkitDigests: w.toolkit})
 	require.NoError(w.t, err)
 	s := &Session{
 		Console: &console.Console{Talk: &w.talk, Data: &w.data, JSON: o.JSON, Redact: &secret.Redactor{}},

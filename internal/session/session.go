@@ -63,6 +63,8 @@ type Session struct {
 	web *http.Client
 	// internet is the transport to registries and servers of files; nil: over the network.
 	internet http.RoundTripper
+	// toolkitDigests are those of NVIDIA's container toolkit in the folder of a mirror; nil: the real ones.
+	toolkitDigests map[string]string
 	// outside is set if the site's network reaches the internet.
 	outside bool
 	// wrap wraps every request to Proxmox; may be nil.
@@ -129,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 
 // backendOf is what is known of the cluster's world without asking it.
 func backendOf(s *Session) cluster.Backend {
-	b := cluster.Backend{Dir: s.dir(), Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
+	b := cluster.Backend{Dir: s.dir(), ToolkitDigests: s.toolkitDigests, Charts: helm.Source{Folder: s.opt.Charts, Offline: s.opt.Offline}}
 	if s.opt.Distribution != nil {
 		b.Distribution = s.opt.Distribution
 	}

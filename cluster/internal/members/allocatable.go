@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/offer"
@@ -18,7 +17,7 @@ import (
 
 // HasDriver reports whether this cluster manages a node's driver.
 func (ks *Kubernetes) HasDriver(n spec.Node) bool {
-	return n.HasGPUs() && templates.InstallsDriver(ks.Spec) && ks.Spec.NVIDIA.Stack != spec.StackNone
+	return n.HasGPUs() && ks.Spec.InstallsDriver() && ks.Spec.NVIDIA.Stack != spec.StackNone
 }
 
 // HasPlugin reports whether this cluster makes GPUs allocatable.

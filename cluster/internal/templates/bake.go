@@ -259,7 +259,7 @@ func (ts *Templates) install(ctx context.Context, t template, vm *proxmox.VM) er
 		if err := nvidia.InstallDriver(ctx, guest, t.driver); err != nil {
 			return err
 		}
-		if err := nvidia.InstallToolkit(ctx, guest, nvidia.Toolkit{}); err != nil {
+		if err := nvidia.InstallToolkit(ctx, guest, ts.Toolkit); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ type driverChoice struct {
 func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.DriverState) (map[string]driverChoice, error) {
 	s, out := ts.Spec, map[string]driverChoice{}
 	nodes := slices.DeleteFunc(s.GPUNodes(), func(n spec.Node) bool { return n.External || n.Host != host })
-	if !InstallsDriver(s) || len(nodes) == 0 {
+	if !s.InstallsDriver() || len(nodes) == 0 {
 		return out, nil
 	}
 	gpus, err := ts.Proxmox.PCI.GPUs(ctx, host)
@@ -189,9 +189,4 @@ func DriverPolicy(s *spec.Spec, installed string) nvidia.Policy {
 // knows their signature.
 func BuildsModules(s *spec.Spec) bool {
 	return s.NVIDIA.DriverMode == spec.DriverDKMS || s.NVIDIA.DriverMode == spec.DriverOperator
-}
-
-// InstallsDriver reports whether homelab installs the driver on nodes.
-func InstallsDriver(s *spec.Spec) bool {
-	return s.NVIDIA.DriverMode == spec.DriverPrebuilt || s.NVIDIA.DriverMode == spec.DriverDKMS
 }

@@ -82,7 +82,11 @@ func describeTemplate(s *spec.Spec, release, host string, driver nvidia.Recipe) 
 	if release != "" {
 		t.holds.K3s = s.K3s.Version
 	}
+	var repository string
 	if driver.Branch != 0 {
+		if s.Mirror.NVIDIA() != "" { // clones of others have NVIDIA's repository, which they cannot reach
+			repository = "without NVIDIA's repository"
+		}
 		t.holds.Driver, t.holds.Toolkit = driver.String(), nvidia.ToolkitVersion
 	}
 	doc, err := cloudinit.RenderTemplate(cloudinit.Bake{Hostname: names.Bake, InstanceID: names.Bake, Packages: t.holds.Packages})
@@ -97,7 +101,7 @@ func describeTemplate(s *spec.Spec, release, host string, driver nvidia.Recipe) 
 	if image == "" { // the lab's image, identified by its address
 		image = s.Image.URL
 	}
-	inputs := fmt.Sprintln(digest, image, s.Image.SecureBoot, release, t.holds.Driver, t.holds.Toolkit)
+	inputs := fmt.Sprintln(digest, image, s.Image.SecureBoot, release, t.holds.Driver, t.holds.Toolkit+repository)
 	t.Name = names.Template(s, host, cloudinit.Digest([]byte(inputs), []byte(sealScript)))
 	return t, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
 	"github.com/cps-gpu/homelab/internal/placement"
+	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
@@ -18,6 +19,8 @@ type Templates struct {
 	Seeds   *firstboot.Maker
 	// Distribution is the Kubernetes that templates have, if it has files.
 	Distribution distribution.Files
+	// Toolkit is NVIDIA's container toolkit of templates with a driver.
+	Toolkit nvidia.Toolkit
 	// Allot returns which cards of a host its nodes get.
 	Allot func(ctx context.Context, host string) (*placement.Allotment, error)
 }
