@@ -111,6 +111,7 @@ func (l *partsLife) disksStay(t *testing.T) {
 	l.write(t, "cluster.yaml", l.last(l.given))
 	plan, _, _ := l.run(t, "cluster:plan")
 	assert.Contains(t, plan, "part proxmox-csi is no longer in the file but stays: volumes of proxmox are in use and could not be mounted without it: default/disk")
+	assert.Regexp(t, `embedded-registry: true → \(none\)`, plan)
 	if l.tool == "" {
 		pages.Compare(t, "docs/storage.md", "kept", plan, *update)
 	}
