@@ -224,6 +224,7 @@ func (l *partsLife) comeAndChange(t *testing.T) {
 func (l *partsLife) verified(t *testing.T) {
 	t.Helper()
 	said, _ := l.must(t, "platform:verify")
+	pages.Compare(t, "docs/platform.md", "certificates", said, *update)
 	if !l.cilium {
 		pages.Compare(t, "docs/platform.md", "parts", said, *update)
 	}
