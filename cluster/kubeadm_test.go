@@ -104,6 +104,7 @@ func TestLifeWithKubeadm(t *testing.T) {
 			require.NoError(t, c.Err)
 			assert.NotEmpty(t, c.All)
 		}
+		require.ErrorContains(t, (cluster.Backend{}).Lacks(spec, "k3s:upgrade"), "write kubeadm.version, and run homelab cluster:up")
 		for _, command := range []string{"cluster:backup", "cluster:restore"} {
 			require.ErrorContains(t, (cluster.Backend{}).Lacks(spec, command), "homelab does not do this with kubeadm yet")
 		}

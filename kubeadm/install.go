@@ -40,32 +40,43 @@ func Install(ctx context.Context, r remote.Runner, version string) error {
 		return fmt.Errorf("install Kubernetes: %q is not a release: write e.g. %s", version, DefaultVersion)
 	}
 	converge.Progressf(ctx, "installing Kubernetes %s and containerd", version)
-	for _, do := range []func(context.Context, remote.Runner) error{prepareKernel, func(ctx context.Context, r remote.Runner) error { return addRepository(ctx, r, version) }} {
-		if err := do(ctx, r); err != nil {
-			return fmt.Errorf("install Kubernetes: %w", err)
-		}
+	lists, err := prepare(ctx, r, version)
+	if err == nil {
+		err = installPackages(ctx, r, version, lists)
+	}
+	if err != nil {
+		return fmt.Errorf("install Kubernetes %s: %w", version, err)
+	}
+	return nil
+}
+
+// prepare makes a machine ready for the packages of a release, and returns what [apt.ReadLists] does.
+func prepare(ctx context.Context, r remote.Runner, version string) (lists string, err error) {
+	if err := prepareKernel(ctx, r); err != nil {
+		return "", err
+	}
+	if err := addRepository(ctx, r, version); err != nil {
+		return "", err
 	}
 	if err := remote.WriteFile(ctx, r, containerdFile, containerdConfig, 0o644); err != nil { // which the package keeps
-		return fmt.Errorf("install Kubernetes: %w", err)
+		return "", err
 	}
-	lists, err := apt.ReadLists(ctx, r)
-	if err != nil {
-		return fmt.Errorf("install Kubernetes: %w", err)
-	}
+	return apt.ReadLists(ctx, r)
+}
+
+// installPackages installs and holds all of a release, and restarts containerd.
+func installPackages(ctx context.Context, r remote.Runner, version, lists string) error {
 	wanted := []string{"containerd", "conntrack"}
 	for _, name := range packages() {
 		wanted = append(wanted, pin(name, version))
 	}
 	if err := apt.Install(ctx, r, wanted, lists, "-o", "Dpkg::Options::=--force-confold"); err != nil {
-		return fmt.Errorf("install Kubernetes %s: %w", version, err)
+		return err
 	}
 	if err := remote.Run(ctx, r, append([]string{"apt-mark", "hold"}, packages()...)...); err != nil {
-		return fmt.Errorf("install Kubernetes: %w", err)
+		return err
 	}
-	if err := remote.Run(ctx, r, "systemctl", "restart", "containerd"); err != nil {
-		return fmt.Errorf("install Kubernetes: %w", err)
-	}
-	return nil
+	return remote.Run(ctx, r, "systemctl", "restart", "containerd")
 }
 
 // prepareKernel sets what networks of pods need (preflight/checks_linux.go asks for the second).

@@ -62,10 +62,7 @@ func upgrade(ctx context.Context, r remote.Runner, have State, version string) e
 	if err := remote.WriteFile(ctx, r, upgradingFile, []byte(have.Version+"\n"), 0o644); err != nil {
 		return err
 	}
-	if err := addRepository(ctx, r, version); err != nil {
-		return err
-	}
-	lists, err := apt.ReadLists(ctx, r)
+	lists, err := prepare(ctx, r, version)
 	if err != nil {
 		return err
 	}
@@ -82,7 +79,7 @@ func upgrade(ctx context.Context, r remote.Runner, have State, version string) e
 	if err := r.Run(ctx, remote.Cmd{Args: verb, Stdout: converge.ProgressWriter(ctx)}); err != nil {
 		return checksFailed("upgrade", err)
 	}
-	if err := Install(ctx, r, version); err != nil {
+	if err := installPackages(ctx, r, version, lists); err != nil {
 		return err
 	}
 	for _, do := range [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "restart", "kubelet"}, {"rm", "-f", upgradingFile}} {

@@ -2,6 +2,7 @@ package kubeadmnodes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
@@ -98,5 +99,9 @@ func (m *member) Start(ctx context.Context, w distribution.Wish, a distribution.
 
 // Upgrade brings the machine to the file's version.
 func (m *member) Upgrade(ctx context.Context, _ distribution.Wish, _ distribution.Admission) error {
-	return kubeadm.Upgrade(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
+	err := kubeadm.Upgrade(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
+	if refused := new(kubeadm.VersionError); errors.As(err, &refused) {
+		return distribution.Means(err, distribution.ErrVersion)
+	}
+	return err
 }

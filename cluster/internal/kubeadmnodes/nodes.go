@@ -42,11 +42,8 @@ func (ns *Nodes) Compare(a, b string) int { return kubeadm.CompareVersions(a, b)
 func (ns *Nodes) CheckUpgrade(role spec.Role, from string) error {
 	want := ns.spec.K3s.Version
 	err := kubeadm.CheckUpgrade(from, want)
-	switch refused := new(kubeadm.VersionError); {
-	case err != nil && role == spec.Agent && kubeadm.CompareVersions(from, want) > 0:
-		err = fmt.Errorf("Kubernetes cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", from, want) //nolint:staticcheck // a name
-	case errors.As(err, &refused):
-		err = distribution.Means(err, distribution.ErrVersion)
+	if err != nil && role == spec.Agent && kubeadm.CompareVersions(from, want) > 0 {
+		return fmt.Errorf("Kubernetes cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", from, want) //nolint:staticcheck // a name
 	}
 	return err
 }

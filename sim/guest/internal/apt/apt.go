@@ -228,10 +228,11 @@ func (a *apt) install(ctx context.Context, args []string, changeHeld bool) int {
 		a.show(want)
 		return 0
 	}
-	for _, s := range sources(a.fs) {
-		if !a.fetches(want) {
-			break
-		}
+	var from []aptSource
+	if a.fetches(want) {
+		from = sources(a.fs)
+	}
+	for _, s := range from {
 		if why := a.unreachable(ctx, s.uri); why != "" {
 			fmt.Fprintf(a.p.Stderr, "E: Failed to fetch %s  %s\nE: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?\n", s.uri, why)
 			return exitFailed
