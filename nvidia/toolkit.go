@@ -16,6 +16,7 @@ import (
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/apt"
 	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/internal/sums"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -31,19 +32,14 @@ const largestPackage = 64 << 20
 // Files are the names of the packages in NVIDIA's repository, for amd64, and the SHA-256 that each must have; "" if
 // that is not known, as of another version without Digests.
 func (t Toolkit) Files() map[string]string {
-	sums := t.Digests
-	if sums == nil {
-		sums = map[string]string{}
-		for line := range strings.Lines(toolkitSums) {
-			if sum, name, ok := strings.Cut(strings.TrimSpace(line), "  "); ok && sum[0] != '#' {
-				sums[name] = sum
-			}
-		}
+	known := t.Digests
+	if known == nil {
+		known, _ = sums.Read(strings.NewReader(toolkitSums)) // of short lines
 	}
 	files := map[string]string{}
 	for _, name := range t.holds() {
 		file := name + "_" + t.version() + "_amd64.deb"
-		files[file] = sums[file]
+		files[file] = known[file]
 	}
 	return files
 }

@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -15,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/limit"
+	"github.com/cps-gpu/homelab/internal/sums"
 )
 
 // Release is a set of files with their checksums: in a file that lists them in the form of sha256sum, or known.
@@ -32,17 +32,17 @@ func (r Release) Download(ctx context.Context, client *http.Client, folder strin
 	if err := os.MkdirAll(folder, private); err != nil {
 		return err
 	}
-	list, sums, err := r.sums(ctx, client)
+	list, listed, err := r.sums(ctx, client)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, name := range r.Files {
-		if sums[name] == "" {
+		if listed[name] == "" {
 			errs = append(errs, fmt.Errorf("%s has no line for %s: a proxy may have answered instead", r.URL(r.Sums), name))
 			continue
 		}
-		copied, err := r.file(ctx, client, filepath.Join(folder, name), sums[name])
+		copied, err := r.file(ctx, client, filepath.Join(folder, name), listed[name])
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -72,13 +72,8 @@ func (r Release) sums(ctx context.Context, client *http.Client) ([]byte, map[str
 	}); err != nil {
 		return nil, nil, err
 	}
-	sums := map[string]string{}
-	for lines := bufio.NewScanner(bytes.NewReader(list.Bytes())); lines.Scan(); {
-		if words := strings.Fields(lines.Text()); len(words) == 2 {
-			sums[strings.TrimPrefix(words[1], "*")] = words[0]
-		}
-	}
-	return list.Bytes(), sums, nil
+	listed, err := sums.Read(bytes.NewReader(list.Bytes()))
+	return list.Bytes(), listed, err
 }
 
 const (

@@ -1,7 +1,6 @@
 package artifacts
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/sums"
 	"github.com/cps-gpu/homelab/k3s"
 )
 
@@ -35,12 +34,12 @@ func CheckSums(ctx context.Context, s *spec.Spec) error {
 	defer func() { _ = root.Close() }()
 	var errs []error
 	for _, release := range releasesIn(root, s.K3s.Version) {
-		sums, err := readSums(root, release.Sums())
+		listed, err := readSums(root, release.Sums())
 		if err != nil {
 			return converge.Permanent(err)
 		}
 		for _, name := range requiredFiles(release)[1:] {
-			errs = append(errs, checkSum(ctx, root, release, name, sums[name]))
+			errs = append(errs, checkSum(ctx, root, release, name, listed[name]))
 		}
 	}
 	return converge.Permanent(errors.Join(errs...))
@@ -63,21 +62,14 @@ func checkSum(ctx context.Context, root *os.Root, release k3s.Release, name, wan
 	return nil
 }
 
-// readSums reads a file as sha256sum writes it.
+// readSums reads the list of a release's checksums.
 func readSums(root *os.Root, name string) (map[string]string, error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	sums := map[string]string{}
-	lines := bufio.NewScanner(io.LimitReader(f, 1<<20))
-	for lines.Scan() {
-		if words := strings.Fields(lines.Text()); len(words) == 2 {
-			sums[strings.TrimPrefix(words[1], "*")] = words[0]
-		}
-	}
-	return sums, lines.Err()
+	return sums.Read(io.LimitReader(f, 1<<20))
 }
 
 // versionIn is a release of K3s in its program.
