@@ -10,9 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cps-gpu/homelab/internal/share"
@@ -119,17 +117,17 @@ var (
 	whole           = regexp.MustCompile(`/homelab/(cluster|examples.*|sim/conform)$`)
 )
 
-// runWithGuests runs the real guests, whose emulation needs a whole processor, and on the other
-// processors the tests without the race detector. -v shows why guests are skipped.
+// runWithGuests runs the real guests, whose emulation needs a whole processor, and with what they and the lab leave the
+// tests without the race detector. -v shows why guests are skipped.
 func runWithGuests(ctx context.Context, packages []string) error {
-	most := strconv.Itoa(max(1, runtime.NumCPU()-1))
-	others := goTest(ctx, append([]string{"-skip", realGuests, "-p", most}, packages...)...)
-	others.Env = append(others.Env, "GOMAXPROCS=1")
-	if err := others.Start(); err != nil {
+	others := goTest(ctx, append([]string{"-skip", realGuests}, packages...)...)
+	yields := command(ctx, slices.Concat([]string{"nice", "-n", "10"}, others.Args)...)
+	yields.Env = others.Env
+	if err := yields.Start(); err != nil {
 		return err
 	}
 	err := run(ctx, append(guestTests(), "-timeout", "20m")...)
-	return errors.Join(err, others.Wait(), goTest(ctx, "-run", raceless, "./internal/session").Run())
+	return errors.Join(err, yields.Wait(), goTest(ctx, "-run", raceless, "./internal/session").Run())
 }
 
 // raceless are tests of internal/session on all files that the repository has: their lives, and each key with odd values.
