@@ -16,7 +16,6 @@ import (
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/placement"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/nvidia"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/proxmox/pci"
 )
@@ -159,39 +158,6 @@ func (c *cards) mappingDeleted(ctx context.Context, n spec.Node, a *placement.Al
 	}
 	share := a.Shares[n.Name]
 	return true, share.Err == nil && share.Certain && len(devices(vm, id)) == n.GPUs.Count, nil
-}
-
-// checkCards returns every problem with the nodes' cards, before anything is made: cards that
-// are promised twice, and cards that do not exist.
-func (c *cards) checkCards(ctx context.Context, host string) error {
-	if !slices.ContainsFunc(c.spec.GPUMachines(), func(n spec.Node) bool { return n.Host == host }) {
-		return nil
-	}
-	a, err := c.allot(ctx, host)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, n := range c.spec.GPUMachines() {
-		// The step of a node that has its cards reports its problems; they block no other node.
-		if n.Host == host && len(n.GPUs.Mapping) == 0 && placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name)) == nil {
-			errs = append(errs, a.Shares[n.Name].Err, dividable(n, a.Shares[n.Name].Cards))
-			if a.Shares[n.Name].Err == nil && n.Role != spec.PlainVM {
-				errs = append(errs, c.checkDriver(ctx, n))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// checkDriver says why no driver supports all cards of a node.
-func (c *cards) checkDriver(ctx context.Context, n spec.Node) error {
-	_, err := c.templates.Driver(ctx, n, nvidia.DriverState{})
-	var no *nvidia.BranchError
-	if errors.As(err, &no) {
-		return fmt.Errorf("no NVIDIA driver fits the cards of %s: %s\n  %s", n.Name, no.Reason, no.Do)
-	}
-	return err
 }
 
 // mapping is the wanted resource mapping of a node.

@@ -60,3 +60,18 @@ func TestLifeOfAModel(t *testing.T) {
 		assert.Empty(t, clocks())
 	})
 }
+
+// TestModelsFitTheCards: of cards that the file only counts, a model asks for their memory as soon as the host has shown them, and before
+// anything is made.
+func TestModelsFitTheCards(t *testing.T) {
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
+		bare := withPlatform(t, "one-gpu", "")
+		before := w.now()
+		spec := parse(t, bare+"models:\n  qwen: {source: Qwen/Qwen3-32B, context: 16384}\n")
+		assert.Empty(t, spec.Warnings)
+		w.refused(t, spec, "qwen fits on no node. On gpu1 (GeForce RTX 4090): Qwen/Qwen3-32B (bf16, 16384 tokens) lacks ")
+		w.refused(t, spec, "\n  these would fit: context: ")
+		assert.Equal(t, changes{}, before.changes())
+		w.up(t, parse(t, bare+"models:\n  qwen: {source: Qwen/Qwen3-8B, context: 16384}\n"))
+	})
+}

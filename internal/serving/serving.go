@@ -208,3 +208,19 @@ func Largest(all []Place) Place {
 		return cmp.Or(cmp.Compare(a.Replicas, b.Replicas), cmp.Compare(a.Memory, b.Memory))
 	})
 }
+
+// Refusal says why a model fits nowhere, of which p is the place to explain, and what would do.
+func (p Place) Refusal(m spec.Model) (what, cure string) {
+	at := p.Node.Name
+	if p.Cards != "" {
+		at += " (" + p.Cards + ")"
+	}
+	what, cure, _ = strings.Cut(p.Err.Error(), "; ")
+	if errors.As(p.Err, new(*llm.FitError)) {
+		return fmt.Sprintf("%s fits on no node. On %s: %s", m.Name, at, what), cure
+	}
+	if what, cure, found := strings.Cut(what, ": "); found {
+		return fmt.Sprintf("%s cannot run on %s: %s", m.Name, at, what), "write " + cure
+	}
+	return fmt.Sprintf("%s wants %d GPUs on one node, and none has so many. %s: %s", m.Name, m.GPUs, at, what), "write less"
+}

@@ -4,7 +4,6 @@ package models
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -221,30 +220,27 @@ func (r section) fits(m *spec.Model) {
 		r.Wrong(&m.Replicas, fmt.Sprintf("the nodes have GPUs for %d replicas of %s, not %d", room, m.Name, m.Replicas), "write less, or add cards")
 	case !known:
 		r.Warn(&m.Source, fmt.Sprintf("the size of %s is not known here, so nothing checks whether it fits", m.Source), "if it does not start, write less context")
-	case slices.ContainsFunc(chosen, func(p serving.Place) bool { return p.Memory == 0 }):
-		i := slices.IndexFunc(chosen, func(p serving.Place) bool { return p.Memory == 0 })
+	case slices.ContainsFunc(chosen, unmeasured):
+		i := slices.IndexFunc(chosen, unmeasured)
 		r.Warn(m, fmt.Sprintf("the file does not say how much memory the cards of %s have, so nothing checks whether %s fits", chosen[i].Node.Name, m.Name),
 			"write gpus: {count: …, model: …} with the cards' whole name")
 	}
 }
 
+// unmeasured reports whether nobody knows how much memory the cards of a place have: those that homelab chooses on a
+// Proxmox host are known before anything is made.
+func unmeasured(p serving.Place) bool {
+	return p.Memory == 0 && (p.Node.External || len(p.Node.GPUs.Mapping) > 0)
+}
+
 // refuse says why the model fits nowhere, and what would.
 func (r section) refuse(m *spec.Model, best serving.Place) {
-	cards := best.Node.Name
-	if best.Cards != "" {
-		cards += " (" + best.Cards + ")"
+	at := r.blame(m)
+	if best.Replicas == 0 {
+		at = &m.GPUs
 	}
-	what, cure, _ := strings.Cut(best.Err.Error(), "; ")
-	if errors.As(best.Err, new(*llm.FitError)) {
-		r.Wrong(r.blame(m), fmt.Sprintf("%s fits on no node. On %s: %s", m.Name, cards, what), cure)
-		return
-	}
-	what, cure, _ = strings.Cut(what, ": ")
-	if cure != "" {
-		r.Wrong(r.blame(m), fmt.Sprintf("%s cannot run on %s: %s", m.Name, cards, what), "write "+cure)
-		return
-	}
-	r.Wrong(&m.GPUs, fmt.Sprintf("%s wants %d GPUs on one node, and none has so many. %s: %s", m.Name, m.GPUs, cards, what), "write less")
+	what, cure := best.Refusal(*m)
+	r.Wrong(at, what, cure)
 }
 
 // blame is the field that most likely has to change.
