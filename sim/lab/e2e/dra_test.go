@@ -3,7 +3,7 @@ package e2e
 import (
 	"context"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/internal/labctl"
+	"github.com/cps-gpu/homelab/sim/lab/internal/labtest"
 )
 
 // draFile gives pods their GPUs by DRA: those of a hub and of Jobs, which wait for each other in one queue.
@@ -28,20 +29,26 @@ hub: {hostname: hub.dra.example, auth: {kind: native, admins: [teacher]}, profil
 queues: {class: {gpus: 2, namespaces: [jupyterhub, course]}}
 `
 
-// twoGPUs is a Job for all GPUs of the queue.
+// twoGPUs is a Job for all GPUs of the queue, for longer than the test takes: the clock of simulated pods is ten times as fast.
 const twoGPUs = `{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "course"},
   "spec": {"template": {"spec": {"restartPolicy": "Never", "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}], "containers": [
-    {"name": "train", "image": "busybox", "command": ["sleep", "600"], "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}}}`
+    {"name": "train", "image": "busybox", "command": ["sleep", "36000"], "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}}}}`
 
 // TestDRA is a cluster whose GPUs pods get by DRA, and then by the device plugin.
 func TestDRA(t *testing.T) {
 	t.Parallel()
-	u := newUser(t)
+	onEither(t, 2, []labctl.Guests{{}, labtest.Real()}, byDRA)
+}
+
+func byDRA(t *testing.T, kind labctl.Guests) {
+	t.Parallel()
+	u := newUserOf(t, kind)
 	u.write(t, "cluster.yaml", strings.Replace(draFile, "dra}", "dra, sharing: {strategy: time-slicing, replicas: 4}}", 1))
 	_, said, code := u.run(t, "cluster:validate")
 	assert.Equal(t, 3, code)
 	assert.Contains(t, said, "by DRA a pod that requests nvidia.com/gpu has a whole card")
 	u.write(t, "cluster.yaml", draFile)
+	u.planned(t, "dra-driver")
 	u.must(t, "cluster:up")
 	u.againNothing(t)
 	u.allocatable(t, "")
@@ -54,6 +61,7 @@ func TestDRA(t *testing.T) {
 	t.Run("a notebook and a Job share them", u.sharesByQueue)
 
 	u.write(t, "cluster.yaml", strings.Replace(draFile, "stack: dra", "stack: device-plugin", 1))
+	u.planned(t, "dra-driver")
 	u.must(t, "cluster:up", "-destroy=dra-driver")
 	u.againNothing(t)
 	u.allocatable(t, "2")
@@ -84,11 +92,23 @@ func (u *user) sharesByQueue(t *testing.T) {
 	require.NoError(t, notebook.Wait(), "%s%s", said, talk)
 }
 
+// planned: the plan has something to do, with this part too.
+func (u *user) planned(t *testing.T, part string) {
+	t.Helper()
+	plan, _, code := u.run(t, "cluster:plan")
+	assert.Equal(t, 2, code, plan)
+	assert.Contains(t, plan, part)
+}
+
 // asKubectl is what kubectl prints to the cluster's administrator.
 func (u *user) asKubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	out, _ := u.must(t, "cluster:kubeconfig")
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(u.lab(), "bin", labctl.Program(u.kind)), append([]string{"kubectl", "--kubeconfig=" + strings.TrimSpace(out)}, args...)...) //nolint:gosec // no words of others
+	if u.kubectlWords == nil {
+		out, _ := u.must(t, "cluster:kubeconfig")
+		u.kubectlWords = []string{labtest.Binary(t, labtest.Real()), "kubectl", "--kubeconfig=" + strings.TrimSpace(out)}
+	}
+	words := slices.Concat(u.kubectlWords, args)
+	kubectl := exec.CommandContext(t.Context(), words[0], words[1:]...) //nolint:gosec // no words of others
 	kubectl.Dir = u.dir
 	have, err := kubectl.CombinedOutput()
 	require.NoError(t, err, "%s", have)

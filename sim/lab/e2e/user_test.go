@@ -26,6 +26,8 @@ type user struct {
 	kind      labctl.Guests   // what is real in his lab
 	env       []string        // of his commands, and so of the lab that they start
 	said      strings.Builder // all that any command printed
+
+	kubectlWords []string // its program and kubeconfig, once they are needed
 }
 
 // newUser has a lab with a real control plane.
