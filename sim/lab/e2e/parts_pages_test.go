@@ -12,7 +12,7 @@ func (l *partsLife) whole(given string) string {
 	return strings.Replace(given, "k3s: {", "k3s: {embeddedRegistry: true, ", 1) + l.with
 }
 
-// comeOnPages compares the pages with the plan and the run in which the parts come.
+// comeOnPages compares the pages with the plan and the run in which the parts come, and with the nodes.
 func (l *partsLife) comeOnPages(t *testing.T, plan, talk string) {
 	t.Helper()
 	if l.tool != "" {
@@ -20,6 +20,8 @@ func (l *partsLife) comeOnPages(t *testing.T, plan, talk string) {
 	}
 	pages.Compare(t, "docs/images.md", "embedded", plan, *update)
 	pages.Compare(t, "docs/models.md", "chat", talk, *update)
+	ids := l.asKubectl(t, "get", "nodes", "-o", "custom-columns=NAME:.metadata.name,ID:.spec.providerID")
+	pages.Compare(t, "docs/nodes.md", "ids", ids, *update)
 }
 
 // changeOnPages compares them with the run that changes each part.
