@@ -212,11 +212,15 @@ func condition(u *unstructured.Unstructured, kind string) (is bool, why string) 
 	return false, ""
 }
 
-// certManagerReason says what blocks an issuer or certificate of cert-manager, by its condition Ready.
+// certManagerReason says what blocks an issuer or certificate of cert-manager, by its condition Ready. What the authority
+// said of a certificate that it refused is in Issuing (pkg/controller/certificates/issuing, failIssueCertificate).
 func certManagerReason(u *unstructured.Unstructured) string {
 	is, why := condition(u, "Ready")
 	if is {
 		return ""
+	}
+	if issuing, refused := condition(u, "Issuing"); !issuing {
+		why = cmp.Or(refused, why)
 	}
 	return cmp.Or(why, "cert-manager has not processed it yet")
 }

@@ -85,6 +85,9 @@ func TestNotReady(t *testing.T) {
 		{"cert-manager.io/v1, kind: ClusterIssuer", `status: {conditions: [what, {type: Other, status: "True"}, {type: Ready, status: "True"}]}`, nothing},
 		{"cert-manager.io/v1, kind: Issuer", `status: {conditions: [{type: Ready, status: "False", reason: ErrInitIssuer, message: no such secret}]}`, "ErrInitIssuer: no such secret"},
 		{"cert-manager.io/v1, kind: Certificate", `status: {conditions: [{type: Issuing, status: "True"}]}`, issuer},
+		{"cert-manager.io/v1, kind: Certificate", `status: {conditions: [{type: Issuing, status: "False", reason: Failed, message: too many}, {type: Ready, status: "False", reason: DoesNotExist, message: no secret}]}`, "Failed: too many"},
+		{"cert-manager.io/v1, kind: Certificate", `status: {conditions: [{type: Issuing, status: "True", reason: DoesNotExist, message: asking}, {type: Ready, status: "False", reason: DoesNotExist, message: no secret}]}`, "DoesNotExist: no secret"},
+		{"cert-manager.io/v1, kind: Certificate", `status: {conditions: [{type: Issuing, status: "False", reason: Failed, message: too many}, {type: Ready, status: "True"}]}`, nothing},
 		{"cert-manager.io/v1, kind: Certificate", `spec: {}`, issuer},
 		{"other.io/v1, kind: Certificate", `spec: {}`, nothing},
 

@@ -452,7 +452,7 @@ func TestVerify(t *testing.T) {
 		{"issuer", issued, change(`{apiVersion: cert-manager.io/v1, kind: ClusterIssuer, metadata: {name: homelab}, status: {conditions: [{type: Ready, status: "False", reason: ErrGetKeyPair, message: no key}]}}`),
 			"", "clusterissuer homelab: ErrGetKeyPair: no key"},
 		{"issuer", issued, change(`{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: chat, namespace: kube-system}, spec: {issuerRef: {name: homelab}}}`),
-			"", "certificate kube-system/chat: cert-manager has not processed it yet: kubectl describe challenges --all-namespaces"},
+			"", "certificate kube-system/chat: cert-manager has not processed it yet: kubectl describe orders,challenges --all-namespaces"},
 		{"metallb", address, nil, "", "not done within 3m0s: it has none: all of loadBalancer.addresses may be taken"},
 		{"velero", bucket, nil, "the backup of 1999-12-31 03:00:00 is Completed", ""},
 		{"velero", bucket, change(`{apiVersion: velero.io/v1, kind: BackupStorageLocation, metadata: {name: default, namespace: velero}, status: {phase: Unavailable, message: no such host}}`),

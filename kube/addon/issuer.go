@@ -92,7 +92,7 @@ func (i Issuer) issues(ctx context.Context, c verify.Cluster) (string, error) {
 			continue
 		}
 		if why, err := kube.NotReadyReason(&one); err != nil || why != "" {
-			return "", cmp.Or(err, fmt.Errorf("%s: %s: kubectl describe challenges --all-namespaces shows what the authority says", kube.RefOf(&one), why))
+			return "", cmp.Or(err, fmt.Errorf("%s: %s: kubectl describe orders,challenges --all-namespaces shows what the authority says", kube.RefOf(&one), why))
 		}
 		count++
 	}

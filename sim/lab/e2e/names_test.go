@@ -276,7 +276,7 @@ func (u *user) limited(t *testing.T, pebble *labtest.ACME, certificates schema.G
 	})
 	out, _, code := u.run(t, "platform:verify", "-part=issuer")
 	assert.Equal(t, 1, code)
-	assert.Contains(t, out, "default/wildcard")
+	pages.Compare(t, "docs/platform.md", "refused", out, *update)
 	u.remove(t, certificates, "wildcard")
 }
 
