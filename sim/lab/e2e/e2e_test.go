@@ -35,9 +35,14 @@ func onEither(t *testing.T, turns int, kinds []labctl.Guests, life func(t *testi
 	mine := share.OneOf(t, turns, "control planes")
 	for _, kind := range kinds {
 		if mine.Next() {
-			t.Run(map[bool]string{true: "real", false: "simulated"}[kind.Kubernetes], func(t *testing.T) { life(t, kind) })
+			t.Run(plane(kind), func(t *testing.T) { life(t, kind) })
 		}
 	}
+}
+
+// plane names a kind of control planes.
+func plane(kind labctl.Guests) string {
+	return map[bool]string{true: "real", false: "simulated"}[kind.Kubernetes]
 }
 
 func fromNothingToGPUs(t *testing.T, kind labctl.Guests) {

@@ -107,34 +107,37 @@ func TestLivesOfParts(t *testing.T) {
 }
 
 // TestLivesOfPartsByGit does so with tools that deploy from Git. What this leaves of parts with data is taken over
-// by the direct way, and removed by it.
+// by the direct way, and removed by it. A run has at most one tool on one control plane.
 func TestLivesOfPartsByGit(t *testing.T) {
 	t.Parallel()
 	mine := share.Start(t, "tools")
 	mine.Next() // the first of each campaign is in every share: here the direct way, which TestLivesOfParts goes
-	for _, tool := range []string{"argocd", "fleet", "flux"} {
-		if !mine.Next() {
-			continue
+	for _, tool := range []string{"flux", "fleet", "argocd"} {
+		for _, kind := range []labctl.Guests{{}, labtest.Real()} {
+			if mine.Next() {
+				t.Run(tool+"/"+plane(kind), func(t *testing.T) { byGit(t, kind, tool) })
+			}
 		}
-		t.Run(tool, func(t *testing.T) {
-			t.Parallel()
-			l := newPartsLife(t, labctl.Guests{}, tool)
-			l.refused(t)
-			l.comeAndChange(t)
-			undo := l.diskScript(t)
-			l.disksStay(t)
-			l.leave(t, l.given)
-			l.letGo(t, tool)
-			direct := strings.Replace(l.given, "default: "+tool, "default: direct", 1)
-			l.write(t, "cluster.yaml", l.whole(direct))
-			l.must(t, "cluster:up", "-yes")
-			l.againNothing(t)
-			l.leave(t, direct)
-			l.leftNothing(t)
-			l.disksLeft(t, undo)
-			l.withoutTool(t)
-		})
 	}
+}
+
+func byGit(t *testing.T, kind labctl.Guests, tool string) {
+	t.Parallel()
+	l := newPartsLife(t, kind, tool)
+	l.refused(t)
+	l.comeAndChange(t)
+	undo := l.diskScript(t)
+	l.disksStay(t)
+	l.leave(t, l.given)
+	l.letGo(t, tool)
+	direct := strings.Replace(l.given, "default: "+tool, "default: direct", 1)
+	l.write(t, "cluster.yaml", l.whole(direct))
+	l.must(t, "cluster:up", "-yes")
+	l.againNothing(t)
+	l.leave(t, direct)
+	l.leftNothing(t)
+	l.disksLeft(t, undo)
+	l.withoutTool(t)
 }
 
 // refused: a file that asks of the tool what it cannot do is refused, with the reason.
