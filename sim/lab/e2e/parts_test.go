@@ -59,7 +59,9 @@ func partRows() []partRow {
 		{text: "login: {hostname: login.lab.example, allowedGroups: [students], adminGroups: [staff], people: {ada: {email: ada@lab.example, hash: file:hash, groups: [staff]}}}\n",
 			old: "groups: [staff]}", new: "groups: [staff, students]}", step: "secrets/dex"},
 		{text: "hub: {hostname: hub.lab.example, ssh: true, prePull: true, shared: {films: {path: /films, perGroup: true, groups: [students]}}}\n", old: "ssh: true, prePull: true", new: "ssh: false, prePull: false", step: "chart/jupyterhub"},
-		{text: "models: {qwen: {source: Qwen/Qwen3-4B, context: 16384}}\n", old: "16384", new: "8192", step: "objects/models"},
+		{text: "models:\n  qwen: {source: Qwen/Qwen3-4B, context: 16384}\n", old: "16384", new: "8192", step: "objects/models"},
+		{text: "  mini: {source: unsloth/Qwen3-4B-GGUF, file: Qwen3-4B-Q4_K_M.gguf, sha256: f6f851777709861056efcdad3af01da38b31223a3ba26e61a4f8bf3a2195813a, engine: llama.cpp, context: 4096}\n",
+			old: "4096", new: "2048", step: "objects/models"},
 		{text: "modelGateway: {hostname: models.lab.example, keys: {alice: {}, robotics: {models: [qwen], requestsPerMinute: 60}}}\n",
 			old: "requestsPerMinute: 60", new: "requestsPerMinute: 70", step: "keys/model-gateway"},
 		{text: "modelChat: {hostname: chat.lab.example}\n", old: "chat.lab", new: "talk.lab", step: "objects/model-chat"},
@@ -236,6 +238,8 @@ func (l *partsLife) verified(t *testing.T) {
 		assert.Regexp(t, `(?m)^`+check+` +passed`, said)
 	}
 	assert.Regexp(t, `(?m)^(metallb|cilium-pool) +a Service gets an address +passed +10\.0\.0\.2\d\d$`, said)
+	_, talk := l.must(t, "model:verify")
+	assert.Contains(t, talk, "2 of 2 models answer.")
 }
 
 // says is what a run says of a step that changes something; of a part that goes through Git the push does.
