@@ -151,3 +151,15 @@ func TestChangedSecretRestartsItsReaders(t *testing.T) {
 		assert.Empty(t, w.plan(t, spec))
 	})
 }
+
+// Checks are of all parts that are named, and a name that is none is said before anything is tried.
+func TestPartsThatAreVerified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newWorld(t, pvesim.OneGPU()).cluster(t, parse(t, withPlatform(t, "one-gpu", smallPlatform)))
+		_, err := c.PlatformVerify(t.Context(), "nfs", "logs")
+		require.ErrorContains(t, err, `the file has no part "logs"; it has `)
+		_, err = c.PlatformVerify(t.Context(), "nfs", "jupyterhub")
+		require.Error(t, err, "there is no cluster")
+		assert.NotContains(t, err.Error(), "the file has no part")
+	})
+}

@@ -15,9 +15,9 @@ import (
 	"github.com/cps-gpu/homelab/kube/verify"
 )
 
-// PlatformVerify tries every part of the file as people use it, or the one of a name, and returns a result for each
-// check. A part without one has a result that says what tries it.
-func (c *Cluster) PlatformVerify(ctx context.Context, part string) ([]verify.Result, error) {
+// PlatformVerify tries parts of the file as people use them, without names all, and returns a result for each check. A
+// part without one has a result that says what tries it.
+func (c *Cluster) PlatformVerify(ctx context.Context, parts ...string) ([]verify.Result, error) {
 	pieces, err := platform.Pieces(c.site.spec, false)
 	if err != nil {
 		return nil, err
@@ -26,12 +26,14 @@ func (c *Cluster) PlatformVerify(ctx context.Context, part string) ([]verify.Res
 	var names []string
 	for _, p := range pieces {
 		names = append(names, p.Name)
-		if part == "" || part == p.Name {
+		if len(parts) == 0 || slices.Contains(parts, p.Name) {
 			checks = append(checks, p.Checks()...)
 		}
 	}
-	if part != "" && !slices.Contains(names, part) {
-		return nil, fmt.Errorf("the file has no part %q; it has %s", part, strings.Join(names, ", "))
+	for _, part := range parts {
+		if !slices.Contains(names, part) {
+			return nil, fmt.Errorf("the file has no part %q; it has %s", part, strings.Join(names, ", "))
+		}
 	}
 	way, err := reach(ctx, c)
 	if err != nil {

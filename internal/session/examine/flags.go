@@ -12,6 +12,6 @@ type ConformanceFlags struct {
 
 // PlatformVerifyFlags are those of platform:verify.
 type PlatformVerifyFlags struct {
-	Part  string `help:"NAME: only this part, e.g. logs"`
+	Part  string `help:"A,B: only these parts, e.g. logs"`
 	JUnit string `help:"FILE: write every check here, for a CI system"`
 }

@@ -20,7 +20,11 @@ func PlatformVerify(s *session.Session, ctx context.Context, f PlatformVerifyFla
 	if !s.JSON {
 		s.Printf("trying the parts, which takes up to two minutes")
 	}
-	results, err := s.Cluster.PlatformVerify(ctx, f.Part)
+	var parts []string
+	if f.Part != "" {
+		parts = strings.Split(f.Part, ",")
+	}
+	results, err := s.Cluster.PlatformVerify(ctx, parts...)
 	if err != nil {
 		return err
 	}
