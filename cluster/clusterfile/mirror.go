@@ -60,8 +60,9 @@ func (r mirrorSection) registry() {
 		return
 	}
 	for i := range k.Registries {
-		// A login alone makes it a registry that K3s asks itself (getHostConfigs, pkg/agent/containerd/config.go).
-		if own := &k.Registries[i]; own.Name != "*" && len(own.Endpoints) == 0 {
+		// A login alone makes it a registry that K3s asks itself (getHostConfigs, pkg/agent/containerd/config.go). Of the
+		// mirror's own host it is that of the mirror.
+		if own := &k.Registries[i]; own.Name != "*" && own.Name != m.Host() && len(own.Endpoints) == 0 {
 			r.Warn(own, fmt.Sprintf("nodes ask %s itself for its images, not the mirror, because k3s.registries has it", own.Name),
 				"remove it, or write endpoints: ["+m.Registry+"]; leave it if your nodes reach it")
 		}

@@ -71,6 +71,7 @@ func TestMirror(t *testing.T) {
 		return s.Warnings
 	}
 	assert.Empty(t, warnings("docker.io: {endpoints: [https://r.lab:5000]}"))
+	assert.Empty(t, warnings(`"r.lab:5000": {username: u, password: env:P}`), "the mirror's own login")
 	warned := warnings("docker.io: {username: u, password: env:P}")
 	require.Len(t, warned, 1)
 	assert.Contains(t, warned[0].What, "nodes ask docker.io itself for its images, not the mirror")

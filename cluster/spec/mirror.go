@@ -1,6 +1,9 @@
 package spec
 
-import "path/filepath"
+import (
+	"net/url"
+	"path/filepath"
+)
 
 // Mirror is what a cluster has in place of the internet. Registries, AirgapDir, AgentConfig and Charts of a completed
 // Spec follow from it, where the file does not have them.
@@ -12,6 +15,15 @@ type Mirror struct {
 	Insecure bool      `yaml:"insecure" doc:"Do not check its certificate."`
 	Folder   string    `yaml:"folder" absent:"they come from the internet" doc:"Local folder with the folders ‘k3s’, as for ‘k3s.airgap’, ‘charts’, as for ‘charts.folder’, and ‘nvidia’, the packages of NVIDIA's container toolkit. ‘images:mirror’ fills it."`
 	Images   []string  `yaml:"images" json:",omitempty" absent:"none" doc:"Further images for ‘images:mirror’, of pods that homelab does not know: Rancher's further charts, what people type, your own."`
+}
+
+// Host is the registry's host, with its port if the URL has one.
+func (m *Mirror) Host() string {
+	at, err := url.Parse(m.Registry)
+	if err != nil {
+		return "" // the file's check says it
+	}
+	return at.Host
 }
 
 // K3s is the folder with K3s' files, empty without Folder.

@@ -29,13 +29,24 @@ func (p Place) String() string {
 // ChartRepository is where a registry has the charts that [Copier.Chart] copied to it.
 func (p Place) ChartRepository() string { return "oci://" + p.String() + "/" + charts }
 
-// ForAll is the registry from which a file's nodes get the images of all registries, nil if it names none.
+// ForAll is the registry from which a file's nodes get the images of all registries, nil if it names none. Its login and
+// TLS settings may stand below the name of its host: K3s has them by host (configs of registries.yaml).
 func ForAll(s *spec.Spec) *spec.Registry {
 	i := slices.IndexFunc(s.K3s.Registries, func(r spec.Registry) bool { return r.Name == "*" && len(r.Endpoints) > 0 })
 	if i < 0 {
 		return nil
 	}
-	return &s.K3s.Registries[i]
+	all := s.K3s.Registries[i]
+	at, err := url.Parse(all.Endpoints[0])
+	if err != nil || all.Username != "" || all.CAFile != "" || all.Insecure {
+		return &all
+	}
+	for _, own := range s.K3s.Registries {
+		if own.Name == at.Host && len(own.Endpoints) == 0 {
+			all.Username, all.Password, all.CAFile, all.Insecure = own.Username, own.Password, own.CAFile, own.Insecure
+		}
+	}
+	return &all
 }
 
 // PlaceOf is the first endpoint of a registry. K3s takes a path after /v2 as a part of each name.

@@ -40,11 +40,14 @@ charts: {via: {monitoring: TOOL}}
 		assert.Contains(t, all, "oci://r.lab:5000/lab/charts", tool)
 		assert.NotContains(t, all, "https://prometheus-community.github.io/helm-charts", tool)
 		for mirror, why := range map[string]string{
-			"registry: http://r.lab:5000":                                           "no TLS",
-			"registry: https://r.lab, ca: ca.pem":                                   "an authority of its own",
-			"registry: https://r.lab, username: u, password: env:P, insecure: true": "a login and an authority of its own",
+			"mirror: {registry: http://r.lab:5000}":                                                                           "no TLS",
+			"mirror: {registry: https://r.lab, ca: ca.pem}":                                                                   "an authority of its own",
+			"mirror: {registry: https://r.lab, username: u, password: env:P}":                                                 "a login",
+			"mirror: {registry: https://r.lab, username: u, password: env:P, insecure: true}":                                 "a login and an authority of its own",
+			"mirror: {registry: \"https://r.lab:5000\"}\nk3s: {registries: {\"r.lab:5000\": {username: u, password: env:P}}}": "a login",
+			"mirror: {registry: https://r.lab}\nk3s: {registries: {r.lab: {ca: ca.pem}}}":                                     "an authority of its own",
 		} {
-			_, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(text+"mirror: {"+mirror+"}\n"), platform.Check)
+			_, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(text+mirror+"\n"), platform.Check)
 			require.ErrorContains(t, err, " would fetch charts from the mirror, which has ", mirror)
 			require.ErrorContains(t, err, why+", and homelab does not give it that; deploy them directly, charts: {via: {monitoring: direct}}, or use a mirror that everybody can read", mirror)
 		}
