@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/kube/helm"
+	"github.com/cps-gpu/homelab/nvidia"
 )
 
 // ImagesList prints the images that nodes pull for a file. It needs the file and the charts alone.
@@ -44,6 +47,10 @@ func ImagesList(ctx context.Context, o Options, f ImagesListFlags) error {
 	}
 	for _, more := range list.Unlisted {
 		s.Printf("not in this list: %s", more)
+	}
+	if folder := s.Spec.Mirror.NVIDIA(); folder != "" && len(s.Spec.DriverNodes()) > 0 {
+		packages := slices.Sorted(maps.Keys(nvidia.Toolkit{Digests: s.toolkitDigests}.Files()))
+		s.Printf("not in this list: nvidia: the packages of its container toolkit, which images:mirror puts into %s: %s", folder, strings.Join(packages, ", "))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,4 +42,9 @@ func TestImagesList(t *testing.T) {
 		require.Equal(t, name, image.Name)
 		require.NotEmpty(t, image.For)
 	}
+
+	require.NotContains(t, talk, "container toolkit")
+	require.NoError(t, os.WriteFile(file, slices.Concat(examples.EightA100, []byte("\nmirror: {registry: \"https://r.lab\", folder: mirror}\n")), 0o600))
+	_, talk = list(false, ImagesListFlags{})
+	require.Regexp(t, `(?m)^not in this list: nvidia: the packages of its container toolkit, which images:mirror puts into \S+/mirror/nvidia: libnvidia-container-tools_\S+_amd64.deb, libnvidia-container1_\S+, nvidia-container-toolkit\S+, nvidia-container-toolkit\S+$`, talk)
 }
