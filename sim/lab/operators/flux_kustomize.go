@@ -1,17 +1,16 @@
 package operators
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"filippo.io/age"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	helmkube "helm.sh/helm/v3/pkg/kube"
@@ -137,11 +136,8 @@ func (a *applier) run(ctx context.Context, u *unstructured.Unstructured, k *kust
 	if repo == nil {
 		return failed("ArtifactFailed", errors.New("Source is not ready, artifact not found, retrying in 30s"))
 	}
-	objects, err := kustomized(repo, path.Join(".", path.Clean("/" + k.Spec.Path)[1:]))
+	objects, err := a.built(ctx, k, repo)
 	if err != nil {
-		return failed("BuildFailed", err)
-	}
-	if err := a.importKeys(ctx, k); err != nil {
 		return failed("BuildFailed", err)
 	}
 	if err := a.applyAll(ctx, k, objects); err != nil {
@@ -169,29 +165,17 @@ func (a *applier) run(ctx context.Context, u *unstructured.Unstructured, k *kust
 	return a.ready(ctx, kustomizations(), u, "True", "ReconciliationSucceeded", "Applied revision: "+revision, map[string]any{"lastAppliedRevision": revision})
 }
 
-// importKeys reads the keys of a decryption (internal/decryptor/decryptor.go, ImportKeys). What is encrypted is not played.
-func (a *applier) importKeys(ctx context.Context, k *kustomizev1.Kustomization) error {
-	d := k.Spec.Decryption
-	if d == nil {
-		return nil
-	}
-	if d.Provider != "sops" || d.SecretRef == nil {
-		return errors.New("the Flux of the lab does not play this: a decryption without provider sops and a Secret")
-	}
-	name := k.Namespace + "/" + d.SecretRef.Name
-	s, err := a.Client.CoreV1().Secrets(k.Namespace).Get(ctx, d.SecretRef.Name, metav1.GetOptions{})
+// built are the objects of a folder, decrypted if that is asked for.
+func (a *applier) built(ctx context.Context, k *kustomizev1.Kustomization, repo fs.FS) ([]*unstructured.Unstructured, error) {
+	keys, err := a.importKeys(ctx, k)
 	if err != nil {
-		return fmt.Errorf("cannot get decryption Secret '%s': %w", name, err)
+		return nil, err
 	}
-	for key, value := range s.Data {
-		if !strings.HasSuffix(key, ".agekey") {
-			return errors.New("the Flux of the lab does not play this: " + key + " in decryption Secret " + name)
-		}
-		if _, err := age.ParseIdentities(bytes.NewReader(value)); err != nil {
-			return fmt.Errorf("failed to import '%s' data from decryption Secret '%s': %w", key, name, err)
-		}
+	objects, err := kustomized(repo, path.Join(".", path.Clean("/" + k.Spec.Path)[1:]))
+	if err == nil && keys != nil {
+		err = keys.decryptAll(objects)
 	}
-	return nil
+	return objects, err
 }
 
 // Labels with which kustomize-controller marks what it applies.
@@ -202,6 +186,9 @@ const (
 
 // applyAll applies objects: namespaces and definitions first. It waits until a kind is served.
 func (a *applier) applyAll(ctx context.Context, k *kustomizev1.Kustomization, objects []*unstructured.Unstructured) error {
+	if err := refuseEncrypted(objects); err != nil {
+		return err
+	}
 	first := func(u *unstructured.Unstructured) int {
 		return slices.Index([]string{"", "CustomResourceDefinition", "Namespace"}, u.GetKind())
 	}

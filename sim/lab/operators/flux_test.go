@@ -29,11 +29,17 @@ type fluxSite struct {
 
 func newFluxSite(t *testing.T) fluxSite {
 	t.Helper()
-	s := fluxSite{newSite(t), newRepository(t)}
-	s.install(t, made(t, addon.Flux{Fleet: &spec.Fleet{}}), nil)
 	key, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
-	from := fleet.GitRepo{Tool: fleet.ToolFlux, URL: "https://git.example/infra", Paths: []string{"fleet"}, Polling: time.Second, SOPSKey: secret.New("# a comment\n" + key.String() + "\n")}
+	return newFluxSiteWith(t, "# a comment\n"+key.String()+"\n")
+}
+
+// newFluxSiteWith is one whose Flux decrypts with a key.
+func newFluxSiteWith(t *testing.T, key string) fluxSite {
+	t.Helper()
+	s := fluxSite{newSite(t), newRepository(t)}
+	s.install(t, made(t, addon.Flux{Fleet: &spec.Fleet{}}), nil)
+	from := fleet.GitRepo{Tool: fleet.ToolFlux, URL: "https://git.example/infra", Paths: []string{"fleet"}, Polling: time.Second, SOPSKey: secret.New(key)}
 	objects, credentials, err := from.Objects()
 	require.NoError(t, err)
 	require.Nil(t, credentials)
@@ -158,5 +164,5 @@ func TestFluxSaysWhatIsWrong(t *testing.T) {
 	s.deployed(t, s.git.commit(t, tree()))
 
 	s.putKey(t, fleet.GitRepo{SOPSKey: secret.New("AGE-SECRET-KEY-1")}.DecryptionKey())
-	s.says(t, s.git.commit(t, fleet.Tree{"kustomization.yaml": []byte("resources: []\n")}), "failed to import 'homelab.agekey' data from decryption Secret 'homelab-flux/sops-age'")
+	s.says(t, s.git.commit(t, fleet.Tree{"kustomization.yaml": []byte("resources: []\n")}), "failed to import 'homelab.agekey' data from sops decryption Secret 'homelab-flux/sops-age'")
 }
