@@ -65,6 +65,7 @@ type Options struct {
 	Clusters  []Cluster    // check targets against these; empty: targets are not checked
 	Elsewhere []string     // names of bundles of other repositories, for dependsOn
 	Releases  []string     // NAMESPACE/NAME of existing Helm releases in the clusters
+	Site      *Site        // the cluster that the repository is for; nil: not known
 	Charts    *helm.Source // source of charts that are not in the repository; nil: none
 	Online    bool         // check that the charts' repositories have them
 }
@@ -147,7 +148,7 @@ func (l *linter) checks() []func() {
 		bundles.checkNamespaces, files.checkLayout, files.checkKustomize, files.checkOverlays,
 		bundles.checkTargets, bundles.checkRollout, overlays.checkPatches,
 		objects.checkObjects, objects.checkWorkloads, objects.checkDuplicates, objects.checkState,
-		objects.checkSecrets, objects.checkImages, bundles.checkFleetObjects, gitOpsCheck{l}.check,
+		objects.checkSecrets, objects.checkImages, bundles.checkFleetObjects, gitOpsCheck{l}.check, siteCheck{l}.check,
 	}
 }
 

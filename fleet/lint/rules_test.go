@@ -39,11 +39,12 @@ func lintFixtureOf(t testing.TB, rule Rule) lintFixture {
 		Paths     []string  `json:"paths"`
 		Clusters  []Cluster `json:"clusters"`
 		Elsewhere []string  `json:"elsewhere"`
+		Site      *Site     `json:"site"`
 		Charts    string    `json:"charts"`
 		Online    bool      `json:"online"`
 	}
 	require.NoError(t, yaml.UnmarshalStrict(data, &o))
-	f.opt = Options{BundleScan: BundleScan{GitRepo: o.Repo, Paths: o.Paths}, Clusters: o.Clusters, Elsewhere: o.Elsewhere, Online: o.Online}
+	f.opt = Options{BundleScan: BundleScan{GitRepo: o.Repo, Paths: o.Paths}, Clusters: o.Clusters, Elsewhere: o.Elsewhere, Site: o.Site, Online: o.Online}
 	if o.Charts != "" {
 		f.opt.Charts = &helm.Source{Folder: filepath.Join(f.dir, o.Charts), Cache: tempDir(t)}
 	}

@@ -228,8 +228,8 @@ func (Images) Mirror(ctx context.Context, spec *string, timeout *time.Duration, 
 type Fleet mg.Namespace
 
 // Lint finds mistakes in a Fleet repository.
-func (Fleet) Lint(ctx context.Context, dir, paths, repo, clusters, elsewhere, releases, charts, sarif, level *string, online, json *bool) error {
-	return call(ctx, FleetLint, dir, paths, repo, clusters, elsewhere, releases, charts, sarif, level, online, json)
+func (Fleet) Lint(ctx context.Context, dir, paths, repo, spec, clusters, elsewhere, releases, charts, sarif, level *string, online, json *bool) error {
+	return call(ctx, FleetLint, dir, paths, repo, spec, clusters, elsewhere, releases, charts, sarif, level, online, json)
 }
 
 // Render writes the folder of what is deployed through Git.

@@ -8,14 +8,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/yaml"
 
 	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/keep"
+	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/internal/session"
+	"github.com/cps-gpu/homelab/kube/addon"
 	"github.com/cps-gpu/homelab/kube/helm"
 )
 
@@ -35,6 +39,9 @@ func Lint(ctx context.Context, f LintFlags) error {
 	if err != nil {
 		return session.Invalid("%w", err)
 	}
+	if o.Site, err = siteOf(f.Spec, c); err != nil {
+		return err
+	}
 	root, err := os.OpenRoot(dir) // links out of the folder are not followed
 	if err != nil {
 		return session.Invalid("%w", err)
@@ -53,6 +60,45 @@ func Lint(ctx context.Context, f LintFlags) error {
 		}
 	}
 	return report(c, r, least)
+}
+
+// siteOf is the cluster of a file, as far as it concerns a repository: with the namespaces of its parts, of people's queues
+// and shares, and of databases.
+func siteOf(file string, c *console.Console) (*lint.Site, error) {
+	if file == "" {
+		return nil, nil
+	}
+	s, err := session.Load(session.Options{Spec: file, Console: c})
+	if err != nil {
+		return nil, err
+	}
+	pieces, err := platform.Pieces(s.Spec, false)
+	if err != nil {
+		return nil, err
+	}
+	out := &lint.Site{}
+	for _, p := range pieces {
+		if p.Release != nil {
+			out.Namespaces = append(out.Namespaces, p.Release.Namespace)
+		}
+		for _, secret := range p.Secrets {
+			out.Namespaces = append(out.Namespaces, secret.Namespace)
+		}
+		for _, o := range slices.Concat(p.Before, p.After) {
+			if m, err := meta.Accessor(o); err == nil && addon.IsNamespace(o) {
+				out.Namespaces = append(out.Namespaces, m.GetName())
+			} else if err == nil {
+				out.Namespaces = append(out.Namespaces, m.GetNamespace())
+			}
+		}
+	}
+	if strings.Contains(fmt.Sprint(s.Spec.K3s.ServerConfig), "Toleration") {
+		return out, nil // an admission plugin such as ExtendedResourceToleration, which adds them
+	}
+	for _, n := range s.Spec.GPUNodes() {
+		out.GPUTaints = append(out.GPUTaints, addon.TaintsOf(n))
+	}
+	return out, nil
 }
 
 // report prints what is at least so severe, and returns an error if something must be fixed.

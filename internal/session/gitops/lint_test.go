@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/cps-gpu/homelab/fleet/lint"
 	"github.com/cps-gpu/homelab/internal/console"
@@ -41,7 +42,7 @@ func TestLintExitCodes(t *testing.T) {
 	require.Equal(t, 0, code(LintFlags{Dir: dir, SARIF: sarif, Clusters: filepath.Join(dir, "clusters.yaml"), Paths: "apps/*", Repo: "lab"}))
 	require.FileExists(t, sarif)
 	require.Equal(t, 0, code(LintFlags{Dir: dir, Clusters: "local,other"}))
-	for _, wrong := range []LintFlags{{Dir: dir + "/none"}, {Dir: dir, Paths: "none"}, {Dir: dir, Level: "loud"}, {Dir: dir, Clusters: "none.yaml"}, {Dir: dir, Charts: dir + "/none"}, {Dir: dir, Clusters: filepath.Join(dir, "apps/web/fleet.yaml")}} {
+	for _, wrong := range []LintFlags{{Dir: dir + "/none"}, {Dir: dir, Paths: "none"}, {Dir: dir, Level: "loud"}, {Dir: dir, Clusters: "none.yaml"}, {Dir: dir, Spec: "none.yaml"}, {Dir: dir, Charts: dir + "/none"}, {Dir: dir, Clusters: filepath.Join(dir, "apps/web/fleet.yaml")}} {
 		require.Equal(t, 3, code(wrong), "%+v", wrong)
 	}
 	require.Error(t, Lint(t.Context(), LintFlags{Dir: dir, SARIF: filepath.Join(dir, "clusters.yaml", "out.sarif")}))
@@ -49,6 +50,34 @@ func TestLintExitCodes(t *testing.T) {
 	require.Equal(t, 0, code(LintFlags{Paths: "apps/*"}), "the folder that one is in")
 	write("apps/web/fleet.yaml", "defaultNamespace: web\nowner: lab\n")
 	require.Equal(t, 1, code(LintFlags{Dir: dir, JSON: true, Level: "error"}))
+}
+
+// The file of a cluster says which namespaces it has, and what keeps pods from its GPUs.
+func TestLintForACluster(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	site := func(more string) *lint.Site {
+		t.Helper()
+		require.NoError(t, os.WriteFile(file, []byte(`name: x
+proxmox: {endpoint: lab}
+network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
+pools:
+  cp: {role: server, count: 1, addresses: [10.0.0.11]}
+  gpu: {count: 2, addresses: [10.0.0.21-10.0.0.22], memory: 64GiB, gpus: 1}
+storage: {nfs: {server: 10.0.0.5, export: /k3s, shares: {films: {export: "10.0.0.5:/films", namespaces: [research]}}}}
+monitoring: {}
+`+more), 0o600))
+		out, err := siteOf(file, console.New(false))
+		require.NoError(t, err)
+		return out
+	}
+	its := site("")
+	require.Subset(t, its.Namespaces, []string{"kube-system", "monitoring", "research"})
+	gpu := []corev1.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}}
+	require.Equal(t, [][]corev1.Taint{gpu, gpu}, its.GPUTaints)
+	require.Empty(t, site("k3s: {server: {kube-apiserver-arg: [enable-admission-plugins=ExtendedResourceToleration]}}\n").GPUTaints)
+	none, err := siteOf("", console.New(false))
+	require.NoError(t, err)
+	require.Nil(t, none)
 }
 
 // The findings go to standard output, as JSON if asked, and the exit code is about all of them, also those that are not shown.
