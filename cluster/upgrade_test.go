@@ -161,7 +161,7 @@ func TestVersionsThatCannotBe(t *testing.T) {
 		// An older agent can only be made again, as after a snapshot from before an upgrade.
 		older := parse(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"))
 		require.ErrorContains(t, w.tries(t, parse(t, replace(t, replace(t, text, "v1.36.5+k3s1", "v1.36.4+k3s1"), "role: server", "role: server, cores: 6"))),
-			"wk1: k3s cannot go from v1.36.5+k3s1 back to v1.36.4+k3s1 on a machine: homelab node:replace -node=NAME makes an agent again in that version")
+			"wk1: K3s cannot go from v1.36.5+k3s1 back to v1.36.4+k3s1 on a machine: homelab node:replace -node=NAME makes an agent again in that version")
 		require.NoError(t, w.verb(t, older, replacements(t.Context(), "wk1", true)))
 		assert.Equal(t, "v1.36.4+k3s1", w.versions(t)["wk1"])
 		w.up(t, parse(t, text))

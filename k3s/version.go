@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+
+	"github.com/cps-gpu/homelab/internal/skew"
 )
 
 // DefaultVersion is the release that this version of the package was written for.
@@ -55,24 +57,12 @@ func versionParts(v string) [4]int {
 // CheckUpgrade returns a [*VersionError] for a step between two versions that Kubernetes does
 // not support: back, or across more than one minor version.
 func CheckUpgrade(from, to string) error {
-	f, t := versionParts(from), versionParts(to)
-	switch {
-	case from == "" || from == to:
-		return nil
-	case f[0] < 0:
-		return fmt.Errorf("the installed k3s reports version %q, which is not a release: move %s away by hand", from, binary)
-	case CompareVersions(from, to) > 0:
-		return &VersionError{From: from, To: to, Reason: "Kubernetes cannot be downgraded: restore a snapshot from before the upgrade instead"}
-	case t[0]-f[0] > 1:
-		return &VersionError{From: from, To: to, Reason: fmt.Sprintf("upgrade one minor version at a time: write a v1.%d release first", f[0]+1)}
-	}
-	return nil
+	return skew.Versions{
+		Program: "k3s", Compare: CompareVersions, Back: "restore a snapshot from before the upgrade instead",
+		Minor:   func(v string) (int, bool) { m := versionParts(v)[0]; return m, m >= 0 },
+		Unknown: "the installed k3s reports version %q, which is not a release: move " + binary + " away by hand",
+	}.Check(from, to)
 }
 
 // VersionError refuses a change of version.
-type VersionError struct{ From, To, Reason string }
-
-// Error says which change and why not.
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("k3s cannot go from %s to %s: %s", e.From, e.To, e.Reason)
-}
+type VersionError = skew.Error

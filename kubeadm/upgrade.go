@@ -6,6 +6,7 @@ import (
 
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/apt"
+	"github.com/cps-gpu/homelab/internal/skew"
 	"github.com/cps-gpu/homelab/remote"
 )
 
@@ -15,28 +16,15 @@ const upgradingFile = folder + "/upgrading"
 // CheckUpgrade returns a [*VersionError] for a step between two versions that kubeadm does not make: back, or across
 // more than one minor (cmd/kubeadm/app/phases/upgrade/policy.go).
 func CheckUpgrade(from, to string) error {
-	have, _ := parts(from)
-	want, _ := parts(to)
-	switch {
-	case from == "" || from == to:
-		return nil
-	case !IsVersion(from):
-		return fmt.Errorf("the kubelet reports version %q, which is not a release: install a release by hand", from)
-	case CompareVersions(from, to) > 0:
-		return &VersionError{From: from, To: to, Reason: "Kubernetes cannot be downgraded"}
-	case want-have > 1:
-		return &VersionError{From: from, To: to, Reason: fmt.Sprintf("upgrade one minor version at a time: write a v1.%d release first", have+1)}
-	}
-	return nil
+	return skew.Versions{
+		Program: "Kubernetes", Compare: CompareVersions,
+		Minor:   func(v string) (int, bool) { minor, _ := parts(v); return minor, IsVersion(v) },
+		Unknown: "the kubelet reports version %q, which is not a release: install a release by hand",
+	}.Check(from, to)
 }
 
 // VersionError refuses a change of version.
-type VersionError struct{ From, To, Reason string }
-
-// Error says which change and why not.
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("Kubernetes cannot go from %s to %s: %s", e.From, e.To, e.Reason)
-}
+type VersionError = skew.Error
 
 // Upgrade brings a member to another release: kubeadm, what that changes, and then kubelet. The runner must be root's.
 // The caller has drained the node, and upgrades servers before agents. On the first server kubeadm also renews its

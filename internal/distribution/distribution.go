@@ -11,6 +11,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/skew"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -21,8 +22,8 @@ type Distribution interface {
 	Facts() Facts
 	// Compare returns -1, 0 or +1 as version a, which a kubelet reports, is older than, the same as, or newer than b.
 	Compare(a, b string) int
-	// CheckUpgrade says why a machine of a role cannot go from a version to that of the file.
-	CheckUpgrade(role spec.Role, from string) error
+	// CheckUpgrade says why a machine cannot go from a version to that of the file.
+	CheckUpgrade(from string) error
 
 	// Observe looks at a machine, in one round trip, and changes nothing.
 	Observe(ctx context.Context, n spec.Node) (Member, error)
@@ -152,7 +153,7 @@ func (f Facts) StepID(node string) string { return f.Step + "/" + node }
 var (
 	ErrNoCluster = errors.New("no cluster was created on this machine yet")
 	ErrForeign   = errors.New("it belongs to another cluster")
-	ErrVersion   = errors.New("Kubernetes does not support this step between versions")
+	ErrVersion   = skew.ErrUnsupported
 	ErrStale     = errors.New("it must be admitted again")
 	ErrName      = errors.New("the cluster knows another machine of its name")
 	ErrKey       = errors.New("the snapshot was encrypted with another key")

@@ -3,7 +3,6 @@ package k3snodes
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
@@ -28,16 +27,8 @@ func (ns *Nodes) Facts() distribution.Facts {
 // Compare compares two releases of K3s.
 func (ns *Nodes) Compare(a, b string) int { return k3s.CompareVersions(a, b) }
 
-// CheckUpgrade says why a node that runs a version cannot go to that of the file. An agent keeps nothing
-// that an older version could not read, so it can be made again.
-func (ns *Nodes) CheckUpgrade(role spec.Role, from string) error {
-	want := ns.spec.K3s.Version
-	err := k3s.CheckUpgrade(from, want)
-	if err != nil && role == spec.Agent && k3s.CompareVersions(from, want) > 0 {
-		return fmt.Errorf("k3s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", from, want)
-	}
-	return err
-}
+// CheckUpgrade says why K3s on a machine cannot go from a version to that of the file.
+func (ns *Nodes) CheckUpgrade(from string) error { return k3s.CheckUpgrade(from, ns.spec.K3s.Version) }
 
 // Claim writes the mark that K3s on a machine is this cluster's.
 func (ns *Nodes) Claim(ctx context.Context, n spec.Node) error {

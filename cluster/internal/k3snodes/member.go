@@ -156,13 +156,9 @@ func (m *member) Upgrade(ctx context.Context, w distribution.Wish, a distributio
 		return err
 	}
 	root := m.root(m.node.Name)
-	err = artifacts.WithStaged(ctx, m.spec, root, m.have.Arch, func(ctx context.Context) error {
+	return artifacts.WithStaged(ctx, m.spec, root, m.have.Arch, func(ctx context.Context) error {
 		return do(ctx, nodes.WithProxy(m.spec, root), artifacts.Release(m.spec, m.have.Arch))
 	})
-	if isVersionError(err) {
-		return distribution.Means(err, distribution.ErrVersion)
-	}
-	return err
 }
 
 func (m *member) upgrade(w distribution.Wish, a distribution.Admission) (func(context.Context, remote.Runner, k3s.Release) error, error) {

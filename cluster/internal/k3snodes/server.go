@@ -28,8 +28,6 @@ func meaning(err error) error {
 	return err
 }
 
-func isVersionError(err error) bool { return errors.As(err, new(*k3s.VersionError)) }
-
 // Admit reads the cluster's own token for a server, which never expires, and creates a token for an agent alone.
 func (ns *Nodes) Admit(ctx context.Context, server string, n spec.Node, valid time.Duration) (a distribution.Admission, err error) {
 	if n.Role == spec.Agent {

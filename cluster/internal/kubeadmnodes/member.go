@@ -2,7 +2,6 @@ package kubeadmnodes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
@@ -99,9 +98,5 @@ func (m *member) Start(ctx context.Context, w distribution.Wish, a distribution.
 
 // Upgrade brings the machine to the file's version.
 func (m *member) Upgrade(ctx context.Context, _ distribution.Wish, _ distribution.Admission) error {
-	err := kubeadm.Upgrade(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
-	if refused := new(kubeadm.VersionError); errors.As(err, &refused) {
-		return distribution.Means(err, distribution.ErrVersion)
-	}
-	return err
+	return kubeadm.Upgrade(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
 }

@@ -38,14 +38,9 @@ func (ns *Nodes) Facts() distribution.Facts {
 // Compare compares two releases of Kubernetes.
 func (ns *Nodes) Compare(a, b string) int { return kubeadm.CompareVersions(a, b) }
 
-// CheckUpgrade says why a node cannot go from a version to that of the file. An agent can be made again in an older one.
-func (ns *Nodes) CheckUpgrade(role spec.Role, from string) error {
-	want := ns.spec.K3s.Version
-	err := kubeadm.CheckUpgrade(from, want)
-	if err != nil && role == spec.Agent && kubeadm.CompareVersions(from, want) > 0 {
-		return fmt.Errorf("Kubernetes cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", from, want) //nolint:staticcheck // a name
-	}
-	return err
+// CheckUpgrade says why a machine cannot go from a version to that of the file.
+func (ns *Nodes) CheckUpgrade(from string) error {
+	return kubeadm.CheckUpgrade(from, ns.spec.K3s.Version)
 }
 
 // Claim marks a machine as this cluster's.

@@ -58,7 +58,7 @@ func (a *another) Facts() distribution.Facts {
 
 func (a *another) Compare(x, y string) int { return strings.Compare(x, y) }
 
-func (a *another) CheckUpgrade(_ spec.Role, from string) error {
+func (a *another) CheckUpgrade(from string) error {
 	if from > a.spec.K3s.Version {
 		return errors.New("another cannot go back")
 	}

@@ -30,6 +30,17 @@ func (ks *Kubernetes) CutShortRestore(name string, have distribution.State) erro
 // title is what the cluster's Kubernetes is called.
 func (ks *Kubernetes) title() string { return ks.Distribution.Facts().Title }
 
+// checkUpgrade says why a machine of a role cannot go from a version to that of the file. An agent keeps nothing that
+// an older version could not read, so it can be made again.
+func (ks *Kubernetes) checkUpgrade(role spec.Role, from string) error {
+	want := ks.Spec.K3s.Version
+	err := ks.Distribution.CheckUpgrade(from)
+	if err != nil && role == spec.Agent && ks.Distribution.Compare(from, want) > 0 {
+		return fmt.Errorf("%s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", ks.title(), from, want)
+	}
+	return err
+}
+
 // MemberStep installs and starts Kubernetes on a node.
 func (ms *Members) MemberStep(n spec.Node) *converge.Resource[distribution.Member] {
 	step := &converge.Resource[distribution.Member]{
@@ -68,7 +79,7 @@ func (ks *Kubernetes) observe(ctx context.Context, n spec.Node) (distribution.Me
 		return nil, converge.Permanent(err)
 	}
 	if isOtherVersion(s, ks.Spec.K3s.Version) {
-		if err := ks.Distribution.CheckUpgrade(n.Role, s.Version); err != nil {
+		if err := ks.checkUpgrade(n.Role, s.Version); err != nil {
 			return nil, converge.Permanent(err)
 		}
 	}

@@ -101,7 +101,7 @@ func (*Nodes) Compare(a, b string) int {
 }
 
 // CheckUpgrade implements [distribution.Distribution]: homelab upgrades neither Kubernetes nor Talos yet.
-func (ns *Nodes) CheckUpgrade(_ spec.Role, from string) error {
+func (ns *Nodes) CheckUpgrade(from string) error {
 	if to := ns.Spec.Talos.Kubernetes; from != to {
 		return distribution.Means(fmt.Errorf("it runs Kubernetes %s, and homelab does not bring Talos machines to %s yet: write talos.kubernetes: %s; or run talosctl upgrade-k8s --to %s, then cluster:up",
 			from, to, from, strings.TrimPrefix(to, "v")), distribution.ErrVersion)
