@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/kubernetes"
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/talos"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/schedule"
 	"github.com/cps-gpu/homelab/k3s"
@@ -49,22 +49,21 @@ var builtIn = []string{"kube-proxy", "network-policy", "helm-controller", "cloud
 
 func (r k3sSection) kubernetes() {
 	k := &r.spec.K3s
-	kubeadm, onTalos := kubernetes.Choose(r.Checker, r.spec), talos.Choose(r.Checker, r.spec)
-	r.disabled, r.bare = k.Disable, kubeadm || onTalos
-	if kubeadm {
-		r.names()
+	r.bare = kubernetes.Choose(r.Checker, r.spec)
+	r.disabled = k.Disable
+	r.snapshots()
+	r.registries()
+	r.names()
+	if r.bare {
 		return
 	}
-	if !onTalos {
-		k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
-		r.k3sVersion(&k.Version)
-	}
+	r.spec.LocalAPI = netip.MustParseAddrPort("127.0.0.1:6444")
+	k.Version = cmp.Or(k.Version, k3s.DefaultVersion)
+	r.k3sVersion(&k.Version)
 	mirrorSection(r).existing(&k.AirgapDir)
 	r.passThrough(&k.ServerConfig, k3s.RoleServer)
 	r.passThrough(&k.AgentConfig, k3s.RoleAgent)
 	r.kubeletArgs()
-	r.snapshots()
-	r.registries()
 	k.CheckEmbeddedRegistry(r)
 	for i, d := range k.Disable {
 		if !slices.Contains(components, d) {
@@ -75,7 +74,6 @@ func (r k3sSection) kubernetes() {
 			r.Wrong(&k.Disable[i], fmt.Sprintf("K3s has no component %q to disable", d), cure)
 		}
 	}
-	r.names()
 	if k.VIPInterface != "" && !decode.Matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, k.VIPInterface) {
 		r.Wrong(&k.VIPInterface, fmt.Sprintf("%q cannot be an interface's name", k.VIPInterface), "write e.g. eth0, or leave it out")
 	}

@@ -29,7 +29,7 @@ func TestKubeadm(t *testing.T) {
 		"kubeadm: {version: v1.36.5+k3s1}":    `6:20: "v1.36.5+k3s1" is not a release of Kubernetes`,
 		"kubeadm: {version: v1.29.1}":         "6:20: this kubeadm (v1.29.1) does not read",
 		"kubeadm: {cni: flannel}":             "6:16: kubeadm brings no network for pods",
-		"kubeadm: {vip: 10.0.0.9}":            `unknown key "vip" in kubeadm`,
+		"kubeadm: {vip: 10.0.0.9}":            "6:16: distribution: kubeadm cannot do this yet: nothing carries a virtual address",
 		"kubeadm: {podCIDR: 10.0.0.0/16}":     "kubeadm.podCIDR",
 		"nvidia: {stack: operator}":           "6:17: distribution: kubeadm cannot do this yet: NVIDIA's operator and DRA driver",
 		"nodes: {a: {external: u@10.0.0.30}}": "2:15: distribution: kubeadm cannot do this yet: a is a machine that exists",

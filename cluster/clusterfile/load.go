@@ -12,7 +12,6 @@ import (
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/kubernetes"
-	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/talos"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/limit"
 	"github.com/cps-gpu/homelab/internal/yamlnode"
@@ -247,7 +246,7 @@ func (r *resolver) finish() {
 	slices.SortStableFunc(r.nodes, func(a, b plannedNode) int { return cmp.Compare(rank(a.Role), rank(b.Role)) })
 	gpus := false
 	for _, n := range r.nodes {
-		talos.CheckNode(r.Checker, r.spec, n.Node)
+		kubernetes.CheckNode(r.Checker, r.spec, n.Node)
 		r.spec.Nodes = append(r.spec.Nodes, *n.Node)
 		gpus = gpus || n.HasGPUs()
 	}

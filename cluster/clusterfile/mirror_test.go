@@ -53,7 +53,7 @@ func TestMirror(t *testing.T) {
 		"mirror: {registry: https://r.lab, images: [a b]}":                   `5:44: "a b" is not an image`,
 		"mirror: {registry: https://r.lab, ca: none.pem}":                    "none.pem does not exist",
 		"mirror: {registry: https://r.lab}\ndistribution: kubeadm":           "5:1: distribution: kubeadm cannot do this yet: its files and images come from a mirror",
-		"mirror: {registry: https://r.lab}\ndistribution: talos":             "write k3s: {registries: {…}} instead",
+		"mirror: {registry: https://r.lab}\ndistribution: talos":             "write talos: {registries: {…}} instead",
 		"mirror: {registry: https://r.lab}\nk3s: {version: v1.36.5+k3s1}":    "",
 	} {
 		_, err := clusterfile.Parse(filepath.Join(dir, "cluster.yaml"), []byte(file+more+"\n"))

@@ -116,6 +116,6 @@ func TestSharing(t *testing.T) {
 	for d, want := range map[spec.Device]string{{PCI: "scanner"}: "scanner", {USB: "stick"}: "stick", {PCI: "0000:01:00.0"}: "", {USB: "1234:abcd"}: ""} {
 		assert.Equal(t, want, d.NamedMapping())
 	}
-	assert.True(t, spec.LabGuests{Guests: "qemu"}.QEMU() && spec.LabGuests{ControlPlane: "real"}.Kubernetes() && spec.K3s{CNI: "cilium"}.Cilium())
+	assert.True(t, spec.LabGuests{Guests: "qemu"}.QEMU() && spec.LabGuests{ControlPlane: "real"}.Kubernetes() && spec.Kubernetes{CNI: "cilium"}.Cilium())
 	assert.False(t, spec.LabGuests{}.QEMU() || spec.LabGuests{}.Kubernetes() || spec.K3s{}.Cilium())
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,11 +23,11 @@ type Spec struct {
 	Network   Network   `yaml:"network" absent:"required without DHCP" doc:"The network of every node."`
 	Access    Access    `yaml:"ssh" absent:"a generated key" doc:"Who may log in to the nodes, and how to reach them."`
 	Guest     Guest     `yaml:"guest" absent:"nothing" doc:"Packages, files and kernel settings for every node."`
-	// Distribution is DistributionTalos, DistributionKubeadm, or empty for K3s. K3s holds what any Kubernetes has.
+	// Distribution is DistributionTalos, DistributionKubeadm, or empty for K3s. The section that it names is moved to K3s.
 	Distribution string     `yaml:"distribution" json:",omitempty" enum:"k3s,kubeadm,talos" absent:"‘k3s’" doc:"What runs Kubernetes: ‘k3s’, [‘kubeadm’](kubeadm.md), or [‘talos’](talos.md), which needs another program. Cannot be changed later."`
-	Talos        TalosLinux `yaml:"talos" json:",omitzero" absent:"see below" doc:"Talos Linux, with ‘distribution: talos’."`
 	K3s          K3s        `yaml:"k3s" absent:"see below" doc:"Kubernetes."`
 	Kubeadm      Kubeadm    `yaml:"kubeadm" json:",omitzero" absent:"see below" doc:"Kubernetes with ‘distribution: kubeadm’."`
+	Talos        TalosLinux `yaml:"talos" json:",omitzero" absent:"see below" doc:"Talos Linux, with ‘distribution: talos’."`
 	Mirror       *Mirror    `yaml:"mirror" json:"-" absent:"the internet" doc:"What nodes without internet [get everything from](images.md#a-registry-of-your-own-without-internet)."`
 	NVIDIA       NVIDIA     `yaml:"nvidia" absent:"see below" doc:"The driver, and how pods request GPUs."`
 	Patience     int        `yaml:"patience" json:",omitempty" min:"1" max:"100" absent:"1" doc:"Multiplies every time limit of a step. Use 3 on a slow host. A whole number, 1 to 100."`
@@ -44,6 +45,11 @@ type Spec struct {
 	// Places are the file:line:column of values that an error may name when they are used: the
 	// address of a "node NAME", and on a further card "node NAME CARD", "vip", "pool RANGE", "k3s.version" and "proxmox.KEY".
 	Places map[string]string `json:"-" yaml:"-"`
+
+	// Sealed: machines run an image that is complete: it has no shell, and lets containers do only what they name.
+	Sealed bool `json:"-" yaml:"-"`
+	// LocalAPI is where each node has a proxy of the Kubernetes API; not valid: there is none.
+	LocalAPI netip.AddrPort `json:"-" yaml:"-"`
 
 	TemplateAsked bool              `json:"-" yaml:"-"` // the file says image.templateStorage
 	Placed        map[string]string `json:"-" yaml:"-"` // why a node is on its host, by name, of those that placement.Place put there
@@ -170,20 +176,27 @@ type File struct {
 	Perm    FileMode `yaml:"mode" absent:"‘\"0644\"’" doc:"Octal."`
 }
 
-// K3s configures Kubernetes.
-type K3s struct {
-	Version      string     `yaml:"version" absent:"‘v1.36.5+k3s1’; kubeadm: ‘v1.36.5’" doc:"An exact release. Its files are checked by checksum, or as packages by signature."`
-	VIP          netip.Addr `yaml:"vip" doc:"Virtual address of the Kubernetes API. Required with several servers; [must be unused](host-check.md#whose-an-address-is)."`
-	VIPInterface string     `yaml:"vipInterface" absent:"the one with the node's address" doc:"Interface that carries it."`
-	Network      string     `yaml:"network" json:",omitempty" absent:"the first card" doc:"Name of the [further card](nodes.md#several-networks) for traffic between nodes: pods, etcd, kubelets. Every VM needs it, with a static address. Cannot be changed later on a server."`
-	TLSSANs      []string   `yaml:"tlsSANs" doc:"Further names and addresses for the API's certificate."`
-	PodCIDR      Ranges     `yaml:"podCIDR" absent:"‘10.42.0.0/16’; ‘fd00:42::/56’ for nodes with IPv6" doc:"Addresses of pods: a ‘/24’ for each node, a ‘/64’ with IPv6. A list of two for [both families](nodes.md#ipv4-and-ipv6). Cannot be changed later."`
-	ServiceCIDR  Ranges     `yaml:"serviceCIDR" absent:"‘10.43.0.0/16’; ‘fd00:43::/112’ for nodes with IPv6" doc:"Addresses of services, of the same families. Cannot be changed later."`
+// Kubernetes has the settings that there are whatever runs it. A completed Spec has them in K3s.
+type Kubernetes struct {
+	VIP         netip.Addr `yaml:"vip" doc:"Virtual address of the Kubernetes API. Required with several servers; [must be unused](host-check.md#whose-an-address-is)."`
+	TLSSANs     []string   `yaml:"tlsSANs" doc:"Further names and addresses for the API's certificate."`
+	PodCIDR     Ranges     `yaml:"podCIDR" absent:"‘10.42.0.0/16’; ‘fd00:42::/56’ for nodes with IPv6" doc:"Addresses of pods: a ‘/24’ for each node, a ‘/64’ with IPv6. A list of two for [both families](nodes.md#ipv4-and-ipv6). Cannot be changed later."`
+	ServiceCIDR Ranges     `yaml:"serviceCIDR" absent:"‘10.43.0.0/16’; ‘fd00:43::/112’ for nodes with IPv6" doc:"Addresses of services, of the same families. Cannot be changed later."`
 
-	ClusterDomain  string   `yaml:"clusterDomain" default:"cluster.local" doc:"DNS domain of services."`
+	ClusterDomain string  `yaml:"clusterDomain" default:"cluster.local" doc:"DNS domain of services."`
+	CNI           string  `yaml:"cni" json:",omitempty" enum:"flannel,cilium" absent:"‘flannel’; kubeadm: ‘cilium’" doc:"‘flannel’, or ‘cilium’, which also replaces kube-proxy; with kubeadm, ‘cilium’ alone. Cannot be changed later."`
+	Upgrade       Upgrade `yaml:"upgrade" absent:"see below" doc:"What another ‘version’ does to running work: [upgrade.md](upgrade.md)."`
+}
+
+// K3s configures Kubernetes as K3s sets it up.
+type K3s struct {
+	Version      string `yaml:"version" absent:"‘v1.36.5+k3s1’" doc:"An exact release. Its files are checked by checksum."`
+	Kubernetes   `yaml:",inline"`
+	VIPInterface string `yaml:"vipInterface" absent:"the one with the node's address" doc:"Interface that carries ‘vip’."`
+	Network      string `yaml:"network" json:",omitempty" absent:"the first card" doc:"Name of the [further card](nodes.md#several-networks) for traffic between nodes: pods, etcd, kubelets. Every VM needs it, with a static address. Cannot be changed later on a server."`
+
 	Disable        []string `yaml:"disable" enum:"coredns,servicelb,traefik,local-storage,metrics-server,runtimes" absent:"components that another part replaces" doc:"Components to leave out: ‘coredns’, ‘servicelb’, ‘traefik’, ‘local-storage’, ‘metrics-server’, ‘runtimes’."`
 	FlannelBackend string   `yaml:"flannelBackend" default:"vxlan" enum:"vxlan,host-gw,wireguard-native,none" doc:"‘vxlan’, ‘host-gw’, ‘wireguard-native’, or ‘none’ if you install another CNI."`
-	CNI            string   `yaml:"cni" json:",omitempty" enum:"flannel,cilium" absent:"‘flannel’; kubeadm: ‘cilium’" doc:"‘flannel’, or ‘cilium’, which also replaces kube-proxy; with kubeadm, ‘cilium’ alone. Cannot be changed later."`
 
 	ServerConfig map[string]any `yaml:"server" doc:"Further keys of the servers' ‘config.yaml’."` // checked against K3s' own
 	AgentConfig  map[string]any `yaml:"agent" doc:"Further keys of every node's ‘config.yaml’."`  // checked against K3s' own
@@ -193,7 +206,12 @@ type K3s struct {
 	Registries        []Registry `yaml:"registries,named" doc:"Image registries by name."`
 	EmbeddedRegistry  bool       `yaml:"embeddedRegistry" json:",omitempty" doc:"Nodes fetch images [from each other](images.md#from-node-to-node) first."`
 	AirgapDir         string     `yaml:"airgap" absent:"none: download" doc:"Folder with ‘k3s’, ‘sha256sum-amd64.txt’ and ‘k3s-airgap-images-amd64.tar.zst’ of the release, for nodes without internet."`
-	Upgrade           Upgrade    `yaml:"upgrade" absent:"see below" doc:"What another ‘version’ does to running work: [upgrade.md](upgrade.md)."`
+}
+
+// Kubeadm configures Kubernetes as kubeadm sets it up.
+type Kubeadm struct {
+	Version    string `yaml:"version" absent:"‘v1.36.5’" doc:"An exact release. Its packages are checked by signature."`
+	Kubernetes `yaml:",inline"`
 }
 
 // Choices of Spec.Distribution. Only the rooms of the distributions ask for them; everything else asks what follows.
@@ -202,18 +220,11 @@ const (
 	DistributionTalos   = "talos"
 )
 
-// Sealed reports whether machines run an image that is complete: it has no shell, and lets containers do only what they
-// name.
-func (s *Spec) Sealed() bool { return s.Distribution == DistributionTalos }
-
-// Kubeadm configures Kubernetes as kubeadm sets it up: those settings of K3s that serve both. A completed Spec has
-// them in K3s.
-type Kubeadm struct {
-	K3s `yaml:",inline" without:"vip,vipInterface,network,disable,flannelBackend,server,agent,secretsEncryption,snapshots,registries,embeddedRegistry,airgap"`
-}
+// KubernetesKey is how the file calls a setting of Kubernetes, e.g. kubeadm.upgrade.
+func (s *Spec) KubernetesKey(name string) string { return cmp.Or(s.Distribution, "k3s") + "." + name }
 
 // Cilium reports whether it is the pods' network, in place of flannel.
-func (k K3s) Cilium() bool { return k.CNI == "cilium" }
+func (k Kubernetes) Cilium() bool { return k.CNI == "cilium" }
 
 // Choices of Upgrade.GPUPods.
 const (
@@ -350,13 +361,12 @@ func (s *Spec) APIAddress() netip.Addr {
 	return s.Servers()[0].Address.Addr()
 }
 
-// NodeAPI is where the nodes themselves reach the Kubernetes API, also without a network of pods: K3s has a proxy of
-// it on each.
+// NodeAPI is where the nodes themselves reach the Kubernetes API, also without a network of pods.
 func (s *Spec) NodeAPI() netip.AddrPort {
-	if s.Distribution == DistributionKubeadm && len(s.Servers()) > 0 {
-		return netip.AddrPortFrom(s.APIAddress(), 6443)
+	if s.LocalAPI.IsValid() || len(s.Servers()) == 0 {
+		return s.LocalAPI
 	}
-	return netip.MustParseAddrPort("127.0.0.1:6444")
+	return netip.AddrPortFrom(s.APIAddress(), 6443)
 }
 
 // TemplateStorage returns the storage of the template's disk on a host.

@@ -19,8 +19,11 @@ func Spec() *spec.Spec {
 		},
 		Network: spec.Network{Bridge: "vmbr0", Prefix: netip.MustParsePrefix("10.0.0.0/24"), Gateway: addr("10.0.0.1"), DNS: []netip.Addr{addr("10.0.0.1")}},
 		K3s: spec.K3s{
-			Version: "v1.36.5+k3s1", VIP: addr("10.0.0.100"),
-			PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")},
+			Version: "v1.36.5+k3s1",
+			Kubernetes: spec.Kubernetes{
+				VIP:     addr("10.0.0.100"),
+				PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")},
+			},
 		},
 		Defaults: spec.Shape{Node: spec.Node{Storage: "vmdata"}},
 		Pools: []spec.Pool{{

@@ -22,7 +22,7 @@ func Parts(s *spec.Spec) []addon.Part {
 	exporter := addon.GPUExporter{Monitoring: p.Monitoring, Operator: operator, DRA: s.NVIDIA.Stack == spec.StackDRA}
 	return []addon.Part{
 		addon.GatewayAPI{Ingress: p.Ingress},
-		addon.Cilium{K3s: s.K3s, Talos: s.Sealed(), API: s.NodeAPI()},
+		addon.Cilium{Kubernetes: s.K3s.Kubernetes, Sealed: s.Sealed, API: s.NodeAPI()},
 		gpuOperator(s),
 		addon.GPUGuard{Guard: s.NVIDIA.Guard},
 		addon.DRADriver{NVIDIA: s.NVIDIA, Nodes: s.GPUNodes()},

@@ -266,7 +266,7 @@ func Lacks(s *Session, command string) error {
 
 // openLab starts or finds the lab, and uses its jump host like that of a real site.
 func (s *Session) openLab(ctx context.Context, b *cluster.Backend) error {
-	if s.Spec != nil && s.Spec.Sealed() {
+	if s.Spec != nil && s.Spec.Sealed {
 		return exitErrorf(invalid, "the embedded lab plays no Talos machines: name a Proxmox VE under proxmox.endpoint")
 	}
 	s.Printf("%s", labneeds.Guests(s.Spec).Banner())

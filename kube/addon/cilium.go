@@ -20,14 +20,14 @@ import (
 // K3s must run with flannel-backend: none, disable-network-policy, disable-kube-proxy, and
 // disable: [servicelb] if Cilium also assigns addresses to Services.
 type Cilium struct {
-	spec.K3s
-	Talos bool           // the nodes run Talos Linux
-	API   netip.AddrPort // where nodes reach the API without kube-proxy; not valid: K3s' proxy of it on every node
+	spec.Kubernetes
+	Sealed bool           // containers may do only what they name, and the nodes run Talos Linux
+	API    netip.AddrPort // where nodes reach the API without kube-proxy; not valid: K3s' proxy of it on every node
 }
 
 func (c Cilium) Info() Info {
 	return Info{
-		Name: "cilium", Section: "k3s.cni", On: c.K3s.Cilium(),
+		Name: "cilium", Section: "k3s.cni", On: c.Cilium(),
 		Namespace: "kube-system",
 		Chart: chart.Pin{
 			Chart: "cilium", Repo: "https://helm.cilium.io",
@@ -62,7 +62,7 @@ func (c Cilium) Make(s *Site) (Recipe, error) {
 			exists("node.kubernetes.io/not-ready", ""),
 			exists("node.cloudprovider.kubernetes.io/uninitialized", ""))},
 	}
-	if c.Talos {
+	if c.Sealed {
 		maps.Copy(v, onTalos())
 	}
 	if s.Balancer != nil && s.Balancer.Kind == spec.LBCilium {

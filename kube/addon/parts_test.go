@@ -190,7 +190,7 @@ func writtenSamples(t *testing.T) []sample {
 	bgp := *lb
 	bgp.BGP = &spec.BGP{ASN: 4200000001, Peers: []spec.BGPPeer{{Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500, Port: 179, Password: key0}, {Address: netip.MustParseAddr("10.9.0.1"), Port: 1790, Multihop: true}}}
 	cilium := &spec.LoadBalancer{Kind: spec.LBCilium, Addresses: pool, Reserved: reserved}
-	flat := spec.K3s{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}
+	flat := spec.Kubernetes{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}
 	gateway := spec.Ingress{Kind: spec.IngressGateway, Class: "traefik"}
 	ofCilium := ofCilium()
 	own := spec.TLS{Source: spec.TLSSelfSigned, Issuer: "homelab"}
@@ -262,9 +262,9 @@ func writtenSamples(t *testing.T) []sample {
 		{"ingress-cilium-alone", must(t, addon.Ingress{Ingress: ofCilium, Pages: true}, addon.Site{Ingress: ofCilium, NoTraefik: true, Balancer: &spec.LoadBalancer{Kind: spec.LBCilium}})},
 		{"metallb-bgp", must(t, addon.MetalLB{LoadBalancer: &bgp}, addon.Site{})},
 		{"metallb", must(t, addon.MetalLB{LoadBalancer: lb}, rich(addon.Site{}))},
-		{"cilium", must(t, addon.Cilium{K3s: flat}, addon.Site{})},
-		{"cilium-rich", must(t, addon.Cilium{K3s: flat}, rich(addon.Site{Balancer: cilium}))},
-		{"cilium-gateway", must(t, addon.Cilium{K3s: flat}, addon.Site{Ingress: ofCilium, Balancer: cilium, Made: []addon.Recipe{{Part: chart.Part{Name: "gateway-api"}}}})},
+		{"cilium", must(t, addon.Cilium{Kubernetes: flat}, addon.Site{})},
+		{"cilium-rich", must(t, addon.Cilium{Kubernetes: flat}, rich(addon.Site{Balancer: cilium}))},
+		{"cilium-gateway", must(t, addon.Cilium{Kubernetes: flat}, addon.Site{Ingress: ofCilium, Balancer: cilium, Made: []addon.Recipe{{Part: chart.Part{Name: "gateway-api"}}}})},
 		{"cilium-pool-gateway", must(t, addon.CiliumPool{LoadBalancer: cilium}, addon.Site{Ingress: ofCilium})},
 		{"cilium-pool", must(t, addon.CiliumPool{LoadBalancer: cilium}, addon.Site{})},
 		{"rancher", must(t, addon.Rancher{Rancher: &spec.Rancher{Hostname: "rancher.example.org", Replicas: 1}}, addon.Site{Ingress: traefik})},

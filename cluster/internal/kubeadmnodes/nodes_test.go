@@ -16,8 +16,10 @@ var _ distribution.Distribution = (*Nodes)(nil)
 // TestSettings: what the file says of Kubernetes and of a node is in kubeadm's configuration.
 func TestSettings(t *testing.T) {
 	s := &spec.Spec{Name: "home", Distribution: spec.DistributionKubeadm, K3s: spec.K3s{
-		Version: "v1.35.9", TLSSANs: []string{"k8s.home.arpa"}, PodCIDR: spec.Ranges{netip.MustParsePrefix("10.44.0.0/16")},
-		ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.45.0.0/16")}, ClusterDomain: "home.arpa", CNI: "cilium",
+		Version: "v1.35.9", Kubernetes: spec.Kubernetes{
+			TLSSANs: []string{"k8s.home.arpa"}, PodCIDR: spec.Ranges{netip.MustParsePrefix("10.44.0.0/16")},
+			ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.45.0.0/16")}, ClusterDomain: "home.arpa", CNI: "cilium",
+		},
 	}}
 	n := spec.Node{Name: "cp1", Role: spec.Server, Address: netip.MustParsePrefix("10.0.0.11/24"), Taints: []spec.Taint{{Key: "only", Value: "ml", Effect: "NoSchedule"}}}
 	s.Nodes = []spec.Node{n}

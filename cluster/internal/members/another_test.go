@@ -210,7 +210,7 @@ func TestLifeOfAnotherDistribution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := clusterfile.Parse("cluster.yaml", []byte("name: x\nnodes: {a: {role: server, external: ops@10.0.0.40}, b: {role: agent, external: ops@10.0.0.41}}\n"))
 		require.NoError(t, err)
-		s.K3s.Version, s.Distribution = "v1.36.5", spec.DistributionTalos // no machine has a shell
+		s.K3s.Version, s.Sealed = "v1.36.5", true // no machine has a shell
 		d := &another{spec: s, is: map[string]distribution.State{}}
 		dir := t.TempDir()
 		hosts := ssh.NewKnownHosts(filepath.Join(dir, "known_hosts"))

@@ -28,7 +28,7 @@ func (ks *Kubernetes) owns(ctx context.Context, n spec.Node, member distribution
 		return nil
 	case have.Cluster != "" || have.Role != "" || have.Configured || have.Authority != "":
 		return ownsMarked(ctx, ks, n, member)
-	case ks.Spec.Sealed(): // no other tool installs anything there, and nobody could look
+	case ks.Spec.Sealed: // no other tool installs anything there, and nobody could look
 		return nil
 	}
 	found, err := occupants.Observe(ctx, ks.Nodes.Root(n.Name))

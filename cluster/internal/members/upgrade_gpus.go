@@ -121,7 +121,7 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 		}
 	}
 	if ts.evicts() {
-		converge.Progressf(ctx, "evicting the pods that hold GPUs of %s, as k3s.upgrade says: %s", n.Name, strings.Join(held, ", "))
+		converge.Progressf(ctx, "evicting the pods that hold GPUs of %s, as %s says: %s", n.Name, ts.Spec.KubernetesKey("upgrade"), strings.Join(held, ", "))
 		return 0, nil
 	}
 	command := "cluster:up"
@@ -129,8 +129,8 @@ func (ts *Turns) waitGPUs(ctx context.Context, n spec.Node, keeps string, limit 
 		command = "node:upgrade"
 	}
 	return 0, converge.Permanent(&StaysError{fmt.Sprintf("%s keeps %s, because pods hold its GPUs after %s: %s\n  wait until they end, or ask their owners, then run homelab %s again; "+
-		"k3s.upgrade: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, durationText(ts.Spec.K3s.Upgrade.Wait),
-		strings.Join(held, ", "), command)})
+		"%s: {gpuPods: evict} in cluster.yaml has them evicted instead", n.Name, keeps, durationText(ts.Spec.K3s.Upgrade.Wait),
+		strings.Join(held, ", "), command, ts.Spec.KubernetesKey("upgrade"))})
 }
 
 // StaysError says that a node was not upgraded, because pods hold its GPUs.

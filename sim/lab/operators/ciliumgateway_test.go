@@ -36,7 +36,7 @@ func TestCiliumGateway(t *testing.T) {
 	lb := &spec.LoadBalancer{Kind: spec.LBCilium, Reserved: map[string]netip.Addr{"ingress": netip.MustParseAddr("10.0.0.120")},
 		Addresses: []spec.AddressPool{{From: netip.MustParseAddr("10.0.0.120"), To: netip.MustParseAddr("10.0.0.139")}}}
 	site := &addon.Site{Ingress: in, Balancer: lb, Hosts: []string{"page.lab.example"}}
-	network := addon.Cilium{K3s: spec.K3s{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}}
+	network := addon.Cilium{Kubernetes: spec.Kubernetes{CNI: "cilium", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}}}
 	for _, part := range []addon.Part{addon.GatewayAPI{Ingress: in}, network, addon.CiliumPool{LoadBalancer: lb}, addon.Ingress{Ingress: in, Pages: true}} {
 		p, err := part.Make(site)
 		require.NoError(t, err)

@@ -11,9 +11,9 @@ import (
 func example() *spec.Spec {
 	prefix := netip.MustParsePrefix("10.0.0.0/24")
 	s := &spec.Spec{Name: "home"}
-	s.K3s = spec.K3s{VIP: netip.MustParseAddr("10.0.0.10"), ClusterDomain: "cluster.local", CNI: "cilium", FlannelBackend: "vxlan", TLSSANs: []string{"api.home.example"},
-		PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")},
-		Registries: []spec.Registry{{Name: "docker.io", Endpoints: []string{"https://mirror.home.example"}}}}
+	s.K3s.Kubernetes = spec.Kubernetes{VIP: netip.MustParseAddr("10.0.0.10"), ClusterDomain: "cluster.local", CNI: "cilium", TLSSANs: []string{"api.home.example"},
+		PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")}}
+	s.K3s.FlannelBackend, s.K3s.Registries = "vxlan", []spec.Registry{{Name: "docker.io", Endpoints: []string{"https://mirror.home.example"}}}
 	s.Guest.Sysctls = map[string]string{"vm.max_map_count": "1048576"}
 	at := func(last byte) netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, last}), prefix.Bits())

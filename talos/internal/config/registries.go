@@ -25,7 +25,7 @@ func registries(s *spec.Spec) ([]config.Document, error) {
 			for _, e := range r.Endpoints {
 				u, err := url.Parse(e)
 				if err != nil || u.Host == "" {
-					return nil, fmt.Errorf("k3s.registries.%s: an endpoint is not a URL: write https://HOST", r.Name)
+					return nil, fmt.Errorf("talos.registries.%s: an endpoint is not a URL: write https://HOST", r.Name)
 				}
 				mirror.RegistryEndpoints = append(mirror.RegistryEndpoints, cri.RegistryEndpoint{EndpointURL: meta.URL{URL: u}})
 				hosts = append(hosts, u.Host)
@@ -38,7 +38,7 @@ func registries(s *spec.Spec) ([]config.Document, error) {
 				return nil, err
 			}
 			if len(access) > 0 && seen[host] {
-				return nil, fmt.Errorf("k3s.registries: %s has a login or an authority in two registries: Talos keeps one for each host", host)
+				return nil, fmt.Errorf("talos.registries: %s has a login or an authority in two registries: Talos keeps one for each host", host)
 			}
 			seen[host] = seen[host] || len(access) > 0
 			docs = append(docs, access...)
@@ -52,7 +52,7 @@ func access(r spec.Registry, host string) ([]config.Document, error) {
 	if r.Username != "" {
 		password, err := r.Password.Resolve()
 		if err != nil {
-			return nil, fmt.Errorf("k3s.registries.%s.password: %w", r.Name, err)
+			return nil, fmt.Errorf("talos.registries.%s.password: %w", r.Name, err)
 		}
 		login := cri.NewRegistryAuthConfigV1Alpha1(host)
 		login.RegistryUsername, login.RegistryPassword = r.Username, password.Reveal()
@@ -68,7 +68,7 @@ func access(r spec.Registry, host string) ([]config.Document, error) {
 	if r.CAFile != "" {
 		ca, err := limit.File(r.CAFile, limit.Named)
 		if err != nil {
-			return nil, fmt.Errorf("k3s.registries.%s.ca: %w", r.Name, err)
+			return nil, fmt.Errorf("talos.registries.%s.ca: %w", r.Name, err)
 		}
 		tls.TLSCA = string(ca)
 	}

@@ -70,7 +70,7 @@ name: home
 distribution: talos
 proxmox: {endpoint: lab}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
-k3s: {vip: 10.0.0.10, snapshots: {recipients: [` + recipient + `]}}
+talos: {vip: 10.0.0.10, recipients: [` + recipient + `]}
 nodes:
 ` + nodes
 	path := filepath.Join(w.dir, "cluster.yaml")

@@ -43,7 +43,7 @@ func newSite(t *testing.T, servers, agents int) *site {
 	id, err := age.GenerateX25519Identity()
 	require.NoError(t, err)
 	s := &site{folder: t.TempDir(), world: sim.NewWorld(), machines: map[string]*sim.Machine{}, recipients: []string{id.Recipient().String()}, spec: &spec.Spec{Name: "home"}}
-	s.spec.K3s = spec.K3s{ClusterDomain: "cluster.local", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")}}
+	s.spec.K3s.Kubernetes = spec.Kubernetes{ClusterDomain: "cluster.local", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")}}
 	if servers > 1 {
 		s.spec.K3s.VIP = netip.MustParseAddr("10.0.0.10")
 	}

@@ -77,7 +77,7 @@ func (m *member) CheckRanges() error {
 		want spec.Ranges
 	}{{"podCIDR", c.Cluster().Network().PodCIDRs(), m.nodes.Spec.K3s.PodCIDR}, {"serviceCIDR", c.Cluster().Network().ServiceCIDRs(), m.nodes.Spec.K3s.ServiceCIDR}} {
 		if have := strings.Join(r.have, ","); have != r.want.String() {
-			return fmt.Errorf("k3s.%s: %s has %s, which cannot change: write that, or make a new cluster", r.key, m.node.Name, have)
+			return fmt.Errorf("talos.%s: %s has %s, which cannot change: write that, or make a new cluster", r.key, m.node.Name, have)
 		}
 	}
 	return nil

@@ -102,7 +102,7 @@ func (*Nodes) Compare(a, b string) int {
 
 // CheckUpgrade implements [distribution.Distribution]: homelab upgrades neither Kubernetes nor Talos yet.
 func (ns *Nodes) CheckUpgrade(from string) error {
-	if to := ns.Spec.Talos.Kubernetes; from != to {
+	if to := ns.Spec.K3s.Version; from != to {
 		return distribution.Means(fmt.Errorf("it runs Kubernetes %s, and homelab does not bring Talos machines to %s yet: write talos.kubernetes: %s; or run talosctl upgrade-k8s --to %s, then cluster:up",
 			from, to, from, strings.TrimPrefix(to, "v")), distribution.ErrVersion)
 	}
@@ -230,7 +230,7 @@ func (ns *Nodes) wanted(n spec.Node, w distribution.Wish) (secret.Value, error) 
 	if err != nil {
 		return secret.Value{}, err
 	}
-	return config.Machine(config.Wish{Spec: ns.Spec, Node: n, Kubernetes: strings.TrimPrefix(ns.Spec.Talos.Kubernetes, "v"), Installer: installer,
+	return config.Machine(config.Wish{Spec: ns.Spec, Node: n, Kubernetes: strings.TrimPrefix(ns.Spec.K3s.Version, "v"), Installer: installer,
 		ProviderID: w.ProviderID, Labels: w.Labels, Secrets: b})
 }
 

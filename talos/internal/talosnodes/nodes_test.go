@@ -27,8 +27,9 @@ var bundle = sync.OnceValues(func() (*secrets.Bundle, error) {
 // cluster is one server and one agent, in maintenance mode.
 func cluster(t *testing.T) (*talosnodes.Nodes, *sim.World, map[string]*sim.Machine) {
 	t.Helper()
-	s := &spec.Spec{Name: "home", Distribution: spec.DistributionTalos, Talos: spec.TalosLinux{Version: "v1.13.7", Kubernetes: "v1.36.2"}}
-	s.K3s = spec.K3s{ClusterDomain: "cluster.local", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")}}
+	s := &spec.Spec{Name: "home", Distribution: spec.DistributionTalos, Talos: spec.TalosLinux{Version: "v1.13.7"}}
+	s.K3s = spec.K3s{Version: "v1.36.2"}
+	s.K3s.Kubernetes = spec.Kubernetes{ClusterDomain: "cluster.local", PodCIDR: spec.Ranges{netip.MustParsePrefix("10.42.0.0/16")}, ServiceCIDR: spec.Ranges{netip.MustParsePrefix("10.43.0.0/16")}}
 	s.Nodes = []spec.Node{{Name: "cp1", Role: spec.Server, Address: netip.MustParsePrefix("10.0.0.11/24"), MAC: spec.MAC{2, 0, 0, 0, 0, 1}},
 		{Name: "w1", Role: spec.Agent, Address: netip.MustParsePrefix("10.0.0.21/24"), MAC: spec.MAC{2, 0, 0, 0, 0, 2}}}
 	world, machines := sim.NewWorld(), map[string]*sim.Machine{}
@@ -117,7 +118,7 @@ func changes(t *testing.T) {
 	assert.Contains(t, diff[0].Note, "+            node-labels: a.example/b=c")
 
 	ns.Spec.K3s.PodCIDR = spec.Ranges{netip.MustParsePrefix("10.50.0.0/16")}
-	require.ErrorContains(t, m.CheckRanges(), "k3s.podCIDR: cp1 has 10.42.0.0/16, which cannot change")
+	require.ErrorContains(t, m.CheckRanges(), "talos.podCIDR: cp1 has 10.42.0.0/16, which cannot change")
 	require.Error(t, m.Refuse(t.Context()))
 }
 

@@ -1,103 +1,127 @@
-// Package kubernetes checks which Kubernetes a file has, and what the file asks that this one cannot do.
+// Package kubernetes completes and checks what a file says of the Kubernetes that it has, unless that is K3s.
 package kubernetes
 
 import (
-	"cmp"
-	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/kubeadm"
 )
 
-// Choose reports whether kubeadm runs Kubernetes, and then puts its section, which is completed and checked, where
-// that of K3s is.
+// rules are what one distribution makes of a file. Its section has its name.
+type rules struct {
+	name    string
+	section any               // in the file
+	other   map[string]string // its keys that are K3s' by another name; "" for a key of K3s' name with another meaning
+	choose  func(*decode.Checker, *spec.Spec)
+	node    func(*decode.Checker, *spec.Spec, *spec.Node) // may be nil
+	check   func(*decode.Checker, *spec.Spec)             // of the whole file, before anything is made; may be nil
+}
+
+// all are the distributions besides K3s.
+func all(s *spec.Spec) []rules {
+	return []rules{kubeadmRules(s), talosRules(s)}
+}
+
+// of are the rules of a file; false: it has K3s.
+func of(s *spec.Spec) (rules, bool) {
+	i := slices.IndexFunc(all(s), func(r rules) bool { return r.name == s.Distribution })
+	if i < 0 {
+		return rules{}, false
+	}
+	return all(s)[i], true
+}
+
+// Choose reports whether another distribution than K3s runs Kubernetes. Its section is then where that of K3s is,
+// completed and checked; and nothing of K3s' own is there.
 func Choose(c *decode.Checker, s *spec.Spec) bool {
-	if s.Distribution != spec.DistributionKubeadm {
-		if c.IsSet(&s.Kubeadm) {
-			c.Wrong(&s.Kubeadm, "kubeadm is configured, and does not run Kubernetes here", "write distribution: kubeadm, or remove kubeadm")
+	for _, r := range all(s) {
+		if r.name == s.Distribution {
+			continue
 		}
-		s.Kubeadm = spec.Kubeadm{} // its defaults
+		if c.IsSet(r.section) {
+			c.Wrong(r.section, r.name+" is configured, and does not run Kubernetes here", "write distribution: "+r.name+", or remove "+r.name)
+		}
+		reflect.ValueOf(r.section).Elem().SetZero() // its defaults
+	}
+	r, other := of(s)
+	if !other {
 		return false
 	}
 	if c.IsSet(&s.K3s) {
-		c.Wrong(&s.K3s, "K3s is configured, and kubeadm runs Kubernetes", "write the keys in kubeadm, which has those that serve both: "+strings.Join(decode.Keys(reflect.TypeFor[spec.Kubeadm]()), ", "))
+		c.Wrong(&s.K3s, "K3s is configured, and "+r.name+" runs Kubernetes", "write the keys in "+r.name+", which has: "+strings.Join(decode.Keys(reflect.TypeOf(r.section).Elem()), ", "))
 	}
-	move(c, s)
-	k := &s.K3s
-	k.Version, k.CNI, k.FlannelBackend = cmp.Or(k.Version, kubeadm.DefaultVersion), cmp.Or(k.CNI, "cilium"), "none"
-	k.Disable = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"} // nothing of K3s' is there
-	switch {
-	case !kubeadm.IsVersion(k.Version):
-		c.Wrong(&k.Version, fmt.Sprintf("%q is not a release of Kubernetes", k.Version), "write an exact release, e.g. "+kubeadm.DefaultVersion)
-	case kubeadm.CompareVersions(k.Version, oldest) < 0:
-		c.Wrong(&k.Version, fmt.Sprintf("this kubeadm (%s) does not read the configuration that homelab writes, or gets no fixes", k.Version), "write "+oldest+" or newer, e.g. "+kubeadm.DefaultVersion)
-	case kubeadm.CompareVersions(k.Version, kubeadm.DefaultVersion) > 0:
-		c.Warn(&k.Version, fmt.Sprintf("Kubernetes %s is newer than %s, the newest that this build knows", k.Version, kubeadm.DefaultVersion), "see that it exists: https://kubernetes.io/releases")
+	for _, key := range decode.Keys(reflect.TypeOf(r.section).Elem()) {
+		to, named := r.other[key]
+		if !named {
+			to = key
+		}
+		if at := decode.FieldPlace(&s.K3s, to); at != nil {
+			move(c, decode.FieldPlace(r.section, key), at)
+		}
 	}
-	if !k.Cilium() {
-		c.Wrong(&k.CNI, "kubeadm brings no network for pods, and homelab installs Cilium alone: flannel is K3s' own", "remove cni, or write cni: cilium")
-	}
+	s.K3s.Disable = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
+	r.choose(c, s)
 	return true
 }
 
-// oldest is the oldest release that still gets fixes, as of November 2026. All read v1beta4.
-const oldest = "v1.34.0"
-
-// move puts the values of kubeadm's section, with their places, where those of K3s are.
-func move(c *decode.Checker, s *spec.Spec) {
-	for _, key := range decode.Keys(reflect.TypeFor[spec.Kubeadm]()) {
-		a, b := decode.FieldPlace(&s.Kubeadm, key), decode.FieldPlace(&s.K3s, key)
-		reflect.ValueOf(b).Elem().Set(reflect.ValueOf(a).Elem())
-		if c.IsSet(a) {
-			c.PutAt(b, a)
+// move puts a value, with its place and those in it, elsewhere.
+func move(c *decode.Checker, from, to any) {
+	a, b := reflect.ValueOf(from).Elem(), reflect.ValueOf(to).Elem()
+	b.Set(a)
+	c.Move(to, from)
+	if decode.IsSection(a.Type()) {
+		for _, key := range decode.Keys(a.Type()) {
+			move(c, decode.FieldPlace(from, key), decode.FieldPlace(to, key))
 		}
 	}
-	s.Kubeadm = spec.Kubeadm{}
+	a.SetZero()
 }
 
-// Check refuses what kubeadm cannot do here, before anything is made.
+// CheckNode completes and checks a node.
+func CheckNode(c *decode.Checker, s *spec.Spec, n *spec.Node) {
+	if r, other := of(s); other && r.node != nil {
+		r.node(c, s, n)
+	}
+}
+
+// Check refuses what the distribution cannot do, before anything is made.
 func Check(c *decode.Checker, s *spec.Spec) {
-	if s.Distribution != spec.DistributionKubeadm {
-		return
+	if r, other := of(s); other && r.check != nil {
+		r.check(c, s)
 	}
-	no := func(is bool, at any, what, cure string) {
-		if is {
-			c.Wrong(at, "distribution: kubeadm cannot do this yet: "+what, cure)
-		}
-	}
-	servers := 0
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Role == spec.Server {
-			servers++
-		}
-		no(n.External, &s.Distribution, n.Name+" is a machine that exists", "give the node a VM, or write distribution: k3s")
-		no(n.DHCP() && n.Role == spec.Server, &s.Distribution, "the server "+n.Name+" has its address from a DHCP server", "give it an address")
-		no(n.Role == spec.Server && n.Cores == 1, &s.Distribution, n.Name+" has one core, and kubeadm refuses a server with fewer than two", "write cores: 2")
-	}
-	no(s.Mirror != nil, s.Mirror, "its files and images come from a mirror", "remove mirror, or write distribution: k3s")
-	no(servers > 1, &s.Distribution, fmt.Sprintf("%d servers, for which the API needs a virtual address", servers), "write one server, or distribution: k3s")
-	for _, p := range s.K3s.PodCIDR {
-		no(p.Addr().Is6(), &s.K3s.PodCIDR, "pods have addresses of IPv6, for which homelab does not set up Cilium", "write addresses of IPv4 alone")
-	}
-	no(s.NVIDIA.Stack != spec.StackDevicePlugin && s.NVIDIA.Stack != spec.StackNone, &s.NVIDIA.Stack, "NVIDIA's operator and DRA driver were not tried with it", "write stack: device-plugin")
-	no(s.Platform.LoginArgs() != nil, &s.Distribution, "the API server does not get the login's settings", "remove the groups' roles in login")
-	no(s.LabGuests.QEMU(), &s.LabGuests.Guests, "real guests of the lab have files of K3s at hand", "write guests: simulated")
-	no(s.LabGuests.Kubernetes(), &s.LabGuests.ControlPlane, "the lab's real control plane is started by K3s", "write kubernetes: simulated")
 }
 
-// Reword names kubeadm's section in what was found about the keys that are also K3s'.
+// k3sKey is a key of K3s' section in a text.
+var k3sKey = regexp.MustCompile(`\bk3s\.([a-zA-Z]+)`)
+
+// Reword names the file's section in what was found about keys that are also K3s'.
 func Reword(c *decode.Checker, s *spec.Spec) {
-	if s.Distribution != spec.DistributionKubeadm {
+	r, other := of(s)
+	if !other {
 		return
+	}
+	keys := decode.Keys(reflect.TypeOf(r.section).Elem())
+	here := func(text string) string {
+		return k3sKey.ReplaceAllStringFunc(text, func(found string) string {
+			key := strings.TrimPrefix(found, "k3s.")
+			for own, k3s := range r.other {
+				if k3s == key {
+					return r.name + "." + own
+				}
+			}
+			if slices.Contains(keys, key) {
+				return r.name + "." + key
+			}
+			return found
+		})
 	}
 	for _, list := range []spec.Problems{c.Problems, c.Warnings} {
 		for i := range list {
-			list[i].What = strings.ReplaceAll(list[i].What, "k3s.", "kubeadm.")
-			list[i].Cure = strings.ReplaceAll(list[i].Cure, "k3s.", "kubeadm.")
+			list[i].What, list[i].Cure = here(list[i].What), here(list[i].Cure)
 		}
 	}
 }

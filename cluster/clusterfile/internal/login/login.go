@@ -144,10 +144,10 @@ func (r section) clusterRoles(s *spec.Spec) {
 		r.Wrong(at, "the API server would not trust the certificate of Dex, whose authority is made in the cluster, after the API server has started",
 			"write tls: {source: acme, email: …}, or tls: {source: ca, …} with an authority of your own, or remove clusterRoles")
 	}
-	if o := r.Provider; o != nil && o.CA != "" && s.Sealed() {
+	if o := r.Provider; o != nil && o.CA != "" && s.Sealed {
 		r.Wrong(&o.CA, "the API server of Talos does not get this authority", "use a provider with a public certificate, or remove clusterRoles")
 	}
-	if t := s.Platform.TLS; r.Provider == nil && t != nil && t.Source != spec.TLSSelfSigned && t.CACert != "" && s.Sealed() {
+	if t := s.Platform.TLS; r.Provider == nil && t != nil && t.Source != spec.TLSSelfSigned && t.CACert != "" && s.Sealed {
 		r.Wrong(&t.CACert, "the API server of Talos does not get this authority, and so would not trust the certificate of Dex", "write tls: {source: acme, email: …}, or remove login.clusterRoles")
 	}
 	if o := r.Provider; o != nil && strings.HasPrefix(o.Issuer, "http://") {

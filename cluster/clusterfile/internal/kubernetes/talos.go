@@ -1,9 +1,9 @@
-// Package talos completes and checks what a file says of Talos Linux.
-package talos
+package kubernetes
 
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
@@ -13,43 +13,38 @@ import (
 // What a file without versions gets: the release whose packages read and write the machines' configurations, and the
 // Kubernetes that it names first (pkg/machinery/constants, DefaultKubernetesVersion).
 const (
-	DefaultVersion    = "v1.13.7"
-	DefaultKubernetes = "v1.36.2"
+	talosVersion    = "v1.13.7"
+	talosKubernetes = "v1.36.2"
 )
 
 const (
-	noShell   = "a Talos machine has neither a shell nor packages"
-	ownImage  = "a Talos machine boots Talos' own image"
-	k3sAlone  = "only K3s has it"
-	noBuiltIn = "nothing of K3s runs on Talos"
-	remove    = "remove it"
+	noShell  = "a Talos machine has neither a shell nor packages"
+	ownImage = "a Talos machine boots Talos' own image"
+	k3sAlone = "only K3s has it"
+	remove   = "remove it"
 )
 
-// Choose reports whether the machines run Talos, and then completes and checks the sections of the whole cluster.
-func Choose(c *decode.Checker, s *spec.Spec) bool {
+func talosRules(s *spec.Spec) rules {
+	return rules{
+		name: spec.DistributionTalos, section: &s.Talos, choose: chooseTalos, node: checkTalosNode,
+		other: map[string]string{"kubernetes": "version", "version": ""},
+	}
+}
+
+// chooseTalos also checks the sections of the whole cluster.
+func chooseTalos(c *decode.Checker, s *spec.Spec) {
 	t, k := &s.Talos, &s.K3s
-	if s.Distribution != spec.DistributionTalos {
-		if c.IsSet(t) {
-			c.Wrong(t, "the machines do not run Talos", "write distribution: talos, or remove talos")
-		}
-		return false
-	}
-	t.Version, t.Kubernetes = cmp.Or(t.Version, DefaultVersion), cmp.Or(t.Kubernetes, DefaultKubernetes)
+	t.Version, k.Version = cmp.Or(t.Version, talosVersion), cmp.Or(k.Version, talosKubernetes)
 	if !decode.Matches(`^v1\.13\.[0-9]+$`, t.Version) {
-		c.Wrong(&t.Version, fmt.Sprintf("%q is not a release of Talos 1.13, whose configurations this homelab writes", t.Version), "write e.g. "+DefaultVersion)
+		c.Wrong(&t.Version, fmt.Sprintf("%q is not a release of Talos 1.13, whose configurations this homelab writes", t.Version), "write e.g. "+talosVersion)
 	}
-	if !decode.Matches(`^v1\.3[1-6]\.[0-9]+$`, t.Kubernetes) { // pkg/machinery/compatibility/talos113
-		c.Wrong(&t.Kubernetes, fmt.Sprintf("%q is not a release of Kubernetes that Talos 1.13 runs: v1.31 to v1.36", t.Kubernetes), "write e.g. "+DefaultKubernetes)
+	if !decode.Matches(`^v1\.3[1-6]\.[0-9]+$`, k.Version) { // pkg/machinery/compatibility/talos113
+		c.Wrong(&k.Version, fmt.Sprintf("%q is not a release of Kubernetes that Talos 1.13 runs: v1.31 to v1.36", k.Version), "write e.g. "+talosKubernetes)
 	}
+	move(c, &t.Recipients, &k.Snapshots.Recipients)
 	if len(k.Snapshots.Recipients) == 0 {
 		c.Wrong(&k.Snapshots.Recipients, "the secrets of a Talos cluster are in an encrypted file beside this one, and nobody could decrypt it once the API token is gone",
-			"write k3s: {snapshots: {recipients: [age1…]}}; age-keygen makes a pair of keys")
-	}
-	if c.IsSet(&k.FlannelBackend) && k.FlannelBackend != "vxlan" && k.FlannelBackend != "none" {
-		c.Wrong(&k.FlannelBackend, "Talos' flannel knows vxlan alone", "remove it, or write cni: cilium")
-	}
-	if k.SecretsEncryption == spec.Off {
-		c.Wrong(&k.SecretsEncryption, "Talos always encrypts Secrets", remove)
+			"write talos: {recipients: [age1…]}; age-keygen makes a pair of keys")
 	}
 	if c.IsSet(&s.Guest.Timezone) && s.Guest.Timezone != "Etc/UTC" {
 		c.Wrong(&s.Guest.Timezone, "a Talos machine is in UTC", remove)
@@ -67,10 +62,9 @@ func Choose(c *decode.Checker, s *spec.Spec) bool {
 	if s.NVIDIA.Stack == spec.StackDRA {
 		c.Wrong(&s.NVIDIA.Stack, "the DRA driver looks for NVIDIA's files where Talos does not have them", "write stack: device-plugin")
 	}
-	k.Version = t.Kubernetes
-	k.Disable = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
-	s.NVIDIA.DriverMode = spec.DriverNone // it is in the image
-	return true
+	s.Sealed = true
+	s.LocalAPI = netip.MustParseAddrPort("127.0.0.1:7445") // KubePrism
+	s.NVIDIA.DriverMode = spec.DriverNone                  // it is in the image
 }
 
 type refusal struct {
@@ -79,15 +73,9 @@ type refusal struct {
 }
 
 func clusterRefusals(s *spec.Spec) []refusal {
-	k, g, i, n := &s.K3s, &s.Guest, &s.Image, &s.NVIDIA
+	g, i, n := &s.Guest, &s.Image, &s.NVIDIA
 	return []refusal{
-		{&k.Version, "a Talos cluster has no release of K3s", "write talos: {kubernetes: v1.36.2}"},
-		{&k.Disable, noBuiltIn, ""}, {&k.ServerConfig, k3sAlone, ""}, {&k.AgentConfig, k3sAlone, ""},
-		{&k.EmbeddedRegistry, k3sAlone, ""}, {&s.Mirror, k3sAlone, "write k3s: {registries: {…}} instead"}, {&k.AirgapDir, k3sAlone, ""},
-		{&k.VIPInterface, "the VIP is on the card with the node's address, which is found by its MAC", ""},
-		{&k.Snapshots.Schedule, "Talos keeps no snapshots on the machines", ""},
-		{&k.Snapshots.Retention, "Talos keeps no snapshots on the machines", ""},
-		{&k.Snapshots.S3, "Talos keeps no snapshots on the machines", ""},
+		{&s.Mirror, k3sAlone, "write talos: {registries: {…}} instead"},
 		{&g.Packages, noShell, ""}, {&g.Files, noShell, ""}, {&g.APT, noShell, ""},
 		{&s.Access.PasswordHash, noShell, ""},
 		{&i.URL, ownImage, ""}, {&i.Distribution, ownImage, ""}, {&i.Template, ownImage, ""}, {&i.TemplateStorage, ownImage, ""},
@@ -99,11 +87,8 @@ func clusterRefusals(s *spec.Spec) []refusal {
 	}
 }
 
-// CheckNode checks a node of Talos, and says what it boots.
-func CheckNode(c *decode.Checker, s *spec.Spec, n *spec.Node) {
-	if s.Distribution != spec.DistributionTalos {
-		return
-	}
+// checkTalosNode also says what the node boots.
+func checkTalosNode(c *decode.Checker, s *spec.Spec, n *spec.Node) {
 	sharing := cmp.Or(n.GPUs.Sharing.Strategy, s.NVIDIA.Sharing.Strategy)
 	wrong := func(at any, is bool, why, do string) {
 		if is {
