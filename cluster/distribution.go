@@ -46,9 +46,14 @@ func (c *site) imager() distribution.Imager {
 }
 
 // Lacks says why a command cannot be done with the Kubernetes of a file; nil: it can.
-func (b Backend) Lacks(s *spec.Spec, command string) error {
+func (b Backend) Lacks(s *spec.Spec, command string) error { return b.facts(s).Lacks[command] }
+
+// ImagesOf says what lists the images of the Kubernetes of a file itself; "": its release of K3s.
+func (b Backend) ImagesOf(s *spec.Spec) string { return b.facts(s).Images }
+
+func (b Backend) facts(s *spec.Spec) distribution.Facts {
 	if other, ok := b.Distribution.(distribution.Maker); ok && s.Distribution == spec.DistributionTalos {
-		return other(distribution.Site{Spec: s}).Facts().Lacks[command]
+		return other(distribution.Site{Spec: s}).Facts()
 	}
-	return distributionOn(s, nil).Facts().Lacks[command]
+	return distributionOn(s, nil).Facts()
 }

@@ -18,11 +18,11 @@ import (
 var update = flag.Bool("update", false, "write the floor plan of docs/architecture.md")
 
 // rooms are the packages by what they are for, from the street to the cellar.
+// NAME/* are all in a folder.
 func rooms() []floor {
 	return []floor{
 		{"Commands", []string{"magefiles/targets", "cmd/homelab", "cmd/mage", "internal/session", "internal/session/examine", "internal/session/gitops", "internal/console", "internal/trial", "internal/session/upgrade", "internal/session/backup", "internal/session/report", "internal/session/results", "internal/zone"}},
-		{"The whole", []string{"cluster", "internal/hostprep", "cluster/doctor", "cluster/conformance", "cluster/internal/parts", "cluster/internal/members", "cluster/internal/k3snodes", "cluster/internal/kubeadmnodes", "cluster/internal/templates", "cluster/internal/nodes", "cluster/internal/occupants", "cluster/internal/firstboot", "cluster/internal/artifacts", "internal/leasefile", "cluster/internal/rescue", "cluster/internal/benches",
-			"cluster/internal/run", "cluster/internal/kubetest", "cluster/internal/volumes", "cluster/internal/workload", "cluster/internal/verification", "internal/draft", "internal/importer", "cluster/clusterfile", "cluster/clusterfile/internal/decode", "cluster/clusterfile/internal/auth", "cluster/clusterfile/internal/certs", "cluster/clusterfile/internal/databases", "cluster/clusterfile/internal/gitops", "cluster/clusterfile/internal/kubernetes", "cluster/clusterfile/internal/login", "cluster/clusterfile/internal/models", "cluster/clusterfile/internal/queues", "cluster/clusterfile/internal/vms", "internal/placement", "internal/platform", "internal/images", "internal/names", "internal/labneeds", "cluster/backup"}},
+		{"The whole", []string{"cluster", "internal/hostprep", "cluster/doctor", "cluster/conformance", "internal/leasefile", "internal/draft", "internal/importer", "cluster/clusterfile", "internal/placement", "internal/platform", "internal/images", "internal/names", "internal/labneeds", "cluster/backup", "cluster/internal/*", "cluster/clusterfile/internal/*"}},
 		{"Parts of a platform", []string{"kube/addon", "kube/addon/internal/gatewayapi", "fleet", "fleet/lint", "fleet/lint/internal/gitops", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/cmd/pvesim", "sim/cmd/peers", "internal/labctl", "internal/labmodel"}},
 		{"Played Proxmox VE", []string{
@@ -54,6 +54,28 @@ type floor struct {
 	rooms []string
 }
 
+// floorsOf are the floors with the names of all rooms.
+func floorsOf(pkgs map[string]pkg) []floor {
+	all := rooms()
+	for i, f := range all {
+		var named []string
+		for _, room := range f.rooms {
+			folder, every := strings.CutSuffix(room, "/*")
+			if !every {
+				named = append(named, room)
+				continue
+			}
+			for _, name := range slices.Sorted(maps.Keys(pkgs)) {
+				if strings.HasPrefix(name, folder+"/") {
+					named = append(named, name)
+				}
+			}
+		}
+		all[i].rooms = named
+	}
+	return all
+}
+
 // TestFloorPlan: the picture and the table of docs/architecture.md are the code's.
 func TestFloorPlan(t *testing.T) {
 	pkgs := map[string]pkg{}
@@ -63,27 +85,28 @@ func TestFloorPlan(t *testing.T) {
 			pkgs[name] = p
 		}
 	}
+	floors := floorsOf(pkgs)
 	var placed []string
-	for _, f := range rooms() {
+	for _, f := range floors {
 		placed = append(placed, f.rooms...)
 	}
-	for at, f := range rooms() {
+	for at, f := range floors {
 		for _, name := range f.rooms {
 			for _, imp := range pkgs[name].Imports {
-				on := slices.IndexFunc(rooms(), func(f floor) bool { return slices.Contains(f.rooms, strings.TrimPrefix(imp, module)) })
+				on := slices.IndexFunc(floors, func(f floor) bool { return slices.Contains(f.rooms, strings.TrimPrefix(imp, module)) })
 				assert.True(t, on < 0 || on >= at, "%s imports %s, from a floor above it", name, imp)
 			}
 		}
 	}
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(pkgs)), placed, "each package is on one floor")
-	same(t, "../../docs/pictures/floors.svg", func(string) string { return picture() })
+	same(t, "../../docs/pictures/floors.svg", func(string) string { return picture(floors) })
 	same(t, "../../docs/architecture.md", func(now string) string {
 		const begin, end = "<!-- rooms -->\n", "<!-- end of rooms -->"
 		before, rest, ok := strings.Cut(now, begin)
 		require.True(t, ok)
 		_, after, ok := strings.Cut(rest, end)
 		require.True(t, ok)
-		return before + begin + table(pkgs) + end + after
+		return before + begin + table(pkgs, floors) + end + after
 	})
 }
 
@@ -103,9 +126,9 @@ func same(t *testing.T, file string, want func(now string) string) {
 }
 
 // table says what each package is that others may import.
-func table(pkgs map[string]pkg) string {
+func table(pkgs map[string]pkg, floors []floor) string {
 	var b strings.Builder
-	for _, f := range rooms() {
+	for _, f := range floors {
 		var rows strings.Builder
 		for _, name := range f.rooms {
 			p, ok := pkgs[name]
@@ -128,12 +151,12 @@ func table(pkgs map[string]pkg) string {
 }
 
 // picture draws the floors, the street on top.
-func picture() string {
+func picture(floors []floor) string {
 	const width, room, high, left, gap = 1000, 150, 34, 180, 10
 	perRow := (width - left) / (room + gap)
 	var b strings.Builder
 	y := 10
-	for i, f := range rooms() {
+	for i, f := range floors {
 		rows := (len(f.rooms) + perRow - 1) / perRow
 		height := rows*(high+gap) + gap
 		fmt.Fprintf(&b, `<rect x="4" y="%d" width="%d" height="%d" rx="8" class="f%d"/>`+"\n", y, width-8, height, i%2)

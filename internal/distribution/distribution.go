@@ -135,6 +135,7 @@ type Facts struct {
 	Step   string // its steps are Step/NODE
 	Server string // the service of a server, as its administrator calls it
 	Agent  string
+	Images string           // the command that lists its own images; "": a file of its release does
 	Lacks  map[string]error // commands that cannot be done with it, and why
 }
 

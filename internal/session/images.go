@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/images"
 	"github.com/cps-gpu/homelab/internal/labctl"
@@ -61,11 +60,12 @@ func imagesOf(ctx context.Context, s *Session) (images.List, error) {
 	var own []string
 	var more []string
 	release := k3s.Release{Version: s.Spec.K3s.Version}
+	lists := backendOf(s).ImagesOf(s.Spec)
 	switch {
 	case s.Spec.K3s.AirgapDir != "":
 		more = append(more, "k3s: its own images are in its tarball, in "+s.Spec.K3s.AirgapDir)
-	case cluster.K3sURL(s.Spec) == "":
-		more = append(more, "kubernetes: its own images, which kubeadm config images list shows")
+	case lists != "":
+		more = append(more, "kubernetes: its own images, which "+lists+" shows")
 	case simulated || s.opt.Offline:
 		more = append(more, "k3s: its own images, which "+release.URL("k3s-images.txt")+" lists")
 	default:

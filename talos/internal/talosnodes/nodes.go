@@ -80,7 +80,7 @@ func (ns *Nodes) Image(ctx context.Context, n spec.Node) (spec.CloudImage, error
 
 // Facts implements [distribution.Distribution].
 func (*Nodes) Facts() distribution.Facts {
-	return distribution.Facts{Title: "Talos", Step: "talos", Server: "etcd", Agent: "kubelet", Lacks: map[string]error{
+	return distribution.Facts{Title: "Talos", Step: "talos", Server: "etcd", Agent: "kubelet", Images: "talosctl image k8s-bundle", Lacks: map[string]error{
 		"k3s:upgrade":    notYet("upgrades a cluster: write the version that talosctl brought"),
 		"cluster:backup": notYet("saves etcd: talosctl etcd snapshot does"), "cluster:restore": notYet("restores etcd: talosctl bootstrap --recover-from does"),
 		"cluster:certs -rotate": notYet("renews certificates: talosctl rotate-ca does"),

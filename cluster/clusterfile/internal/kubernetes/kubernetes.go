@@ -55,17 +55,21 @@ func Choose(c *decode.Checker, s *spec.Spec) bool {
 		c.Wrong(&s.K3s, "K3s is configured, and "+r.name+" runs Kubernetes", "write the keys in "+r.name+", which has: "+strings.Join(decode.Keys(reflect.TypeOf(r.section).Elem()), ", "))
 	}
 	for _, key := range decode.Keys(reflect.TypeOf(r.section).Elem()) {
-		to, named := r.other[key]
-		if !named {
-			to = key
-		}
-		if at := decode.FieldPlace(&s.K3s, to); at != nil {
+		if at := decode.FieldPlace(&s.K3s, r.keyOfK3s(key)); at != nil {
 			move(c, decode.FieldPlace(r.section, key), at)
 		}
 	}
 	s.K3s.Disable = []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}
 	r.choose(c, s)
 	return true
+}
+
+// keyOfK3s is K3s' name of a key of the section.
+func (r rules) keyOfK3s(key string) string {
+	if k3s, named := r.other[key]; named {
+		return k3s
+	}
+	return key
 }
 
 // move puts a value, with its place and those in it, elsewhere.
