@@ -115,3 +115,23 @@ func TestLifeWithKubeadm(t *testing.T) {
 		assert.Empty(t, w.guests())
 	})
 }
+
+// With kubeadm a hub has what K3s would bring from other parts: volumes from NFS and addresses from Cilium, whose
+// operator makes the kinds of its pools.
+func TestHubWithKubeadm(t *testing.T) {
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
+		spec := parse(t, kubeadmFile(t)+`
+storage: {nfs: {server: 192.168.1.5, export: /export/k8s}}
+loadBalancer: {kind: cilium, addresses: [192.168.1.200-192.168.1.219]}
+hub: {hostname: hub.lab.example, auth: {kind: native, admins: [teacher]}}
+`)
+		report := w.up(t, spec)
+		assert.Contains(t, changedSteps(report), "objects/cilium-pool")
+		assert.Contains(t, w.kube.Clusters()[0].Names("deployments.apps"), "jupyterhub/hub")
+		assert.Equal(t, []string{"/homelab"}, w.kube.Clusters()[0].Names("ciliumloadbalancerippools.cilium.io"))
+		before := w.now()
+		assert.Empty(t, w.plan(t, spec))
+		assert.Empty(t, changedSteps(w.up(t, spec)))
+		assert.Equal(t, changes{}, before.changes())
+	})
+}

@@ -182,8 +182,8 @@ func (w *world) external(t testing.TB, addr string) *guest.Machine {
 	return w.externalOf(t, addr, "amd64")
 }
 
-// externalOf is external with another architecture.
-func (w *world) externalOf(t testing.TB, addr, arch string) *guest.Machine {
+// externalOf is external with another architecture, or with cards.
+func (w *world) externalOf(t testing.TB, addr, arch string, cards ...guest.PCI) *guest.Machine {
 	t.Helper()
 	signer, err := ssh.LoadSigner(filepath.Join(w.dir, "id_ed25519"))
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func (w *world) externalOf(t testing.TB, addr, arch string) *guest.Machine {
 	require.NoError(t, err)
 	m := guest.New(guest.Config{
 		Name: "edge", VMID: 9000, Arch: arch, Disk: guest.NewBase("noble"), MACs: []string{"bc:24:11:00:00:01"}, CPUs: 4, Memory: 8 << 30,
-		Disks: []guest.BlockDevice{{Serial: "os", Size: 50 << 30}}, Network: w.sim.Network(), Internet: guest.DefaultInternet(), Kubernetes: w.kube,
+		Disks: []guest.BlockDevice{{Serial: "os", Size: 50 << 30}}, Network: w.sim.Network(), Internet: guest.DefaultInternet(), Kubernetes: w.kube, PCI: cards,
 		Seed: func() ([]byte, error) { return iso, nil },
 	})
 	require.NoError(t, m.Boot(t.Context()))

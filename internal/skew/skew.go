@@ -11,7 +11,7 @@ type Versions struct {
 	Program string
 	Minor   func(version string) (minor int, ok bool) // ok: it is a release
 	Compare func(a, b string) int
-	Unknown string // of the installed program, if its version is no release; with %q for that, and what to do
+	Unknown string // says that the installed program reports the version %q, which is not a release, and what to do
 	Back    string // what to do in place of a downgrade; may be empty
 }
 

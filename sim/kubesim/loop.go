@@ -57,6 +57,7 @@ func (c *Cluster) reconcile() time.Duration {
 		c.machines.issue()
 		c.machines.share()
 		c.machines.gpuOperator()
+		c.machines.ciliumOperator()
 		c.machines.publishDevices()
 		c.machines.runPods()
 	}

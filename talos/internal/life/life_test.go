@@ -236,3 +236,24 @@ func TestServers(t *testing.T) {
 		assert.Equal(t, map[string]string{"cp1": "server v1.36.2", "w1": "agent v1.36.2"}, w.nodes(t))
 	})
 }
+
+// A hub has what K3s would bring from other parts: volumes from NFS, addresses from MetalLB.
+func TestHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		charts, err := filepath.Abs("../../../sim/lab/charts")
+		require.NoError(t, err)
+		s := w.file(t, cp1+w1+`
+storage: {nfs: {server: 10.0.0.5, export: /export/k8s}}
+loadBalancer: {kind: metallb, addresses: [10.0.0.200-10.0.0.219]}
+tls: self-signed
+hub: {hostname: hub.lab.example, auth: {kind: native, admins: [teacher]}}
+charts: {offline: true, folder: `+charts+`}
+`)
+		assert.Subset(t, w.up(t, s), []string{"objects/metallb", "chart/jupyterhub"})
+		assert.Contains(t, w.kube.Clusters()[0].Names("deployments.apps"), "jupyterhub/hub")
+		assert.Empty(t, w.plan(t, s))
+		assert.Empty(t, w.up(t, s))
+		w.down(t, s)
+	})
+}

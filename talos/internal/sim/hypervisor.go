@@ -93,7 +93,12 @@ func (g *vm) Boot(ctx context.Context) error {
 		if ctx.Err() != nil || g.machine.boot(address.String()) != nil {
 			return
 		}
-		g.machine.board, g.up = &g.board, true
+		pods := guest.New(guest.Config{Name: "pods", VMID: g.board.VMID, Disk: guest.NewBase("noble"), CPUs: g.board.CPUs, Memory: g.board.Memory,
+			Disks: []guest.BlockDevice{{Serial: "os", Size: 50 << 30}}, Internet: guest.DefaultInternet(), Seed: func() ([]byte, error) { return nil, nil }})
+		if pods.Boot(context.WithoutCancel(ctx)) != nil {
+			return
+		}
+		g.machine.board, g.machine.pods, g.up = &g.board, pods, true
 		g.board.Network.Register(address, host{g.machine})
 		g.machine.world.mu.Lock()
 		defer g.machine.world.mu.Unlock()
@@ -143,6 +148,7 @@ func (g *vm) Kill() {
 		return
 	}
 	g.up = false
+	g.machine.pods.Kill()
 	g.board.Network.Unregister(host{g.machine})
 	g.machine.off()
 	g.machine.world.mu.Lock()

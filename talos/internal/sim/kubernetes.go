@@ -89,6 +89,9 @@ func (w *World) settle() {
 		if m.board != nil {
 			n.CPUs, n.Memory = m.board.CPUs, m.board.Memory
 		}
+		if m.pods != nil {
+			n.Run = m.pods.Container
+		}
 		if m.isServer("etcd") == nil {
 			n.Role = "server"
 		}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/cps-gpu/homelab/proxmox"
+	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -39,6 +40,7 @@ type Machine struct {
 	starting    int  // requests to bootstrap that come too early
 	joined      bool // its kubelet is known to the control plane
 	board       *pvesim.Board
+	pods        *guest.Machine // whose simulated programs its containers run
 	applied     int
 	restarted   []string
 }
