@@ -294,8 +294,11 @@ func staysApart(t *testing.T, key string, effects []string) {
 func isShared(leaves []leaf, path string) bool {
 	section, key, _ := strings.Cut(path, ".")
 	at := func(path string) int { return slices.IndexFunc(leaves, func(l leaf) bool { return l.path == path }) }
-	distributions, _ := leaves[at("distribution")].schema["enum"].([]any)
-	return section != "k3s" && slices.Contains(distributions, any(section)) && at("k3s."+key) >= 0
+	named := slices.ContainsFunc(choices(leaves[at("distribution")].schema), func(c object) bool {
+		names, _ := c["enum"].([]any)
+		return slices.Contains(names, any(section))
+	})
+	return named && section != "k3s" && at("k3s."+key) >= 0
 }
 
 // holdsElsewhere: a key whose effect shows only when a command runs has a test that names it.
