@@ -63,7 +63,7 @@ func TestVerifyOfAnExternalMachine(t *testing.T) {
 	})
 }
 
-// One of three servers that nobody here made joins again on a machine that was installed anew: etcd forgets the old one.
+// One of three servers that nobody here made joins again after its machine was installed again: etcd forgets the old one.
 func TestReplaceOfAnExternalServer(t *testing.T) {
 	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
 		keys := filepath.Join(t.TempDir(), "known_hosts")
