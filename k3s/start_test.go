@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/skew"
 	"github.com/cps-gpu/homelab/k3s"
 	"github.com/cps-gpu/homelab/remote"
 )
@@ -239,7 +240,7 @@ func TestUpgrade(t *testing.T) {
 	m.started("k3s")
 	assert.Empty(t, s.Diff(m.observe()).String())
 
-	var refused *k3s.VersionError
+	var refused *skew.Error
 	s.Version = version
 	require.ErrorAs(t, k3s.UpgradeServer(t.Context(), m, k3s.Release{Version: version}, s), &refused)
 	assert.ErrorContains(t, refused, "cannot be downgraded")

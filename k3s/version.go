@@ -54,7 +54,7 @@ func versionParts(v string) [4]int {
 	return p
 }
 
-// CheckUpgrade returns a [*VersionError] for a step between two versions that Kubernetes does
+// CheckUpgrade returns a [*skew.Error] for a step between two versions that Kubernetes does
 // not support: back, or across more than one minor version.
 func CheckUpgrade(from, to string) error {
 	return skew.Versions{
@@ -63,6 +63,3 @@ func CheckUpgrade(from, to string) error {
 		Unknown: "the installed k3s reports version %q, which is not a release: move " + binary + " away by hand",
 	}.Check(from, to)
 }
-
-// VersionError refuses a change of version.
-type VersionError = skew.Error

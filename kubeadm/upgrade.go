@@ -13,7 +13,7 @@ import (
 // upgradingFile has the version of a kubelet that runs while the programs of another one are installed.
 const upgradingFile = folder + "/upgrading"
 
-// CheckUpgrade returns a [*VersionError] for a step between two versions that kubeadm does not make: back, or across
+// CheckUpgrade returns a [*skew.Error] for a step between two versions that kubeadm does not make: back, or across
 // more than one minor (cmd/kubeadm/app/phases/upgrade/policy.go).
 func CheckUpgrade(from, to string) error {
 	return skew.Versions{
@@ -22,9 +22,6 @@ func CheckUpgrade(from, to string) error {
 		Unknown: "the kubelet reports version %q, which is not a release: install a release by hand",
 	}.Check(from, to)
 }
-
-// VersionError refuses a change of version.
-type VersionError = skew.Error
 
 // Upgrade brings a member to another release: kubeadm, what that changes, and then kubelet. The runner must be root's.
 // The caller has drained the node, and upgrades servers before agents. On the first server kubeadm also renews its

@@ -32,7 +32,7 @@ func (ks *Kubernetes) title() string { return ks.Distribution.Facts().Title }
 
 // checkUpgrade says why a machine of a role cannot go from a version to that of the file. An agent keeps nothing that
 // an older version could not read, so it can be made again.
-func (ks *Kubernetes) checkUpgrade(role spec.Role, from string) error {
+func checkUpgrade(ks *Kubernetes, role spec.Role, from string) error {
 	want := ks.Spec.K3s.Version
 	err := ks.Distribution.CheckUpgrade(from)
 	if err != nil && role == spec.Agent && ks.Distribution.Compare(from, want) > 0 {
@@ -79,7 +79,7 @@ func (ks *Kubernetes) observe(ctx context.Context, n spec.Node) (distribution.Me
 		return nil, converge.Permanent(err)
 	}
 	if isOtherVersion(s, ks.Spec.K3s.Version) {
-		if err := ks.checkUpgrade(n.Role, s.Version); err != nil {
+		if err := checkUpgrade(ks, n.Role, s.Version); err != nil {
 			return nil, converge.Permanent(err)
 		}
 	}

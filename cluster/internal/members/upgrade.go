@@ -179,7 +179,7 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 	why := map[string][]string{}
 	if len(again) == 0 {
 		for _, n := range nodes {
-			if err := ms.checkUpgrade(spec.Role(n.Role), n.Version); err != nil {
+			if err := checkUpgrade(ms.Kubernetes, spec.Role(n.Role), n.Version); err != nil {
 				why[err.Error()] = append(why[err.Error()], n.Name)
 			}
 		}
