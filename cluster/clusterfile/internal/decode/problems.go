@@ -50,10 +50,10 @@ func (c *Checker) IsSet(p any) bool { return c.marks[p].set }
 // MemberAt returns the place of an entry of a decoded Go map; of points to the map.
 func (c *Checker) MemberAt(of any, name string) yamlnode.Pos { return c.marks[member{of, name}].at }
 
-// PutAt gives p, which is not in the file, the place of another field.
 // Move says that the value of the field that p points to was that of another.
 func (c *Checker) Move(p, from any) { c.marks[p] = c.marks[from] }
 
+// PutAt gives p, which is not in the file, the place of another field.
 func (c *Checker) PutAt(p, of any) { c.marks[p] = mark{c.Place(of), true} }
 
 // Refused reports whether the field that p points to was none of its choices.
