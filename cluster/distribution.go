@@ -34,7 +34,7 @@ func (b Backend) CheckDistribution(s *spec.Spec) error {
 func (c *site) distribution() distribution.Distribution {
 	if c.spec.Distribution == spec.DistributionTalos {
 		other := c.Distribution.(distribution.Maker) // which New has checked
-		return other(distribution.Site{Spec: c.spec, Root: c.nodes.Root, Dial: c.nodes.DialTo, ReadStart: c.nodes.ReadStart, Token: c.Token})
+		return other(distribution.Site{Spec: c.spec, Root: c.nodes.Root, Dial: c.nodes.DialTo, ReadStart: c.nodes.ReadStart, Token: c.Token, Dir: c.Dir})
 	}
 	return distributionOn(c.spec, c.nodes.Root)
 }

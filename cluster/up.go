@@ -252,5 +252,5 @@ func (c *site) serverUp(ctx context.Context) (bool, error) {
 }
 
 // UpgradeSnapshot returns the snapshot of etcd that [Cluster.Up] saved before it upgraded the
-// first server, and on which server it is; empty if it saved none.
-func (c *Cluster) UpgradeSnapshot() (name, server string) { return c.site.members.SavedSnapshot() }
+// first server, and where it is, e.g. on cp1; empty if it saved none.
+func (c *Cluster) UpgradeSnapshot() (name, where string) { return c.site.members.SavedSnapshot() }

@@ -62,5 +62,5 @@ func TestStepsDoNotNameK3s(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, []string{`"no server of the cluster runs K3s"`}, named, "ask distribution.Facts")
+	assert.Empty(t, named, "ask distribution.Facts")
 }

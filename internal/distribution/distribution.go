@@ -96,6 +96,7 @@ type State struct {
 	Waits      string    // all of that in a few words
 	Stuck      error     // why it will never run by itself; may be [ErrStale] or [ErrName]
 	Version    string    // as its kubelet reports it; "": there is no program
+	Outdated   string    // what else has another version than the file's, e.g. "Talos v1.13.6 → v1.13.7", which Upgrade brings to it; "": nothing
 	API        string    // the URL where it looks for the cluster; "": it is the cluster's beginning, or not part of one
 	Cluster    string    // the cluster that has marked it as its own; "": none
 	Authority  string    // SHA-256 of its cluster's certificate authority; "": it never joined one
@@ -136,6 +137,7 @@ type Facts struct {
 	Server string // the service of a server, as its administrator calls it
 	Agent  string
 	Images string           // the command that lists its own images; "": a file of its release does
+	Saves  string           // the folder of this computer where Save saves; "": it saves on the server
 	Lacks  map[string]error // commands that cannot be done with it, and why
 }
 

@@ -45,6 +45,7 @@ type Site struct {
 	// ReadStart reads the first bytes of a file of a machine by its guest agent; proxmox.ErrShort: it has fewer.
 	ReadStart func(ctx context.Context, machine, file string, count int) ([]byte, error)
 	Token     secret.Value // the secret of the API token; may be zero
+	Dir       string       // where this computer keeps files of the cluster that can be lost
 }
 
 // Maker makes the Distribution of a cluster, for one run.

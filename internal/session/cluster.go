@@ -77,8 +77,8 @@ func Up(s *Session, ctx context.Context, f UpFlags) error {
 	s.saveHostKeys()
 	warnOfHosts(s)
 	s.warnOfHub()
-	if name, server := s.Cluster.UpgradeSnapshot(); name != "" && err == nil { // an error says it itself
-		s.Printf("etcd as it was before the upgrade: snapshot %s on %s", name, server)
+	if name, where := s.Cluster.UpgradeSnapshot(); name != "" && err == nil { // an error says it itself
+		s.Printf("etcd as it was before the upgrade: snapshot %s %s", name, where)
 	}
 	if err != nil {
 		return err

@@ -23,7 +23,11 @@ func (ms *Members) costsOfMember(n spec.Node) func(context.Context, distribution
 		if !isOtherVersion(have, ms.Spec.K3s.Version) {
 			return nil
 		}
-		return ms.Upgrades(ctx, fmt.Sprintf("%s %s → %s", ms.title(), have.Version, ms.Spec.K3s.Version), n)
+		why := have.Outdated
+		if why == "" {
+			why = fmt.Sprintf("%s %s → %s", ms.title(), have.Version, ms.Spec.K3s.Version)
+		}
+		return ms.Upgrades(ctx, why, n)
 	}
 }
 

@@ -226,5 +226,5 @@ func (ms *Members) startAgent(ctx context.Context, n spec.Node, member distribut
 
 // isOtherVersion reports whether a member has another version than wanted.
 func isOtherVersion(have distribution.State, want string) bool {
-	return have.Role != "" && have.Version != "" && have.Version != want
+	return have.Role != "" && have.Version != "" && (have.Version != want || have.Outdated != "")
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoServer means that no server of the cluster is up.
-var ErrNoServer = errors.New("no server of the cluster runs K3s")
+var ErrNoServer = errors.New("no server of the cluster runs Kubernetes")
 
 // ErrUnformed means that every server was asked and none has a cluster. A server that could
 // not be asked may have one.
@@ -103,6 +103,9 @@ func (ks *Kubernetes) serversError(failed map[string]error) error {
 			why = ErrNoServer
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+	}
+	if len(errs) == 0 { // there is no other server
+		return why
 	}
 	return fmt.Errorf("%w: %w", why, errors.Join(errs...))
 }

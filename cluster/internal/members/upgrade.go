@@ -64,16 +64,24 @@ func snapshotPrefix(version string) string {
 
 // savedSnapshot is the snapshot before the upgrade, once it is known.
 type savedSnapshot struct {
-	mu           sync.Mutex
-	name, server string
+	mu          sync.Mutex
+	name, where string
 }
 
-// SavedSnapshot returns the snapshot of etcd that was saved before an upgrade, and on which server it
-// is; empty if there was none.
-func (ms *Members) SavedSnapshot() (name, server string) {
+// SavedSnapshot returns the snapshot of etcd that was saved before an upgrade, and where it is, e.g. on cp1;
+// empty if there was none.
+func (ms *Members) SavedSnapshot() (name, where string) {
 	ms.saved.mu.Lock()
 	defer ms.saved.mu.Unlock()
-	return ms.saved.name, ms.saved.server
+	return ms.saved.name, ms.saved.where
+}
+
+// whereSaved is where the snapshots of a server are.
+func (ms *Members) whereSaved(server string) string {
+	if folder := ms.Distribution.Facts().Saves; folder != "" {
+		return "in " + folder
+	}
+	return "on " + server
 }
 
 // saveBefore saves a snapshot of etcd before the first server is upgraded.
@@ -87,7 +95,7 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have distributio
 		return err
 	}
 	for _, other := range nodes {
-		if other.Role == string(spec.Server) && other.Version == ms.Spec.K3s.Version {
+		if have.Outdated == "" && other.Role == string(spec.Server) && other.Version == ms.Spec.K3s.Version {
 			return nil // the upgrade has begun
 		}
 	}
@@ -103,11 +111,11 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have distributio
 			return fmt.Errorf("%w; nothing was upgraded", err)
 		}
 	}
-	converge.Progressf(ctx, "the snapshot of etcd before the upgrade is %s on %s; docs/restore.md says how to go back to it", name, n.Name)
+	converge.Progressf(ctx, "the snapshot of etcd before the upgrade is %s %s; docs/restore.md says how to go back to it", name, ms.whereSaved(n.Name))
 	s := ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.name, s.server = name, n.Name
+	s.name, s.where = name, ms.whereSaved(n.Name)
 	return nil
 }
 
@@ -126,21 +134,21 @@ func (ms *Members) withRollbackHint(ctx context.Context, n spec.Node, err error)
 	if err == nil || ctx.Err() != nil || errors.Is(err, distribution.ErrVersion) {
 		return err
 	}
-	name, server := ms.findSavedSnapshot(ctx)
+	name, where := ms.findSavedSnapshot(ctx)
 	back := ""
 	if name != "" {
-		back = fmt.Sprintf("\n  to go back: restore the snapshot %s, which is on %s: docs/restore.md", name, server)
+		back = fmt.Sprintf("\n  to go back: restore the snapshot %s, which is %s: docs/restore.md", name, where)
 	}
 	return fmt.Errorf("%w\n  to go on: fix that, then run homelab cluster:up again: it goes on with %s%s", err, n.Name, back)
 }
 
 // findSavedSnapshot finds the snapshot before this upgrade, which an earlier run may have saved.
-func (ms *Members) findSavedSnapshot(ctx context.Context) (name, server string) {
+func (ms *Members) findSavedSnapshot(ctx context.Context) (name, where string) {
 	s := ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.name != "" {
-		return s.name, s.server
+		return s.name, s.where
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -150,11 +158,11 @@ func (ms *Members) findSavedSnapshot(ctx context.Context) (name, server string) 
 			continue
 		}
 		if s.name, _ = newest(all, snapshotPrefix(ms.Spec.K3s.Version)); s.name != "" {
-			s.server = n.Name
+			s.where = ms.whereSaved(n.Name)
 			break
 		}
 	}
-	return s.name, s.server
+	return s.name, s.where
 }
 
 // CheckVersions checks, before anything changes, that Kubernetes supports the step from the

@@ -3,10 +3,12 @@ package life_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
@@ -65,12 +68,17 @@ const recipient = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8
 
 func (w *world) file(t *testing.T, nodes string) *spec.Spec {
 	t.Helper()
+	return w.fileOf(t, "version: v1.13.7, kubernetes: v1.36.2", nodes)
+}
+
+func (w *world) fileOf(t *testing.T, versions, nodes string) *spec.Spec {
+	t.Helper()
 	text := `
 name: home
 distribution: talos
 proxmox: {endpoint: lab}
 network: {prefix: 10.0.0.0/24, gateway: 10.0.0.1}
-talos: {vip: 10.0.0.10, recipients: [` + recipient + `]}
+talos: {vip: 10.0.0.10, recipients: [` + recipient + `], ` + versions + `}
 nodes:
 ` + nodes
 	path := filepath.Join(w.dir, "cluster.yaml")
@@ -255,5 +263,114 @@ charts: {offline: true, folder: `+charts+`}
 		assert.Empty(t, w.plan(t, s))
 		assert.Empty(t, w.up(t, s))
 		w.down(t, s)
+	})
+}
+
+// A cluster goes to other versions of Talos and of Kubernetes, one machine after the other, and etcd is saved before. Nothing goes back.
+func TestUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		nodes := cp1 + cp2 + cp3 + w1
+		w.up(t, w.file(t, nodes))
+		steps := []string{"talos/cp1", "talos/cp2", "talos/cp3", "talos/w1"}
+
+		s := w.fileOf(t, "version: v1.13.8, kubernetes: v1.36.2", nodes)
+		assert.Subset(t, w.plan(t, s), steps)
+		assert.Subset(t, w.up(t, s), steps)
+		assert.Empty(t, w.plan(t, s))
+		for _, address := range []string{"10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.21"} {
+			assert.Equal(t, 2, w.net.Machine(address).Boots(), address)
+		}
+		assert.Equal(t, []string{"cp1", "cp2", "cp3"}, w.net.Members())
+		assert.Len(t, w.net.Begun(), 1)
+		saved, err := os.ReadDir(filepath.Join(w.dir, ".homelab", "etcd"))
+		require.NoError(t, err)
+		require.Len(t, saved, 1, "etcd is saved once, before the first server")
+
+		s = w.fileOf(t, "version: v1.13.8, kubernetes: v1.36.4", nodes)
+		assert.Subset(t, w.up(t, s), steps)
+		assert.Equal(t, map[string]string{"cp1": "server v1.36.4", "cp2": "server v1.36.4", "cp3": "server v1.36.4", "w1": "agent v1.36.4"}, w.nodes(t))
+		assert.Empty(t, w.plan(t, s))
+		for _, address := range []string{"10.0.0.11", "10.0.0.12", "10.0.0.13"} {
+			assert.Contains(t, w.net.Machine(address).Config(), "image: registry.k8s.io/kube-apiserver:v1.36.4")
+			assert.Equal(t, 2, w.net.Machine(address).Boots(), "Kubernetes needs no restart of the machine")
+		}
+	})
+}
+
+// An upgrade that is cut short at any request goes on with the next run, and no cluster begins a second time.
+func TestUpgradeThatIsCutShort(t *testing.T) {
+	const moments = 12
+	mine := share.Start(t, "moments of an upgrade")
+	for i := range moments {
+		if mine.Next() {
+			synctest.Test(t, func(t *testing.T) { cutShort(t, i, moments) })
+		}
+	}
+}
+
+// cutShort ends an upgrade at its ith of n moments, which are spread over as many requests as a whole one has.
+func cutShort(t *testing.T, i, n int) {
+	const requests = 60 // to the machines, that the upgrade has at least
+	w := newWorld(t)
+	w.up(t, w.file(t, cp1+w1))
+	s := w.fileOf(t, "version: v1.13.8, kubernetes: v1.36.4", cp1+w1)
+	ctx, kill := context.WithCancel(t.Context())
+	var left atomic.Int64
+	left.Store(int64(1 + i*requests/n))
+	w.net.Step = func(string) error {
+		if left.Add(-1) <= 0 {
+			kill()
+			return errors.New("killed")
+		}
+		return nil
+	}
+	c := w.cluster(t, s)
+	_, err := c.Up().Run(ctx, func(converge.Event) {})
+	require.Error(t, err)
+	require.LessOrEqual(t, left.Load(), int64(0), "the upgrade has fewer requests")
+	c.Close()
+	w.net.Step = nil
+
+	c = w.cluster(t, s)
+	if _, err := c.Up().Run(t.Context(), func(converge.Event) {}); err != nil { // it was away when it was looked at
+		require.ErrorContains(t, err, "answers again")
+	}
+	c.Close()
+	w.up(t, s)
+	assert.Equal(t, map[string]string{"cp1": "server v1.36.4", "w1": "agent v1.36.4"}, w.nodes(t))
+	assert.Empty(t, w.plan(t, s))
+	assert.Len(t, w.net.Begun(), 1)
+	for _, address := range []string{"10.0.0.11", "10.0.0.21"} {
+		assert.Equal(t, 2, w.net.Machine(address).Boots(), address)
+	}
+}
+
+// What Talos or Kubernetes cannot do is refused before anything is changed.
+func TestVersionsThatAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.up(t, w.file(t, cp1))
+		for versions, want := range map[string]string{
+			"version: v1.13.7, kubernetes: v1.35.9": "Kubernetes cannot be downgraded",
+		} {
+			applied := w.net.Machine("10.0.0.11").Applied()
+			c := w.cluster(t, w.fileOf(t, versions, cp1))
+			_, err := c.Up().Run(t.Context(), func(converge.Event) {})
+			require.ErrorContains(t, err, want)
+			c.Close()
+			assert.Equal(t, applied, w.net.Machine("10.0.0.11").Applied())
+		}
+	})
+}
+
+// The only server takes what changes in the file: there is nobody else to ask.
+func TestTheOnlyServerChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.up(t, w.file(t, cp1))
+		s := w.file(t, strings.Replace(cp1, "}", ", labels: {home.example/rack: a}}", 1))
+		assert.Contains(t, w.up(t, s), "talos/cp1")
+		assert.Empty(t, w.plan(t, s))
 	})
 }

@@ -26,11 +26,16 @@ type State struct {
 	Version    string       // of Talos
 	Kubelet    bool         // its kubelet runs
 	config     secret.Value // which it has
-	read       talos.Config
+	read       talos.Provider
 }
 
 // Config is the machine's configuration; nil if it has none. It has secrets.
-func (s State) Config() talos.Config { return s.read }
+func (s State) Config() talos.Config {
+	if s.read == nil {
+		return nil
+	}
+	return s.read
+}
 
 // etcd's states before there is a cluster: its service runs only with members to join, or after Bootstrap
 // (internal/app/machined/pkg/system/services/etcd.go).
@@ -65,7 +70,7 @@ func (m *Machine) Observe(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("%s: its configuration: %w", m.Name, err)
 	}
-	s.config, s.read = secret.New(string(text)), have.Config()
+	s.config, s.read = secret.New(string(text)), have.Provider()
 	services, err := c.ServiceList(ctx)
 	if err != nil {
 		return later(ctx, m, "services", err)

@@ -35,7 +35,13 @@ func (m *Machine) isMember() bool { return m.etcd && m.world.members[m.member] !
 
 // decides reports whether more than half of the members of the machine's cluster run.
 func (m *Machine) decides() bool {
-	id, all, run := m.config.Cluster().ID(), 0, 0
+	all, run := m.members()
+	return all > 0 && run > all/2
+}
+
+// members are how many the etcd of the machine's cluster has, and how many of them run.
+func (m *Machine) members() (all, run int) {
+	id := m.config.Cluster().ID()
 	for _, of := range m.world.members {
 		if of.cluster == id {
 			all++
@@ -46,7 +52,7 @@ func (m *Machine) decides() bool {
 			run++
 		}
 	}
-	return all > 0 && run > all/2
+	return all, run
 }
 
 func (m *Machine) etcdAnswers() error {

@@ -46,7 +46,7 @@ func (d *disk) Clone() pvesim.Disk {
 	}
 	d.machine.world.mu.Lock()
 	defer d.machine.world.mu.Unlock()
-	return &disk{&Machine{world: d.machine.world, config: d.machine.config, etcd: d.machine.etcd}}
+	return &disk{&Machine{world: d.machine.world, config: d.machine.config, etcd: d.machine.etcd, version: d.machine.version}}
 }
 
 func (*disk) Forget() {}
@@ -183,7 +183,9 @@ func (g *vm) AgentReadFile(name string) ([]byte, error) {
 	}
 	switch name {
 	case "/etc/os-release":
-		return []byte("NAME=\"Talos\"\nID=talos\nVERSION_ID=v1.13.7\n"), nil
+		g.machine.world.mu.Lock()
+		defer g.machine.world.mu.Unlock()
+		return []byte("NAME=\"Talos\"\nID=talos\nVERSION_ID=" + g.machine.release() + "\n"), nil
 	case guest.Kmsg:
 		g.machine.world.mu.Lock()
 		defer g.machine.world.mu.Unlock()

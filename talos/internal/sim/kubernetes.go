@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -85,7 +86,7 @@ func (w *World) settle() {
 			continue
 		}
 		k := m.config.Machine().Kubelet()
-		n := guest.Node{Name: m.name(), Role: "agent", Version: m.kubelet(), InternalIP: netip.MustParseAddr(address), BootID: "talos-" + address, CPUs: 4, Memory: 8 << 30}
+		n := guest.Node{Name: m.name(), Role: "agent", Version: m.kubelet(), InternalIP: netip.MustParseAddr(address), BootID: fmt.Sprint("talos-", address, "-", m.boots), CPUs: 4, Memory: 8 << 30}
 		if m.board != nil {
 			n.CPUs, n.Memory = m.board.CPUs, m.board.Memory
 		}

@@ -36,9 +36,14 @@ type Machine struct {
 	serving     *tls.Certificate
 	etcd        bool // its data directory is not empty
 	member      uint64
-	away        int  // connections that are refused
-	starting    int  // requests to bootstrap that come too early
-	joined      bool // its kubelet is known to the control plane
+	away        int    // connections that are refused
+	starting    int    // requests to bootstrap that come too early
+	joined      bool   // its kubelet is known to the control plane
+	version     string // of Talos
+	installing  string // the version that it starts with next
+	busy        int    // how often it answers before that
+	boots       int
+	podsStart   int // looks at its static pods before they run
 	board       *pvesim.Board
 	pods        *guest.Machine // whose simulated programs its containers run
 	applied     int
@@ -103,9 +108,12 @@ func (m *Machine) ApplyConfiguration(_ context.Context, in *api.ApplyConfigurati
 	}
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
-	m.config, m.serving, m.away, m.starting = got, nil, 2, 2
+	m.config, m.serving, m.away, m.starting, m.podsStart = got, nil, 2, 2, 1
 	m.applied++
-	m.joined = false
+	if m.joined { // its kubelet starts again
+		m.joined = false
+		m.world.settle()
+	}
 	return &api.ApplyConfigurationResponse{Messages: []*api.ApplyConfiguration{{Mode: api.ApplyConfigurationRequest_NO_REBOOT, ModeDetails: "Applied configuration without a reboot"}}}, nil
 }
 
@@ -167,11 +175,6 @@ func (m *Machine) ServiceList(context.Context, *emptypb.Empty) (*api.ServiceList
 		all = append(all, &api.ServiceInfo{Id: "etcd", State: map[bool]string{false: "Preparing", true: "Running"}[m.isMember()], Events: &api.ServiceEvents{}, Health: &api.ServiceHealth{}})
 	}
 	return &api.ServiceListResponse{Messages: []*api.ServiceList{{Services: all}}}, nil
-}
-
-// Version is Talos'.
-func (m *Machine) Version(context.Context, *emptypb.Empty) (*api.VersionResponse, error) {
-	return &api.VersionResponse{Messages: []*api.Version{{Version: &api.VersionInfo{Tag: "v1.13.7", Os: "linux", Arch: "amd64"}}}}, nil
 }
 
 // Kubeconfig is an archive with one file, as Copy sends it.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/cosi-project/runtime/api/v1alpha1"
-	"github.com/cosi-project/runtime/pkg/resource"
 	"github.com/cosi-project/runtime/pkg/state"
 	"github.com/cosi-project/runtime/pkg/state/impl/inmem"
 	"github.com/cosi-project/runtime/pkg/state/impl/namespaced"
@@ -29,9 +28,11 @@ func rules() map[string][]role.Role {
 		"/machine.MachineService/Bootstrap":            {role.Admin},
 		"/machine.MachineService/EtcdMemberList":       readers,
 		"/machine.MachineService/EtcdRemoveMemberByID": {role.Admin},
+		"/machine.MachineService/EtcdSnapshot":         {role.Admin, role.Operator, role.EtcdBackup},
 		"/machine.MachineService/Kubeconfig":           {role.Admin},
 		"/machine.MachineService/ServiceList":          readers,
 		"/machine.MachineService/ServiceRestart":       {role.Admin, role.Operator},
+		"/machine.MachineService/Upgrade":              {role.Admin},
 		"/machine.MachineService/Version":              readers,
 		"/cosi.resource.State/Get":                     readers,
 		"/cosi.resource.State/List":                    readers,
@@ -100,8 +101,10 @@ func (m *Machine) state(ctx context.Context) state.CoreState {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	if m.config != nil {
-		if err := st.Create(ctx, resource.Resource(resources.NewMachineConfig(m.config))); err != nil {
-			panic(err) // it is new
+		for _, r := range append(m.staticPods(), resources.NewMachineConfig(m.config)) {
+			if err := st.Create(ctx, r); err != nil {
+				panic(err) // it is new
+			}
 		}
 	}
 	return st

@@ -52,6 +52,7 @@ func (m *Machine) boot(address string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.address, m.maintenance, m.serving = address, key, nil
+	m.boots++
 	m.log = fmt.Appendf(nil, "5,0,0,-;Linux version 6.18.9-talos\n4,812,9034112,-;[talos] server certificate issued "+
 		`{"component": "controller-runtime", "controller": "runtime.MaintenanceServiceInformController", "fingerprint": "%s"}`+"\n", fingerprint(key))
 	w.machines[address] = m
@@ -81,6 +82,13 @@ func (w *World) Begun() map[string]int {
 		out[id] = n
 	}
 	return out
+}
+
+// Machine is the one at an address; nil: there is none.
+func (w *World) Machine(address string) *Machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.machines[address]
 }
 
 // Dial connects to the API of the machine at an address.

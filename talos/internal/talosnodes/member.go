@@ -13,7 +13,6 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
-	"github.com/cps-gpu/homelab/talos/internal/image"
 	"github.com/cps-gpu/homelab/talos/internal/machine"
 )
 
@@ -39,10 +38,11 @@ func (m *member) State() distribution.State {
 	s.Configured = s.Role == spec.Agent || m.seen.Etcd
 	s.Started, s.Admitted, s.Running = true, true, m.seen.Kubelet && s.Configured
 	_, s.Version, _ = strings.Cut(c.Machine().Kubelet().Image(), ":")
+	s.Outdated = m.outdated()
 	if ids := c.Machine().Kubelet().ExtraArgs()["provider-id"]; len(ids) > 0 {
 		s.ProviderID = ids[0]
 	}
-	if s.Configured {
+	if s.Role == spec.Agent { // a server with etcd needs no other one, whoever began the cluster
 		s.API = c.Cluster().Endpoint().String()
 	}
 	if block, _ := pem.Decode(c.Cluster().IssuingCA().Crt); block != nil {
@@ -54,15 +54,7 @@ func (m *member) State() distribution.State {
 
 // Refuse implements [distribution.Member].
 func (m *member) Refuse(context.Context) error {
-	if have, want := m.seen.Version, m.nodes.Spec.Talos.Version; have != "" && have != want {
-		installer, err := image.For(m.nodes.Spec, m.node).Installer(want)
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("%s runs Talos %s, and homelab does not bring it to %s yet: write talos.version: %s; or run talosctl upgrade --nodes %s --image %s, then cluster:up",
-			m.node.Name, have, want, have, m.node.Address.Addr(), installer)
-	}
-	return m.CheckRanges()
+	return errors.Join(m.checkTalos(), m.CheckRanges())
 }
 
 // CheckRanges implements [distribution.Member].
@@ -101,6 +93,8 @@ func (m *member) Diff(w distribution.Wish) converge.Diff {
 		return converge.Diff{{Path: "configuration", Want: err.Error(), Effect: converge.Create}}
 	case !m.seen.Configured:
 		return converge.Diff{{Path: "configuration", Want: "as in the file", Effect: converge.Create}}
+	case len(m.versions()) > 0: // the rest of the configuration comes with them
+		return m.versions()
 	case text != "":
 		return converge.Diff{{Path: "configuration", Have: "another one", Want: "as in the file", Effect: converge.Restart, Note: text}}
 	case m.begins(w):
@@ -121,7 +115,9 @@ func (m *member) Install(context.Context) error { return nil }
 // a machine is away for a moment when it has taken a configuration, and it does not begin by itself.
 func (m *member) Start(ctx context.Context, w distribution.Wish, _ distribution.Admission) error {
 	if m.seen.Waits != "" {
-		return nil // it can only be waited for
+		if err := m.answer(ctx); err != nil {
+			return err
+		}
 	}
 	want, err := m.nodes.wanted(m.node, w)
 	if err != nil {
@@ -155,6 +151,19 @@ func (m *member) Start(ctx context.Context, w distribution.Wish, _ distribution.
 			return fmt.Errorf("%s did not begin the cluster: %s: %w", m.node.Name, seen.Waits, err)
 		}
 	}
+}
+
+// answer waits until the machine answers. What then costs more than a restart of Kubernetes was not agreed to.
+func (m *member) answer(ctx context.Context) error {
+	err := m.nodes.wait(ctx, beginTime, m.node.Name+" does not answer", func(ctx context.Context) (string, error) {
+		seen, err := m.machine.Observe(ctx)
+		m.seen = seen
+		return seen.Waits, err
+	})
+	if err == nil && len(m.versions()) > 0 {
+		err = converge.Permanent(fmt.Errorf("%s answers again, and %s: run homelab cluster:up again, which upgrades it", m.node.Name, m.versions()))
+	}
+	return err
 }
 
 const (

@@ -1,5 +1,5 @@
 // Package talosnodes is Talos as the [distribution.Distribution] of a cluster: as far as it is there. What is not says
-// so in its error: snapshots, a restore, another version, and the removal from a machine that stays.
+// so in its error: a backup, a restore, and the removal from a machine that stays.
 package talosnodes
 
 import (
@@ -79,9 +79,9 @@ func (ns *Nodes) Image(ctx context.Context, n spec.Node) (spec.CloudImage, error
 }
 
 // Facts implements [distribution.Distribution].
-func (*Nodes) Facts() distribution.Facts {
-	return distribution.Facts{Title: "Talos", Step: "talos", Server: "etcd", Agent: "kubelet", Images: "talosctl image k8s-bundle", Lacks: map[string]error{
-		"k3s:upgrade":    notYet("upgrades a cluster: write the version that talosctl brought"),
+func (ns *Nodes) Facts() distribution.Facts {
+	return distribution.Facts{Title: "Talos", Step: "talos", Server: "etcd", Agent: "kubelet", Saves: ns.snapshots(), Images: "talosctl image k8s-bundle", Lacks: map[string]error{
+		"k3s:upgrade":    errors.New("k3s:upgrade writes k3s.version, and clusters of Talos machines have none: write talos.version or talos.kubernetes, and run homelab cluster:up"),
 		"cluster:backup": notYet("saves etcd: talosctl etcd snapshot does"), "cluster:restore": notYet("restores etcd: talosctl bootstrap --recover-from does"),
 		"cluster:certs -rotate": notYet("renews certificates: talosctl rotate-ca does"),
 	}}
@@ -98,15 +98,6 @@ func (*Nodes) Compare(a, b string) int {
 		return 1
 	}
 	return x.Compare(y)
-}
-
-// CheckUpgrade implements [distribution.Distribution]: homelab upgrades neither Kubernetes nor Talos yet.
-func (ns *Nodes) CheckUpgrade(from string) error {
-	if to := ns.Spec.K3s.Version; from != to {
-		return distribution.Means(fmt.Errorf("it runs Kubernetes %s, and homelab does not bring Talos machines to %s yet: write talos.kubernetes: %s; or run talosctl upgrade-k8s --to %s, then cluster:up",
-			from, to, from, strings.TrimPrefix(to, "v")), distribution.ErrVersion)
-	}
-	return nil
 }
 
 // Observe implements [distribution.Distribution].

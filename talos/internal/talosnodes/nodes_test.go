@@ -123,7 +123,9 @@ func changes(t *testing.T) {
 }
 
 // TestAway: a machine that does not answer is waited for.
-func TestAway(t *testing.T) {
+func TestAway(t *testing.T) { synctest.Test(t, away) }
+
+func away(t *testing.T) {
 	ns, world, _ := cluster(t)
 	world.Step = func(string) error { return errors.New("no route to host") }
 	m, err := ns.Observe(t.Context(), ns.Spec.Nodes[0])
@@ -131,7 +133,7 @@ func TestAway(t *testing.T) {
 	assert.Equal(t, distribution.State{Waits: m.State().Waits}, m.State())
 	assert.Contains(t, m.State().Waits, "no route to host")
 	assert.Len(t, m.Diff(distribution.Wish{}), 1)
-	require.NoError(t, m.Start(t.Context(), distribution.Wish{}, distribution.Admission{}))
+	require.ErrorContains(t, m.Start(t.Context(), distribution.Wish{}, distribution.Admission{}), "cp1 does not answer: cp1: the machine's API does not answer yet: no route to host")
 	assert.Contains(t, ns.Unwell(t.Context(), "cp1"), "no route to host")
 }
 

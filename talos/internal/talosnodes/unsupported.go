@@ -22,11 +22,7 @@ func notYet(what string) error {
 // unsupported is what is missing of a Distribution.
 type unsupported struct{}
 
-func (unsupported) Remove(context.Context, spec.Node) error              { return errNotYet }
-func (unsupported) Save(context.Context, string, string) (string, error) { return "", errNotYet }
-func (unsupported) Snapshots(context.Context, string) ([]distribution.Snapshot, error) {
-	return nil, nil // machines keep none
-}
+func (unsupported) Remove(context.Context, spec.Node) error { return errNotYet }
 func (unsupported) Secrets(context.Context, string) (map[string]secret.Value, error) {
 	return nil, errNotYet
 }
@@ -50,9 +46,6 @@ func (unsupported) Certificates(context.Context, string) ([]distribution.Certifi
 // unsupportedMember is what is missing of a Member.
 type unsupportedMember struct{}
 
-func (unsupportedMember) Upgrade(context.Context, distribution.Wish, distribution.Admission) error {
-	return errNotYet
-}
 func (unsupportedMember) SaveSnapshot(context.Context, string) (distribution.SavedSnapshot, error) {
 	return distribution.SavedSnapshot{}, errNotYet
 }
