@@ -267,7 +267,7 @@ charts: {offline: true, folder: `+charts+`}
 }
 
 // A cluster goes to other versions of Talos and of Kubernetes, one machine after the other, and etcd is saved before. Nothing goes back.
-func TestUpgrade(t *testing.T) {
+func TestOtherVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		nodes := cp1 + cp2 + cp3 + w1
