@@ -76,9 +76,9 @@ func (ms *Members) SavedSnapshot() (name, where string) {
 	return ms.saved.name, ms.saved.where
 }
 
-// whereSaved is where the snapshots of a server are.
-func (ms *Members) whereSaved(server string) string {
-	if folder := ms.Distribution.Facts().Saves; folder != "" {
+// savedAt is where the snapshots of a server are.
+func savedAt(d distribution.Distribution, server string) string {
+	if folder := d.Facts().Saves; folder != "" {
 		return "in " + folder
 	}
 	return "on " + server
@@ -111,11 +111,11 @@ func (ms *Members) saveBefore(ctx context.Context, n spec.Node, have distributio
 			return fmt.Errorf("%w; nothing was upgraded", err)
 		}
 	}
-	converge.Progressf(ctx, "the snapshot of etcd before the upgrade is %s %s; docs/restore.md says how to go back to it", name, ms.whereSaved(n.Name))
+	converge.Progressf(ctx, "the snapshot of etcd before the upgrade is %s %s; docs/restore.md says how to go back to it", name, savedAt(ms.Distribution, n.Name))
 	s := ms.saved
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.name, s.where = name, ms.whereSaved(n.Name)
+	s.name, s.where = name, savedAt(ms.Distribution, n.Name)
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (ms *Members) findSavedSnapshot(ctx context.Context) (name, where string) {
 			continue
 		}
 		if s.name, _ = newest(all, snapshotPrefix(ms.Spec.K3s.Version)); s.name != "" {
-			s.where = ms.whereSaved(n.Name)
+			s.where = savedAt(ms.Distribution, n.Name)
 			break
 		}
 	}
