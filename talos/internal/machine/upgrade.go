@@ -43,7 +43,7 @@ func CheckUpgrade(from, to string) error {
 func (m *Machine) Upgrade(ctx context.Context, installer string) error {
 	return m.with(ctx, "install "+installer, func(c *client.Client) error {
 		_, err := c.MachineClient.Upgrade(ctx, &api.UpgradeRequest{Image: installer}) //nolint:staticcheck // its successor leaves the image, the check of etcd and the restart to the caller
-		if status.Code(err) == codes.Unavailable && ctx.Err() == nil { // it may have begun
+		if status.Code(err) == codes.Unavailable && ctx.Err() == nil {                // it may have begun
 			return nil
 		}
 		return err

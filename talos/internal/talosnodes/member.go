@@ -42,7 +42,7 @@ func (m *member) State() distribution.State {
 	if ids := c.Machine().Kubelet().ExtraArgs()["provider-id"]; len(ids) > 0 {
 		s.ProviderID = ids[0]
 	}
-	if s.Role == spec.Agent { // a server with etcd needs no other one, whoever began the cluster
+	if s.Role == spec.Agent { // a server with etcd needs no other one, no matter which one began the cluster
 		s.API = c.Cluster().Endpoint().String()
 	}
 	if block, _ := pem.Decode(c.Cluster().IssuingCA().Crt); block != nil {

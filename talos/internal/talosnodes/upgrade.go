@@ -20,7 +20,7 @@ import (
 
 // CheckUpgrade says why a machine's kubelet cannot go from a version to that of the file.
 func (ns *Nodes) CheckUpgrade(from string) error {
-	return skew.Versions{Program: "Kubernetes", Compare: ns.Compare, Unknown: "its kubelet has version %q, which is no release of Kubernetes", Minor: func(version string) (minor int, ok bool) {
+	return skew.Versions{Program: "Kubernetes", Compare: ns.Compare, Unknown: "its kubelet has version %q, which is not a release of Kubernetes", Minor: func(version string) (minor int, ok bool) {
 		n, err := fmt.Sscanf(version, "v1.%d.", &minor)
 		return minor, n == 1 && err == nil
 	}}.Check(from, ns.Spec.K3s.Version)
