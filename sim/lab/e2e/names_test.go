@@ -102,40 +102,55 @@ func route53(t *testing.T, names labtest.NameServer) zoneService {
 	}}
 }
 
+// namesCase is how a cluster of TestLifeOfNames is.
+type namesCase struct {
+	name    string
+	kind    labctl.Guests
+	service func(*testing.T, labtest.NameServer) zoneService
+	tool    string // that deploys what it can; empty: none
+	cilium  bool   // is the network, and serves the Gateway
+}
+
+// file is the cluster without what comes and goes, and gateway the section of the Gateway API.
+func (c namesCase) file(t *testing.T) (file, gateway string) {
+	t.Helper()
+	file, gateway = namesFile, "ingress: gateway\n"
+	if c.cilium {
+		file, gateway = file+"k3s: {cni: cilium}\n", "ingress: {kind: gateway, by: cilium}\n"
+	}
+	if c.tool != "" {
+		file += newGitHost(t).section(c.tool) + "charts: {via: {metallb: direct}}\n"
+	}
+	return file, gateway
+}
+
 // TestLifeOfNames gives a cluster a zone: records of BIND and certificates of Pebble come, follow what the file and the
 // user ask for, and go. The zone's own server takes updates, or Cloudflare or Route 53 are asked; the parts are applied
-// directly, or come through Git.
+// directly, or come through Git; Traefik serves the Gateway, or Cilium.
 func TestLifeOfNames(t *testing.T) {
 	t.Parallel()
 	mine := share.Start(t, "services of zones")
-	for _, c := range []struct {
-		name string
-		kind labctl.Guests
-		of   func(*testing.T, labtest.NameServer) zoneService
-		tool string // that deploys what it can; empty: none
-	}{
-		{"simulated", labctl.Guests{}, rfc2136, ""}, {"real", labtest.Real(), rfc2136, ""}, {"fleet", labctl.Guests{}, rfc2136, "fleet"},
-		{"cloudflare by flux", labctl.Guests{}, cloudflare, "flux"}, {"route53 by argocd", labctl.Guests{}, route53, "argocd"},
+	for _, c := range []namesCase{
+		{name: "simulated", service: rfc2136, cilium: true}, {name: "real", kind: labtest.Real(), service: rfc2136},
+		{name: "fleet", service: rfc2136, tool: "fleet"}, {name: "cloudflare by flux", service: cloudflare, tool: "flux"},
+		{name: "route53 by argocd", service: route53, tool: "argocd"},
 	} {
 		if mine.Next() {
-			t.Run(c.name, func(t *testing.T) { lifeOfNames(t, c.kind, c.tool, c.of) })
+			t.Run(c.name, func(t *testing.T) { lifeOfNames(t, c) })
 		}
 	}
 }
 
-func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing.T, labtest.NameServer) zoneService) {
+func lifeOfNames(t *testing.T, c namesCase) {
 	t.Parallel()
-	file := namesFile
-	if tool != "" {
-		file += newGitHost(t).section(tool) + "charts: {via: {metallb: direct}}\n"
-	}
+	file, gateway := c.file(t)
 	withHub := strings.Replace(file, "{metallb: ", "{jupyterhub: direct, metallb: ", 1) // it would outlive its removal from Git, with its name
 	certificates := schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
 	ingresses := schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 	names := labtest.Names(t, "home.example")
-	service := of(t, names)
+	service := c.service(t, names)
 	pebble := labtest.Certificates(t, names)
-	u := newUserOf(t, kind)
+	u := newUserOf(t, c.kind)
 	u.env = service.env
 	u.write(t, "authority.pem", string(pebble.CA))
 	u.write(t, "git-token", gitToken)
@@ -151,7 +166,7 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing
 	assert.Equal(t, 2, code, plan)
 	u.must(t, "cluster:up")
 	u.againNothing(t)
-	u.found(t, names, "hub.home.example")
+	u.found(t, names, "hub.home.example", pagesAddress)
 	pages.Compare(t, "docs/platform.md", "records", strings.Join(slices.Sorted(slices.Values(names.Records(t, "home.example"))), "\n"), *update)
 	u.trusted(t, pebble, "jupyterhub", "hub.home.example")
 	u.limited(t, pebble, certificates)
@@ -166,20 +181,30 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing
 		service.limit(false)
 	}
 	u.trusted(t, pebble, "default", "*.home.example")
-	u.found(t, names, "page.home.example")
+	u.found(t, names, "page.home.example", pagesAddress)
 	u.must(t, "platform:verify", "-part=issuer")
 	if service.env == nil { // the lab's internet has no name servers that the zone could be delegated to
 		u.must(t, "platform:verify", "-part=external-dns")
 	}
 
 	// The Gateway API instead, and another name of the hub; the user's Ingress goes on working.
-	byGateway := strings.Replace(hubText, "hub.home", "notebooks.home", 1) + "ingress: gateway\n"
+	byGateway := strings.Replace(hubText, "hub.home", "notebooks.home", 1) + gateway
 	u.write(t, "cluster.yaml", withHub+zone+acme+byGateway)
 	u.must(t, "cluster:up", "-yes")
 	u.againNothing(t)
-	u.found(t, names, "notebooks.home.example")
-	u.found(t, names, "page.home.example")
+	u.found(t, names, "notebooks.home.example", pagesAddress)
+	traefik := pagesAddress
+	if c.cilium { // whose Gateway now has the reserved address
+		traefik = "10.0.0.201"
+	}
+	u.found(t, names, "page.home.example", traefik)
 	u.trusted(t, pebble, "kube-system", "notebooks.home.example")
+	if c.cilium {
+		u.eventually(t, "pages open by Cilium's Gateway", func() bool {
+			_, _, code := u.run(t, "platform:verify", "-part=ingress,jupyterhub")
+			return code == 0
+		})
+	}
 	u.eventually(t, "the hub's old name is gone", func() bool {
 		return !slices.ContainsFunc(names.Records(t, "home.example"), func(r string) bool { return strings.Contains(r, "hub.home.example") })
 	})
@@ -187,22 +212,25 @@ func lifeOfNames(t *testing.T, kind labctl.Guests, tool string, of func(*testing
 	// First what has names goes, so that external-dns still removes them.
 	u.remove(t, certificates, "wildcard")
 	u.remove(t, ingresses, "page")
-	u.write(t, "cluster.yaml", file+zone+acme+"ingress: gateway\n")
+	u.write(t, "cluster.yaml", file+zone+acme+gateway)
 	u.must(t, "cluster:up", "-yes")
 	u.eventually(t, "the zone is as it was", func() bool { return len(names.Records(t, "home.example")) == 0 })
 	u.write(t, "cluster.yaml", file)
 	u.must(t, "cluster:up", "-yes")
 	u.againNothing(t)
-	if tool != "" { // what it leaves, Argo CD all of it, is taken over by the direct way, and removed by it
-		u.letGo(t, tool)
-		file = strings.Replace(file, "default: "+tool, "default: direct", 1)
-		for _, parts := range []string{zone + acme + byGateway, zone + acme + "ingress: gateway\n", ""} {
+	if c.tool != "" { // what it leaves, Argo CD all of it, is taken over by the direct way, and removed by it
+		u.letGo(t, c.tool)
+		file = strings.Replace(file, "default: "+c.tool, "default: direct", 1)
+		for _, parts := range []string{zone + acme + byGateway, zone + acme + gateway, ""} {
 			u.write(t, "cluster.yaml", file+parts)
 			u.must(t, "cluster:up", "-yes")
 			u.againNothing(t)
 		}
 	}
 	left := append(slices.Clone(stays), regexp.MustCompile(`^secrets cert-manager/homelab-acme$`)) // cert-manager's account
+	if c.cilium {
+		left = append(left, ciliumRevisions)
+	}
 	for _, o := range u.inCluster(t) {
 		assert.True(t, slices.Contains(before, o) || slices.ContainsFunc(left, func(s *regexp.Regexp) bool { return s.MatchString(o) }), "left behind: %s", o)
 	}
@@ -234,12 +262,15 @@ func (u *user) refusedZones(t *testing.T, of zoneService, file, zone, acme strin
 	}
 }
 
-// found waits until the zone has a name with the ingress' address, and says that it is this cluster's.
-func (u *user) found(t *testing.T, names labtest.NameServer, host string) {
+// pagesAddress is the address that is reserved for pages.
+const pagesAddress = "10.0.0.200"
+
+// found waits until the zone has a name with an address of the ingress, and says that it is this cluster's.
+func (u *user) found(t *testing.T, names labtest.NameServer, host, address string) {
 	t.Helper()
 	u.eventually(t, "the zone has "+host, func() bool {
 		all := names.Records(t, "home.example")
-		return slices.Contains(all, host+" A 10.0.0.200") && slices.ContainsFunc(all, func(r string) bool { return strings.HasPrefix(r, fmt.Sprintf(ownerText, host)) })
+		return slices.Contains(all, host+" A "+address) && slices.ContainsFunc(all, func(r string) bool { return strings.HasPrefix(r, fmt.Sprintf(ownerText, host)) })
 	})
 }
 

@@ -91,6 +91,9 @@ var stays = []*regexp.Regexp{
 	regexp.MustCompile(`^secrets (metallb-system/metallb-memberlist|monitoring/.*-admission|dex/lab-dex-storage)$`),    // the programs' own
 }
 
+// ciliumRevisions are what Helm keeps of Cilium, which is changed and stays.
+var ciliumRevisions = regexp.MustCompile(`^secrets kube-system/sh\.helm\.release\.v1\.cilium\.v\d+$`)
+
 // TestLivesOfParts adds parts to a cluster, repeats that, changes each by one value and removes them. What the
 // cluster has afterwards is what it had before, but for what stays by design. On the simulated control plane the network
 // is Cilium, which then also serves the Gateway API.
@@ -274,8 +277,8 @@ func (l *partsLife) last(given string) string {
 func (l *partsLife) leftNothing(t *testing.T, more ...*regexp.Regexp) {
 	t.Helper()
 	stays := append(slices.Clone(stays), more...)
-	if l.cilium { // it was changed, and stays
-		stays = append(stays, regexp.MustCompile(`^secrets kube-system/sh\.helm\.release\.v1\.cilium\.v\d+$`))
+	if l.cilium {
+		stays = append(stays, ciliumRevisions)
 	}
 	switch l.tool { // neither deletes what leaves a part with data (docs/gitops.md)
 	case "argocd":
