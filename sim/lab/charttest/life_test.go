@@ -113,13 +113,13 @@ func (u *user) rollsBack(t *testing.T) {
 	was := web("1.0.0", map[string]any{"color": "green"})
 	drawn := u.password(t, "site-drawn")
 	r := web("1.0.0", map[string]any{"cpu": "900", "extra": true})
-	r.Timeout = 4 * time.Second
+	r.Timeout = 20 * time.Second // the rollback has as long
 	err := u.Apply(t.Context(), r)
 	var failed *helm.FailedError
 	require.ErrorAs(t, err, &failed)
 	require.NoError(t, failed.Undo)
 	t.Log(err)
-	assert.Contains(t, err.Error(), "not ready within 4s: still waiting: deployment web/site")
+	assert.Contains(t, err.Error(), "not ready within 20s: still waiting: deployment web/site")
 	assert.Contains(t, err.Error(), "Insufficient cpu")
 	assert.Contains(t, err.Error(), "revision 3 was restored")
 	u.done(t, was, 5)
@@ -187,7 +187,7 @@ func (u *user) foreign(t *testing.T) {
 
 func (u *user) failsFirst(t *testing.T) {
 	r := web("1.1.0", map[string]any{"cpu": "900"})
-	r.Name, r.Namespace, r.Timeout = "third", "web3", 3*time.Second
+	r.Name, r.Namespace, r.Timeout = "third", "web3", 20*time.Second // until the scheduler has said it
 	err := u.Apply(t.Context(), r)
 	require.Error(t, err)
 	t.Log(err)
