@@ -154,8 +154,7 @@ func TestStoragesFromTheShell(t *testing.T) {
 		assert.NotContains(t, list, "a.yaml")
 
 		assert.Equal(t, "/var/lib/vz/template/iso/noble.img\n", say("", "/usr/sbin/pvesm", "path", "local:iso/noble.img"))
-		say("", "pvesh", "create", "/nodes/pve1/qemu", "--vmid", "300")
-		time.Sleep(time.Minute)
+		assert.Regexp(t, `(?s)TASK OK\nUPID:pve1:.*:qmcreate:300:root@pam:\n$`, say("", "pvesh", "create", "/nodes/pve1/qemu", "--vmid", "300"))
 		out := say("", "/usr/sbin/qm", "disk", "import", "300", "/var/lib/vz/template/iso/noble.img", "local", "-format", "qcow2")
 		assert.Contains(t, out, "unused0: successfully imported disk 'local:300/vm-300-disk-0.qcow2'\n")
 		say("", "qm", "set", "300", "-scsi0", "local:300/vm-300-disk-0.qcow2,discard=on")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
@@ -35,6 +36,7 @@ func hostPrograms(s *world.State, h *world.Host) map[string]guest.HostProgram {
 			if err == nil {
 				var data any
 				if data, err = asRoot(s, c.method, c.path, c.p); err == nil {
+					printTask(s, data, stdout)
 					return cliPrint(stdout, data, asJSON)
 				}
 			}
@@ -46,6 +48,23 @@ func hostPrograms(s *world.State, h *world.Host) map[string]guest.HostProgram {
 		"pveum": cli(pveumCall),
 		"pvesm": pvesmProgram(s, h, cli(pvesmCall)),
 		"qm":    qmProgram(s, h, cli(func(words []string, p request.Params) (cliCall, error) { return qmCall(h.Name, words, p) })),
+	}
+}
+
+// printTask prints the log of a task to its end: a program on the host does itself what a worker does for the daemons
+// (fork_worker, PVE/RESTEnvironment.pm).
+func printTask(s *world.State, data any, stdout io.Writer) {
+	upid, _ := data.(string)
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	t := s.Tasks[upid]
+	if t == nil {
+		return
+	}
+	for t.Running() && s.Wait(100*time.Millisecond, nil) == nil {
+	}
+	for _, line := range t.Lines {
+		_, _ = fmt.Fprintln(stdout, line)
 	}
 }
 
