@@ -2,11 +2,15 @@
 package labtest
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -23,32 +27,55 @@ const BinaryEnv = "HOMELAB_LAB_BIN"
 // Real is what the lab's program with everything that is real in it is asked for.
 func Real() labctl.Guests { return labctl.Guests{Kubernetes: true} }
 
-// Binary returns the path of the program for what is real. Tests of several packages run at the
-// same time; a lock lets one of them build it.
+// Binary returns the path of the program for what is real.
 func Binary(t *testing.T, guests labctl.Guests) string {
 	t.Helper()
 	if dir := os.Getenv(BinaryEnv); dir != "" {
 		return filepath.Join(dir, labctl.Program(guests))
 	}
-	dir, unlock := locked(t)
-	defer unlock()
-	exe, err := labctl.Build(t.Context(), labctl.Options{Dir: dir, Source: root(t), Guests: guests})
+	exe, err := programs[labctl.Program(guests)]()
 	require.NoError(t, err)
 	return exe
 }
 
 // Homelab returns the path of the Mage targets as a program, which `go tool mage` runs for a
-// user. If nothing has changed it takes a second.
+// user.
 func Homelab(t *testing.T) string {
 	t.Helper()
-	dir, unlock := locked(t)
+	exe, err := programs["homelab"]()
+	require.NoError(t, err)
+	return exe
+}
+
+// programs builds each once for all tests of a process: that it is up to date costs Go seconds.
+var programs = map[string]func() (string, error){
+	labctl.Program(Real()):          sync.OnceValues(func() (string, error) { return buildLab(Real()) }),
+	labctl.Program(labctl.Guests{}): sync.OnceValues(func() (string, error) { return buildLab(labctl.Guests{}) }),
+	"homelab":                       sync.OnceValues(buildHomelab),
+}
+
+func buildLab(guests labctl.Guests) (string, error) {
+	dir, unlock, err := locked()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	return labctl.Build(context.Background(), labctl.Options{Dir: dir, Source: root(), Guests: guests}) //nolint:forbidigo // all tests use it, not the one that asks first
+}
+
+func buildHomelab() (string, error) {
+	dir, unlock, err := locked()
+	if err != nil {
+		return "", err
+	}
 	defer unlock()
 	exe := filepath.Join(dir, "homelab")
-	compile := exec.CommandContext(t.Context(), "go", "tool", "mage", "-compile", exe)
-	compile.Dir = root(t)
-	out, err := compile.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return exe
+	compile := exec.CommandContext(context.Background(), "go", "tool", "mage", "-compile", exe) //nolint:forbidigo // the same
+	compile.Dir = root()
+	if out, err := compile.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return exe, nil
 }
 
 // Provide puts a program of the lab where a command would build it in dir, a lab's folder:
@@ -60,22 +87,26 @@ func Provide(t *testing.T, dir string, guests labctl.Guests) {
 	_ = os.Link(exe, filepath.Join(bin, filepath.Base(exe))) // elsewhere than on one file system it is built
 }
 
-// locked returns the folder in which programs are built, locked against other builds.
-func locked(t *testing.T) (dir string, unlock func()) {
-	t.Helper()
-	dir = filepath.Join(root(t), ".lab", "test")
-	require.NoError(t, os.MkdirAll(dir, 0o700))
+// locked returns the folder in which programs are built, locked against other processes: tests of several packages run at
+// the same time.
+func locked() (dir string, unlock func(), err error) {
+	dir = filepath.Join(root(), ".lab", "test")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
 	lock, err := os.Create(filepath.Join(dir, "build.lock"))
-	require.NoError(t, err)
-	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
-	return dir, func() { _ = lock.Close() }
+	if err != nil {
+		return "", nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", nil, errors.Join(err, lock.Close())
+	}
+	return dir, func() { _ = lock.Close() }, nil
 }
 
 // root is the repository.
-func root(t *testing.T) string {
-	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	require.True(t, ok)
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..", "..", "..")
 }
 
