@@ -96,7 +96,7 @@ type State struct {
 	Waits      string    // all of that in a few words
 	Stuck      error     // why it will never run by itself; may be [ErrStale] or [ErrName]
 	Version    string    // as its kubelet reports it; "": there is no program
-	Outdated   string    // what else has another version than the file's, e.g. "Talos v1.13.6 → v1.13.7", which Upgrade brings to it; "": nothing
+	Outdated   string    // what has another version than the file's, e.g. "Talos v1.13.6 → v1.13.7", which Upgrade brings to it; "": only Version, if that has
 	API        string    // the URL where it looks for the cluster; "": it is the cluster's beginning, or not part of one
 	Cluster    string    // the cluster that has marked it as its own; "": none
 	Authority  string    // SHA-256 of its cluster's certificate authority; "": it never joined one
@@ -132,13 +132,14 @@ type Snapshot struct {
 
 // Facts are what one may know without asking a machine.
 type Facts struct {
-	Title  string // in texts, e.g. K3s
-	Step   string // its steps are Step/NODE
-	Server string // the service of a server, as its administrator calls it
-	Agent  string
-	Images string           // the command that lists its own images; "": a file of its release does
-	Saves  string           // the folder of this computer where Save saves; "": it saves on the server
-	Lacks  map[string]error // commands that cannot be done with it, and why
+	Title   string // in texts, e.g. K3s
+	Program string // what State.Version is a version of; "": Title
+	Step    string // its steps are Step/NODE
+	Server  string // the service of a server, as its administrator calls it
+	Agent   string
+	Images  string           // the command that lists its own images; "": a file of its release does
+	Saves   string           // the folder of this computer where Save saves; "": it saves on the server
+	Lacks   map[string]error // commands that cannot be done with it, and why
 }
 
 // Service names what runs on machines of a role.

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,16 @@ func (ks *Kubernetes) CutShortRestore(name string, have distribution.State) erro
 // title is what the cluster's Kubernetes is called.
 func (ks *Kubernetes) title() string { return ks.Distribution.Facts().Title }
 
+// program is what the version of a node is a version of.
+func (ks *Kubernetes) program() string { return cmp.Or(ks.Distribution.Facts().Program, ks.title()) }
+
 // checkUpgrade says why a machine of a role cannot go from a version to that of the file. An agent keeps nothing that
 // an older version could not read, so it can be made again.
 func checkUpgrade(ks *Kubernetes, role spec.Role, from string) error {
 	want := ks.Spec.K3s.Version
 	err := ks.Distribution.CheckUpgrade(from)
 	if err != nil && role == spec.Agent && ks.Distribution.Compare(from, want) > 0 {
-		return fmt.Errorf("%s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", ks.title(), from, want)
+		return fmt.Errorf("%s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", ks.program(), from, want)
 	}
 	return err
 }

@@ -288,6 +288,15 @@ func TestOtherVersions(t *testing.T) {
 		require.Len(t, saved, 1, "etcd is saved once, before the first server")
 
 		s = w.fileOf(t, "version: v1.13.8, kubernetes: v1.36.4", nodes)
+		c := w.cluster(t, s)
+		plan, err := c.Up().Plan(t.Context())
+		require.NoError(t, err)
+		c.Close()
+		for _, it := range plan.Items {
+			for _, cost := range it.Costs {
+				assert.Equal(t, "Kubernetes v1.36.2 → v1.36.4", cost.Reason, it.Step)
+			}
+		}
 		assert.Subset(t, w.up(t, s), steps)
 		assert.Equal(t, map[string]string{"cp1": "server v1.36.4", "cp2": "server v1.36.4", "cp3": "server v1.36.4", "w1": "agent v1.36.4"}, w.nodes(t))
 		assert.Empty(t, w.plan(t, s))

@@ -1,6 +1,7 @@
 package talosnodes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,8 +38,7 @@ func (m *member) State() distribution.State {
 	// cluster, however often a run was killed.
 	s.Configured = s.Role == spec.Agent || m.seen.Etcd
 	s.Started, s.Admitted, s.Running = true, true, m.seen.Kubelet && s.Configured
-	_, s.Version, _ = strings.Cut(c.Machine().Kubelet().Image(), ":")
-	s.Outdated = m.outdated()
+	s.Version, s.Outdated = m.kubelet(), m.outdated()
 	if ids := c.Machine().Kubelet().ExtraArgs()["provider-id"]; len(ids) > 0 {
 		s.ProviderID = ids[0]
 	}
@@ -130,36 +130,32 @@ func (m *member) Start(ctx context.Context, w distribution.Wish, _ distribution.
 	if err != nil || !m.begins(w) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, beginTime)
-	defer cancel()
-	for {
+	return m.nodes.wait(ctx, beginTime, m.node.Name+" did not begin the cluster", func(ctx context.Context) (string, error) {
 		seen, err := m.machine.Observe(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			return err
-		case err != nil: // the time is over
-			seen.Waits = err.Error()
-		case seen.Configured:
-			err := m.machine.Bootstrap(ctx)
-			if !errors.Is(err, machine.ErrNotYet) {
-				return err
-			}
-			seen.Waits = err.Error()
+		if err != nil || !seen.Configured {
+			return cmp.Or(seen.Waits, "it has no configuration yet"), err
 		}
-		converge.Progressf(ctx, "waiting to begin the cluster: %s", seen.Waits)
-		if err := converge.Pause(ctx, answerPause); err != nil {
-			return fmt.Errorf("%s did not begin the cluster: %s: %w", m.node.Name, seen.Waits, err)
+		err = m.machine.Bootstrap(ctx)
+		if errors.Is(err, machine.ErrNotYet) {
+			return err.Error(), nil
 		}
-	}
+		return "", err
+	})
 }
 
-// answer waits until the machine answers. What then costs more than a restart of Kubernetes was not agreed to.
-func (m *member) answer(ctx context.Context) error {
-	err := m.nodes.wait(ctx, beginTime, m.node.Name+" does not answer", func(ctx context.Context) (string, error) {
+// look waits until the machine answers.
+func (m *member) look(ctx context.Context) error {
+	return m.nodes.wait(ctx, beginTime, m.node.Name+" does not answer", func(ctx context.Context) (string, error) {
 		seen, err := m.machine.Observe(ctx)
 		m.seen = seen
 		return seen.Waits, err
 	})
+}
+
+// answer is look for a machine of which nobody knew what it has. What costs more than a restart of Kubernetes was not
+// agreed to.
+func (m *member) answer(ctx context.Context) error {
+	err := m.look(ctx)
 	if err == nil && len(m.versions()) > 0 {
 		err = converge.Permanent(fmt.Errorf("%s answers again, and %s: run homelab cluster:up again, which upgrades it", m.node.Name, m.versions()))
 	}

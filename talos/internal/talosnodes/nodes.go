@@ -80,7 +80,7 @@ func (ns *Nodes) Image(ctx context.Context, n spec.Node) (spec.CloudImage, error
 
 // Facts implements [distribution.Distribution].
 func (ns *Nodes) Facts() distribution.Facts {
-	return distribution.Facts{Title: "Talos", Step: "talos", Server: "etcd", Agent: "kubelet", Saves: ns.snapshots(), Images: "talosctl image k8s-bundle", Lacks: map[string]error{
+	return distribution.Facts{Title: "Talos", Program: "Kubernetes", Step: "talos", Server: "etcd", Agent: "kubelet", Saves: ns.snapshots(), Images: "talosctl image k8s-bundle", Lacks: map[string]error{
 		"k3s:upgrade":    errors.New("k3s:upgrade writes k3s.version, and clusters of Talos machines have none: write talos.version or talos.kubernetes, and run homelab cluster:up"),
 		"cluster:backup": notYet("saves etcd: talosctl etcd snapshot does"), "cluster:restore": notYet("restores etcd: talosctl bootstrap --recover-from does"),
 		"cluster:certs -rotate": notYet("renews certificates: talosctl rotate-ca does"),

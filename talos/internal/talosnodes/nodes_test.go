@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -175,5 +176,58 @@ func TestKilledBeforeTheCluster(t *testing.T) {
 		assert.Equal(t, []int{1}, values(world.Begun()))
 		_, err = ns.Admit(t.Context(), "cp1", cp1, 0)
 		require.NoError(t, err)
+	})
+}
+
+// TestOtherVersion: a machine that is away just after the control planes is waited for.
+func TestOtherVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns, world, machines := cluster(t)
+		cp1 := ns.Spec.Nodes[0]
+		start(t, ns, cp1, distribution.Wish{})
+		ns.Spec.K3s.Version, ns.Spec.Talos.Version = "v1.36.4", "v1.13.8"
+		m, err := ns.Observe(t.Context(), cp1)
+		require.NoError(t, err)
+		assert.Equal(t, "Talos v1.13.7 → v1.13.8, Kubernetes v1.36.2 → v1.36.4", m.State().Outdated)
+
+		looks, away := 0, 0
+		world.Step = func(what string) error {
+			switch {
+			case what == "after /cosi.resource.State/List":
+				if looks++; looks == 1 { // the control plane runs
+					away = 3
+				}
+			case strings.HasPrefix(what, "dial ") && away > 0:
+				away--
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		require.NoError(t, m.Upgrade(t.Context(), distribution.Wish{}, distribution.Admission{}))
+		assert.Equal(t, []int{1, 0}, []int{looks, away}, "and it is away after the last look")
+		assert.Contains(t, machines["cp1"].Config(), "kubelet:v1.36.4")
+	})
+}
+
+// TestTimeEndsWithinARequest: what did not answer in time is said.
+func TestTimeEndsWithinARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns, world, _ := cluster(t)
+		cp1 := ns.Spec.Nodes[0]
+		start(t, ns, cp1, distribution.Wish{})
+		ns.Spec.K3s.Version = "v1.36.4"
+		m, err := ns.Observe(t.Context(), cp1)
+		require.NoError(t, err)
+		over := make(chan struct{})
+		world.Step = func(what string) error {
+			if what == "/cosi.resource.State/List" {
+				<-over
+			}
+			return nil
+		}
+		err = m.Upgrade(t.Context(), distribution.Wish{}, distribution.Admission{})
+		close(over)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "the control plane of cp1 does not run Kubernetes v1.36.4: ")
 	})
 }

@@ -26,12 +26,28 @@ func (ns *Nodes) CheckUpgrade(from string) error {
 	}}.Check(from, ns.Spec.K3s.Version)
 }
 
-// outdated says which other version of Talos the machine has; "": it has the file's.
-func (m *member) outdated() string {
-	if have, want := m.seen.Version, m.nodes.Spec.Talos.Version; m.seen.Configured && have != want {
-		return "Talos " + have + " → " + want
+// hasOtherTalos reports whether the machine has another version of Talos than the file's.
+func (m *member) hasOtherTalos() bool {
+	return m.seen.Configured && m.seen.Version != m.nodes.Spec.Talos.Version
+}
+
+// kubelet is the version of the machine's kubelet; "": it has no configuration.
+func (m *member) kubelet() string {
+	c := m.seen.Config()
+	if c == nil {
+		return ""
 	}
-	return ""
+	_, version, _ := strings.Cut(c.Machine().Kubelet().Image(), ":")
+	return version
+}
+
+// outdated names the versions in one line.
+func (m *member) outdated() string {
+	var out []string
+	for _, f := range m.versions() {
+		out = append(out, f.Path+" "+f.Have+" → "+f.Want)
+	}
+	return strings.Join(out, ", ")
 }
 
 // versions are those of the machine that differ from the file's.
@@ -41,12 +57,12 @@ func (m *member) versions() converge.Diff {
 	}
 	want := m.nodes.Spec
 	return append(converge.Compare("Talos", m.seen.Version, want.Talos.Version, converge.Restart),
-		converge.Compare("Kubernetes", m.State().Version, want.K3s.Version, converge.Restart)...)
+		converge.Compare("Kubernetes", m.kubelet(), want.K3s.Version, converge.Restart)...)
 }
 
 // checkTalos says why the machine cannot go to the file's version of Talos.
 func (m *member) checkTalos() error {
-	if m.outdated() == "" {
+	if !m.hasOtherTalos() {
 		return nil
 	}
 	want := m.nodes.Spec.Talos.Version
@@ -59,23 +75,21 @@ func (m *member) checkTalos() error {
 // Upgrade implements [distribution.Member]: first Talos, then Kubernetes, of which all servers' control planes come before
 // the first kubelet.
 func (m *member) Upgrade(ctx context.Context, w distribution.Wish, a distribution.Admission) error {
-	if m.outdated() != "" {
+	if m.hasOtherTalos() {
 		if err := m.upgradeTalos(ctx); err != nil {
 			return err
 		}
 	}
-	if m.node.Role == spec.Server && m.State().Version != m.nodes.Spec.K3s.Version {
+	if m.node.Role == spec.Server && m.kubelet() != m.nodes.Spec.K3s.Version {
 		for _, n := range m.nodes.Spec.Servers() {
 			if err := m.nodes.upgradeControlPlane(ctx, n); err != nil {
 				return err
 			}
 		}
 	}
-	seen, err := m.machine.Observe(ctx)
-	if err != nil {
+	if err := m.look(ctx); err != nil { // it may be away, for its control plane
 		return err
 	}
-	m.seen = seen
 	return m.Start(ctx, w, a)
 }
 
@@ -115,18 +129,20 @@ func (ns *Nodes) upgradeControlPlane(ctx context.Context, n spec.Node) error {
 	})
 }
 
-// wait asks until nothing is missing.
+// wait asks until nothing is missing. If the time ends within a request, its error is what was missing.
 func (ns *Nodes) wait(ctx context.Context, limit time.Duration, failed string, ask func(context.Context) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	said := ""
 	for {
 		waits, err := ask(ctx)
-		if err == nil && waits == "" {
-			return nil
-		}
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() == nil:
 			return err
+		case err != nil: // the time is over
+			waits = err.Error()
+		case waits == "":
+			return nil
 		}
 		if waits != said {
 			converge.Progressf(ctx, "waiting: %s", waits)
