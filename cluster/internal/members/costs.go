@@ -25,7 +25,7 @@ func (ms *Members) costsOfMember(n spec.Node) func(context.Context, distribution
 		}
 		why := have.Outdated
 		if why == "" {
-			why = fmt.Sprintf("%s %s → %s", ms.program(), have.Version, ms.Spec.K3s.Version)
+			why = fmt.Sprintf("%s %s → %s", program(ms.Distribution), have.Version, ms.Spec.K3s.Version)
 		}
 		return ms.Upgrades(ctx, why, n)
 	}

@@ -31,8 +31,8 @@ func (ks *Kubernetes) CutShortRestore(name string, have distribution.State) erro
 // title is what the cluster's Kubernetes is called.
 func (ks *Kubernetes) title() string { return ks.Distribution.Facts().Title }
 
-// program is what the version of a node is a version of.
-func (ks *Kubernetes) program() string { return cmp.Or(ks.Distribution.Facts().Program, ks.title()) }
+// program is what the versions of nodes are versions of.
+func program(d distribution.Distribution) string { return cmp.Or(d.Facts().Program, d.Facts().Title) }
 
 // checkUpgrade says why a machine of a role cannot go from a version to that of the file. An agent keeps nothing that
 // an older version could not read, so it can be made again.
@@ -40,7 +40,7 @@ func checkUpgrade(ks *Kubernetes, role spec.Role, from string) error {
 	want := ks.Spec.K3s.Version
 	err := ks.Distribution.CheckUpgrade(from)
 	if err != nil && role == spec.Agent && ks.Distribution.Compare(from, want) > 0 {
-		return fmt.Errorf("%s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", ks.program(), from, want)
+		return fmt.Errorf("%s cannot go from %s back to %s on a machine: homelab node:replace -node=NAME makes an agent again in that version", program(ks.Distribution), from, want)
 	}
 	return err
 }

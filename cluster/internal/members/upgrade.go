@@ -198,7 +198,7 @@ func (ms *Members) CheckVersions(ctx context.Context, again ...string) error {
 		}
 		for _, n := range nodes {
 			if n.Role == string(spec.Server) && ms.Distribution.Compare(n.Version, ms.Spec.K3s.Version) < 0 {
-				words := fmt.Sprintf("the server %s runs %s %s, and an agent with %s would be newer: homelab cluster:up upgrades the servers first", n.Name, ms.program(), n.Version, ms.Spec.K3s.Version)
+				words := fmt.Sprintf("the server %s runs %s %s, and an agent with %s would be newer: homelab cluster:up upgrades the servers first", n.Name, program(ms.Distribution), n.Version, ms.Spec.K3s.Version)
 				why[words] = append(why[words], name)
 			}
 		}

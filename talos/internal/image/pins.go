@@ -60,12 +60,8 @@ func (p *Pins) SHA256(ctx context.Context, of Schematic, url string) (string, er
 			return sum, nil
 		}
 	}
-	schematic, err := of.Text()
-	if err == nil {
-		err = p.Post(ctx, "https://"+factory+"/schematics", schematic)
-	}
-	if err != nil {
-		return "", fmt.Errorf("the image's extensions: %w", err)
+	if err := p.Announce(ctx, of); err != nil {
+		return "", err
 	}
 	sum, err := p.hash(ctx, url)
 	if err != nil {
@@ -75,6 +71,18 @@ func (p *Pins) SHA256(ctx context.Context, of Schematic, url string) (string, er
 		return "", err
 	}
 	return sum, nil
+}
+
+// Announce makes the factory know a schematic, which it builds disk images and installers of from then on.
+func (p *Pins) Announce(ctx context.Context, of Schematic) error {
+	schematic, err := of.Text()
+	if err == nil {
+		err = p.Post(ctx, "https://"+factory+"/schematics", schematic)
+	}
+	if err != nil {
+		return fmt.Errorf("the image's extensions: %w", err)
+	}
+	return nil
 }
 
 func (p *Pins) hash(ctx context.Context, url string) (string, error) {

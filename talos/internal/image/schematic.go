@@ -39,6 +39,17 @@ func For(s *spec.Spec, n spec.Node) Schematic {
 	return out
 }
 
+// Extensions are those of a schematic's text, in order.
+func Extensions(schematic string) ([]string, error) {
+	var s Schematic
+	if err := yaml.Unmarshal([]byte(schematic), &s); err != nil {
+		return nil, fmt.Errorf("the schematic of a machine's image: %w", err)
+	}
+	of := s.Customization.SystemExtensions.Official
+	slices.Sort(of)
+	return of, nil
+}
+
 // Text is what the factory is given (POST /schematics), and what it hashes.
 func (s Schematic) Text() ([]byte, error) { return yaml.Marshal(s) }
 

@@ -2,6 +2,7 @@
 package life_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -23,7 +24,6 @@ import (
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/proxmox"
 	"github.com/cps-gpu/homelab/secret"
-	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/kubesim"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 	"github.com/cps-gpu/homelab/talos/internal/image"
@@ -45,12 +45,7 @@ func newWorld(t *testing.T) *world {
 	w.net.Kubernetes = w.kube
 	w.pve = pvesim.New(pvesim.OneGPU(), pvesim.Options{
 		Hypervisor: sim.Hypervisor{World: w.net},
-		Internet: func(url string) ([]byte, error) {
-			if strings.HasPrefix(url, "https://factory.talos.dev/image/") {
-				return []byte(sim.Image), nil
-			}
-			return nil, guest.ErrNotFound
-		},
+		Internet:   w.net.Image,
 	})
 	t.Cleanup(w.close)
 	return w
@@ -95,10 +90,11 @@ func (w *world) cluster(t *testing.T, s *spec.Spec) *cluster.Cluster {
 	pve, err := proxmox.Dial(t.Context(), proxmox.Config{Endpoint: "pve1", TokenID: id, TokenSecret: secret.New(token), HTTPClient: w.pve.Client()})
 	require.NoError(t, err)
 	keeper := &talosnodes.Keeper{Factory: &image.Factory{
-		Get: func(context.Context, string) (io.ReadCloser, error) {
-			return io.NopCloser(strings.NewReader(sim.Image)), nil
+		Get: func(_ context.Context, url string) (io.ReadCloser, error) {
+			image, err := w.net.Image(url)
+			return io.NopCloser(bytes.NewReader(image)), err
 		},
-		Post: func(context.Context, string, []byte) error { return nil },
+		Post: w.net.Post,
 	}}
 	c, err := cluster.New(s, cluster.Backend{Proxmox: pve, Dial: w.pve.Network().Dial, Dir: filepath.Join(w.dir, ".homelab"), Token: secret.New(token),
 		Distribution: talosnodes.Maker(keeper)})

@@ -16,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	talosruntime "github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,21 @@ func CheckUpgrade(from, to string) error {
 		return fmt.Errorf("Talos %q: %w", to, err)
 	}
 	return want.UpgradeableFrom(have)
+}
+
+// schematic is what the factory says in each of its images, as an extension that has nothing else
+// (internal/artifacts/schematic.go of siderolabs/image-factory).
+func schematic(ctx context.Context, c *client.Client) (string, error) {
+	all, err := safe.StateList[*talosruntime.ExtensionStatus](ctx, c.COSI, talosruntime.NewExtensionStatus(talosruntime.NamespaceName, "").Metadata())
+	if err != nil {
+		return "", err
+	}
+	for one := range all.All() {
+		if of := one.TypedSpec().Metadata; of.Name == "schematic" {
+			return of.ExtraInfo, nil
+		}
+	}
+	return "", nil
 }
 
 // Upgrade asks for another version of Talos, from an image of the installer. The machine fetches it before it answers; then it

@@ -24,6 +24,7 @@ type State struct {
 	Configured bool         // it has a configuration of this cluster
 	Etcd       bool         // its etcd has data or runs: the cluster exists
 	Version    string       // of Talos
+	Schematic  string       // of its image, as text; "": the image is not of the factory
 	Kubelet    bool         // its kubelet runs
 	config     secret.Value // which it has
 	read       talos.Provider
@@ -71,6 +72,9 @@ func (m *Machine) Observe(ctx context.Context) (State, error) {
 		return State{}, fmt.Errorf("%s: its configuration: %w", m.Name, err)
 	}
 	s.config, s.read = secret.New(string(text)), have.Provider()
+	if s.Schematic, err = schematic(ctx, c); err != nil {
+		return later(ctx, m, "extensions", err)
+	}
 	services, err := c.ServiceList(ctx)
 	if err != nil {
 		return later(ctx, m, "services", err)

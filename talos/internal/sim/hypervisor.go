@@ -20,18 +20,13 @@ import (
 // the network of its seed.
 type Hypervisor struct{ World *World }
 
-// Image is the contents of a disk image of Talos.
-const Image = "QFI\xfb\x00\x00\x00\x03 Talos Linux, played"
-
 // bootTime is about what a machine takes from power to its API.
 const bootTime = 15 * time.Second
 
 // Open implements [pvesim.Hypervisor].
 func (h Hypervisor) Open(image []byte) (pvesim.Disk, error) {
-	if string(image) != Image {
-		return nil, errors.New("not an image of Talos")
-	}
-	return &disk{machine: &Machine{world: h.World}}, nil
+	m, err := h.World.open(image)
+	return &disk{machine: m}, err
 }
 
 // Blank implements [pvesim.Hypervisor].
@@ -46,7 +41,7 @@ func (d *disk) Clone() pvesim.Disk {
 	}
 	d.machine.world.mu.Lock()
 	defer d.machine.world.mu.Unlock()
-	return &disk{&Machine{world: d.machine.world, config: d.machine.config, etcd: d.machine.etcd, version: d.machine.version}}
+	return &disk{&Machine{world: d.machine.world, config: d.machine.config, etcd: d.machine.etcd, version: d.machine.version, schematic: d.machine.schematic}}
 }
 
 func (*disk) Forget() {}
@@ -82,29 +77,52 @@ func (g *vm) Boot(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ctx, g.stop = context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(bootTime):
-		}
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if ctx.Err() != nil || g.machine.boot(address.String()) != nil {
-			return
-		}
-		pods := guest.New(guest.Config{Name: "pods", VMID: g.board.VMID, Disk: guest.NewBase("noble"), CPUs: g.board.CPUs, Memory: g.board.Memory,
-			Disks: []guest.BlockDevice{{Serial: "os", Size: 50 << 30}}, Internet: guest.DefaultInternet(), Seed: func() ([]byte, error) { return nil, nil }})
-		if pods.Boot(context.WithoutCancel(ctx)) != nil {
-			return
-		}
-		g.machine.board, g.machine.pods, g.up = &g.board, pods, true
-		g.board.Network.Register(address, host{g.machine})
-		g.machine.world.mu.Lock()
-		defer g.machine.world.mu.Unlock()
-		g.machine.world.settle()
-	}()
+	go g.start(ctx, address)
 	return nil
+}
+
+// start is what happens from power to the machine's API.
+func (g *vm) start(ctx context.Context, address netip.Addr) {
+	pods := guest.New(guest.Config{Name: "pods", VMID: g.board.VMID, Disk: guest.NewBase("noble"), CPUs: g.board.CPUs, Memory: g.board.Memory, PCI: g.board.PCI,
+		Disks: []guest.BlockDevice{{Serial: "os", Size: 50 << 30}}, Internet: guest.DefaultInternet(), Seed: func() ([]byte, error) { return nil, nil }})
+	if pods.Boot(context.WithoutCancel(ctx)) != nil {
+		return
+	}
+	for _, ready := range []func() bool{
+		func() bool { return received(ctx, time.After(bootTime)) },
+		func() bool { return received(ctx, pods.Up()) },
+		func() bool { return g.appear(ctx, address, pods) },
+	} {
+		if !ready() {
+			pods.Kill()
+			return
+		}
+	}
+}
+
+// received waits for a channel, and reports whether that was before ctx ended.
+func received[T any](ctx context.Context, from <-chan T) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-from:
+		return true
+	}
+}
+
+// appear brings the machine into the network.
+func (g *vm) appear(ctx context.Context, address netip.Addr, pods *guest.Machine) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ctx.Err() != nil || g.machine.boot(address.String()) != nil {
+		return false
+	}
+	g.machine.board, g.machine.pods, g.up = &g.board, pods, true
+	g.board.Network.Register(address, host{g.machine})
+	g.machine.world.mu.Lock()
+	defer g.machine.world.mu.Unlock()
+	g.machine.world.settle()
+	return true
 }
 
 // address is that of the first card, by its MAC, as Talos' own reader of NoCloud seeds finds it.

@@ -93,6 +93,9 @@ func (w *World) settle() {
 		if m.pods != nil {
 			n.Run = m.pods.Container
 		}
+		if m.loadDriver() {
+			n.GPUs = m.pods.GPUs
+		}
 		if m.isServer("etcd") == nil {
 			n.Role = "server"
 		}

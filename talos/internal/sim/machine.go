@@ -40,7 +40,9 @@ type Machine struct {
 	starting    int    // requests to bootstrap that come too early
 	joined      bool   // its kubelet is known to the control plane
 	version     string // of Talos
+	schematic   string // of its image, as text; "": it is of nobody
 	installing  string // the version that it starts with next
+	installs    string // its schematic
 	busy        int    // how often it answers before that
 	boots       int
 	podsStart   int // looks at its static pods before they run

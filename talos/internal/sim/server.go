@@ -101,7 +101,11 @@ func (m *Machine) state(ctx context.Context) state.CoreState {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	if m.config != nil {
-		for _, r := range append(m.staticPods(), resources.NewMachineConfig(m.config)) {
+		all := append(m.staticPods(), resources.NewMachineConfig(m.config))
+		if m.schematic != "" {
+			all = append(all, m.extension())
+		}
+		for _, r := range all {
 			if err := st.Create(ctx, r); err != nil {
 				panic(err) // it is new
 			}

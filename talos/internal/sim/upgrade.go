@@ -33,7 +33,7 @@ func (m *Machine) Version(context.Context, *emptypb.Empty) (*api.VersionResponse
 	defer m.world.mu.Unlock()
 	if m.installing != "" {
 		if m.busy--; m.busy <= 0 {
-			m.version, m.installing, m.away, m.joined = m.installing, "", 3, false
+			m.version, m.schematic, m.installing, m.away, m.joined = m.installing, m.installs, "", 3, false
 			m.boots++
 			return nil, status.Error(codes.Unavailable, "connection closed")
 		}
@@ -45,8 +45,10 @@ func (m *Machine) Version(context.Context, *emptypb.Empty) (*api.VersionResponse
 func (m *Machine) Upgrade(_ context.Context, in *api.UpgradeRequest) (*api.UpgradeResponse, error) {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
-	name, version, ok := strings.Cut(in.GetImage(), ":")
-	if !ok || !strings.HasPrefix(name, "factory.talos.dev/nocloud-installer/") {
+	name, version, _ := strings.Cut(in.GetImage(), ":")
+	id, ok := strings.CutPrefix(name, "factory.talos.dev/nocloud-installer/")
+	schematic, built := m.world.schematics[id]
+	if !ok || !built {
 		return nil, status.Errorf(codes.Unknown, "error validating installer image %q: not found", in.GetImage())
 	}
 	if m.isServer("etcd") == nil {
@@ -59,7 +61,7 @@ func (m *Machine) Upgrade(_ context.Context, in *api.UpgradeRequest) (*api.Upgra
 		}
 	}
 	if m.installing == "" { // the sequence is locked
-		m.installing, m.busy = version, installTime
+		m.installing, m.installs, m.busy = version, string(schematic), installTime
 	}
 	return &api.UpgradeResponse{Messages: []*api.Upgrade{{Ack: "Upgrade request received"}}}, nil
 }

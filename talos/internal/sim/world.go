@@ -29,11 +29,13 @@ type World struct {
 	begun    map[string]int         // how often etcd began, by the cluster's id
 	planes   map[string]guest.Plane // by the cluster's id
 	members  map[uint64]member      // of etcd
+
+	schematics map[string][]byte // that the image factory was given, by their ids
 }
 
 // NewWorld returns an empty world.
 func NewWorld() *World {
-	return &World{machines: map[string]*Machine{}, begun: map[string]int{}, planes: map[string]guest.Plane{}, members: map[uint64]member{}}
+	return &World{machines: map[string]*Machine{}, begun: map[string]int{}, planes: map[string]guest.Plane{}, members: map[uint64]member{}, schematics: map[string][]byte{}}
 }
 
 // Boot switches on a new machine at an address of the network.

@@ -74,13 +74,25 @@ func (k *Keeper) open(ctx context.Context, site distribution.Site, running secre
 	return err
 }
 
-// sum is the checksum of an image. The factory builds it if it never did.
-func (k *Keeper) sum(ctx context.Context, s *spec.Spec, of image.Schematic, url string) (string, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// pins are the checksums of the cluster's images. The keeper is locked.
+func (k *Keeper) pins(s *spec.Spec) *image.Pins {
 	p := image.NewPins(s.Dir, s.Name)
 	if k.Factory != nil {
 		p.Factory = *k.Factory
 	}
-	return p.SHA256(ctx, of, url)
+	return p
+}
+
+// sum is the checksum of an image. The factory builds it if it never did.
+func (k *Keeper) sum(ctx context.Context, s *spec.Spec, of image.Schematic, url string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pins(s).SHA256(ctx, of, url)
+}
+
+// announce makes the factory know what an installer is to have.
+func (k *Keeper) announce(ctx context.Context, s *spec.Spec, of image.Schematic) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pins(s).Announce(ctx, of)
 }

@@ -44,7 +44,7 @@ func cluster(t *testing.T) (*talosnodes.Nodes, *sim.World, map[string]*sim.Machi
 	site := distribution.Site{Spec: s, Dial: world.Dial, ReadStart: func(ctx context.Context, machine, _ string, count int) ([]byte, error) {
 		return machines[machine].Log(ctx, count)
 	}}
-	return talosnodes.New(site, talosnodes.With(b)), world, machines
+	return talosnodes.New(site, talosnodes.With(b, world.Post)), world, machines
 }
 
 // start is what package members does with a node: it observes, and starts while something differs.
@@ -190,13 +190,15 @@ func TestOtherVersion(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "Talos v1.13.7 → v1.13.8, Kubernetes v1.36.2 → v1.36.4", m.State().Outdated)
 
-		looks, away := 0, 0
+		looks, away, last := 0, 0, ""
 		world.Step = func(what string) error {
+			before := last
+			if strings.HasPrefix(what, "after ") {
+				last = what
+			}
 			switch {
-			case what == "after /cosi.resource.State/List":
-				if looks++; looks == 1 { // the control plane runs
-					away = 3
-				}
+			case what == "after /cosi.resource.State/List" && before == "after /machine.MachineService/ServiceList": // at its control plane
+				looks, away = looks+1, 3
 			case strings.HasPrefix(what, "dial ") && away > 0:
 				away--
 				return errors.New("connection refused")

@@ -26,9 +26,22 @@ func (ns *Nodes) CheckUpgrade(from string) error {
 	}}.Check(from, ns.Spec.K3s.Version)
 }
 
-// hasOtherTalos reports whether the machine has another version of Talos than the file's.
-func (m *member) hasOtherTalos() bool {
-	return m.seen.Configured && m.seen.Version != m.nodes.Spec.Talos.Version
+// talos says how the Talos of a machine differs from the file's: another version, or extensions, which are in its image too.
+func (m *member) talos(s machine.State) converge.Diff {
+	if !s.Configured {
+		return nil
+	}
+	return append(converge.Compare("Talos", s.Version, m.nodes.Spec.Talos.Version, converge.Restart), m.extensions(s)...)
+}
+
+// extensions differ where a machine got its first card after it was made, for one.
+func (m *member) extensions(s machine.State) converge.Diff {
+	have, err := image.Extensions(s.Schematic)
+	if s.Schematic == "" || err != nil { // nobody knows
+		return nil
+	}
+	text := func(of []string) string { return strings.ReplaceAll(strings.Join(of, " "), "siderolabs/", "") }
+	return converge.Compare("extensions", text(have), text(image.For(m.nodes.Spec, m.node).Customization.SystemExtensions.Official), converge.Restart)
 }
 
 // kubelet is the version of the machine's kubelet; "": it has no configuration.
@@ -55,17 +68,15 @@ func (m *member) versions() converge.Diff {
 	if !m.seen.Configured {
 		return nil
 	}
-	want := m.nodes.Spec
-	return append(converge.Compare("Talos", m.seen.Version, want.Talos.Version, converge.Restart),
-		converge.Compare("Kubernetes", m.kubelet(), want.K3s.Version, converge.Restart)...)
+	return append(m.talos(m.seen), converge.Compare("Kubernetes", m.kubelet(), m.nodes.Spec.K3s.Version, converge.Restart)...)
 }
 
 // checkTalos says why the machine cannot go to the file's version of Talos.
 func (m *member) checkTalos() error {
-	if !m.hasOtherTalos() {
+	want := m.nodes.Spec.Talos.Version
+	if !m.seen.Configured || m.seen.Version == want {
 		return nil
 	}
-	want := m.nodes.Spec.Talos.Version
 	if err := machine.CheckUpgrade(m.seen.Version, want); err != nil {
 		return fmt.Errorf("%s cannot go from Talos %s to %s: %w: write talos.version: %s", m.node.Name, m.seen.Version, want, err, m.seen.Version)
 	}
@@ -75,7 +86,7 @@ func (m *member) checkTalos() error {
 // Upgrade implements [distribution.Member]: first Talos, then Kubernetes, of which all servers' control planes come before
 // the first kubelet.
 func (m *member) Upgrade(ctx context.Context, w distribution.Wish, a distribution.Admission) error {
-	if m.hasOtherTalos() {
+	if len(m.talos(m.seen)) > 0 {
 		if err := m.upgradeTalos(ctx); err != nil {
 			return err
 		}
@@ -93,10 +104,14 @@ func (m *member) Upgrade(ctx context.Context, w distribution.Wish, a distributio
 	return m.Start(ctx, w, a)
 }
 
-// upgradeTalos installs the file's version of Talos, and waits until the machine runs it.
+// upgradeTalos installs the file's version of Talos with the file's extensions, and waits until the machine runs it.
 func (m *member) upgradeTalos(ctx context.Context) error {
 	want := m.nodes.Spec.Talos.Version
-	installer, err := image.For(m.nodes.Spec, m.node).Installer(want)
+	of := image.For(m.nodes.Spec, m.node)
+	installer, err := of.Installer(want)
+	if err == nil {
+		err = m.nodes.keeper.announce(ctx, m.nodes.Spec, of)
+	}
 	if err != nil {
 		return err
 	}
@@ -108,8 +123,8 @@ func (m *member) upgradeTalos(ctx context.Context) error {
 		switch {
 		case err != nil || seen.Waits != "":
 			return seen.Waits, err
-		case seen.Version != want:
-			return "it runs Talos " + seen.Version, nil
+		case len(m.talos(seen)) > 0:
+			return m.talos(seen).String(), nil
 		case !seen.Kubelet || m.node.Role == spec.Server && !seen.Etcd:
 			return "its services start", nil
 		}

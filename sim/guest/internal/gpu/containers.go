@@ -23,7 +23,7 @@ const ToolkitEnds = 2
 // others. A container that cannot do its work yet, or fails, returns another code than 0.
 func HostContainer(s *machine.System, image string, env map[string]string) (code int, output string, done bool) {
 	if m := driverImage.FindStringSubmatch(image); m != nil {
-		if err := loadContained(s, m[1]+"."+m[2], env["KERNEL_MODULE_TYPE"]); err != nil {
+		if err := LoadContained(s, m[1]+"."+m[2], env["KERNEL_MODULE_TYPE"]); err != nil {
 			return 1, err.Error() + "\n", true
 		}
 		return 0, "Done, now waiting for signal\n", true
@@ -47,8 +47,8 @@ func HostContainer(s *machine.System, image string, env map[string]string) (code
 	return 0, "Waiting for signal\n", true
 }
 
-// loadContained loads a driver that a container brings, with its libraries.
-func loadContained(s *machine.System, version, kind string) error {
+// LoadContained loads a driver that a container or the machine's image brings, with its libraries.
+func LoadContained(s *machine.System, version, kind string) error {
 	if loadedDriver(s) != nil {
 		return nil
 	}
