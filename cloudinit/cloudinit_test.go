@@ -77,7 +77,9 @@ func rendered(t testing.TB) map[string]NoCloud {
 	require.NoError(t, err)
 	b, err := RenderTemplate(bake())
 	require.NoError(t, err)
-	return map[string]NoCloud{"worker": w, "server": s, "template": b}
+	windows, err := RenderWindows(worker())
+	require.NoError(t, err)
+	return map[string]NoCloud{"worker": w, "server": s, "template": b, "windows": windows}
 }
 
 func TestGolden(t *testing.T) {

@@ -94,6 +94,21 @@ func RenderForeign(m Machine) (NoCloud, error) {
 	return identify(NoCloud{UserData: u, Network: network}, m.Hostname, m.InstanceID)
 }
 
+// RenderWindows describes a machine whose system is Windows with cloudbase-init, which reads the same ISO by its
+// NoCloudConfigDriveService: its name, its network, and an administrator with keys and a random password. cloudbase-init
+// knows no packages.
+func RenderWindows(m Machine) (NoCloud, error) {
+	if err := m.check(); err != nil {
+		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
+	}
+	network, err := m.network()
+	if err != nil {
+		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
+	}
+	u := UserData{Hostname: m.Hostname, Users: []User{{Name: m.user().Name, Groups: []string{"Administrators"}, SSHAuthorizedKeys: m.AuthorizedKeys}}}
+	return identify(NoCloud{UserData: u, Network: network}, m.Hostname, m.InstanceID)
+}
+
 // kubernetesSysctls are settings that the kubelet checks or K3s needs.
 func kubernetesSysctls() map[string]string {
 	return map[string]string{

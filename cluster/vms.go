@@ -15,6 +15,19 @@ import (
 // its own instead of a clone, nobody logs in to it, and Kubernetes knows nothing of it, so it stops
 // without a drain and without a turn.
 
+// cloneOf is the spec of a VM that is a clone of a template which homelab did not make. One that exists shows no template.
+func (c *machines) cloneOf(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
+	if vm != nil {
+		return to, nil
+	}
+	source, err := c.templates.OfVM(ctx, n)
+	if err != nil {
+		return to, converge.Permanent(err)
+	}
+	to.TemplateID = source.VMID
+	return to, nil
+}
+
 // importVM makes the VM from its image, off. What differs from the file then is changed as with any VM.
 func importVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {
 	file, err := c.imageFile(n)

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distro"
 	"github.com/cps-gpu/homelab/internal/share"
@@ -177,4 +179,34 @@ func TestCrashWhileAVMIsMade(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A VM that is a clone of a template that somebody else made has the template's system and disk, and goes the way of
+// other VMs. The template is not touched, and not needed any more when the VM is there.
+func TestVMFromATemplateOfOnesOwn(t *testing.T) {
+	inWorld(t, pvesim.OneGPU(), func(t *testing.T, w *world) {
+		id := w.theirs(t, "pve1", "mine", true)
+		untouched := w.inventory()
+		clone := func(template, more string) *spec.Spec {
+			before, _, _ := strings.Cut(withVM(), "    image:")
+			return parse(t, before+"    template: "+template+"\n    address: 10.0.0.40\n"+more)
+		}
+		_, err := w.cluster(t, clone("none", "")).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "vms.box.template: there is no VM none, or the token may not see it (VM.Audit); templates are "+fmt.Sprint(id)+` "mine" on pve1`)
+		assert.Equal(t, untouched, w.inventory(), "and nothing is made")
+
+		want := clone("mine", "")
+		w.up(t, want)
+		config := w.vm(t, "box").Config
+		assert.Equal(t, "3584M", regexp.MustCompile(`size=(\w+)`).FindStringSubmatch(config["scsi0"])[1], "the disk is the template's")
+		assert.Contains(t, config["tags"], "no-node")
+		assert.Empty(t, w.plan(t, want))
+		w.up(t, clone("mine", "    disks: {os: {size: 10GiB}}\n"))
+		assert.Contains(t, w.vm(t, "box").Config["scsi0"], "size=10G")
+
+		_, err = w.cluster(t, parse(t, withVM())).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "remove it from the file, run homelab cluster:up, write it again", "an image is another machine")
+		w.down(t, want)
+		assert.Equal(t, untouched, w.inventory())
+	})
 }

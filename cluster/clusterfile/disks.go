@@ -22,6 +22,8 @@ func (r disksSection) disks(n *spec.Node) {
 	storage := cmp.Or(n.Storage, r.defaultStorage())
 	size := 60 * spec.GiB
 	switch {
+	case n.Boot != nil && n.Boot.Template != "":
+		size = 0 // the template's
 	case n.Boot != nil:
 		size = 20 * spec.GiB
 	case n.Role == spec.Agent:

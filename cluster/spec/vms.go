@@ -18,9 +18,17 @@ type VM struct {
 
 // VMBoot says what a VM boots, and when it is up.
 type VMBoot struct {
-	Cloud CloudImage `yaml:"image" required:"true" doc:"What its boot disk is made from, once."`
-	Agent Switch     `yaml:"agent" default:"true" doc:"The first boot installs QEMU's guest agent, and ‘cluster:up’ waits until it answers. ‘false’: the VM is up when it runs."`
+	Cloud    CloudImage `yaml:"image" absent:"this or ‘template’" doc:"What its boot disk is made from, once."`
+	Template string     `yaml:"template" absent:"this or ‘image’" doc:"A template of Proxmox's, by name or VMID, that the VM is cloned from, once: [vms.md](vms.md#a-template-of-your-own)."`
+	System   string     `yaml:"system" default:"linux" enum:"linux,windows" doc:"What the first boot is written for: cloud-init on ‘linux’, cloudbase-init on ‘windows’, which needs ‘template’."`
+	Agent    Switch     `yaml:"agent" default:"true" doc:"The first boot installs QEMU's guest agent, and ‘cluster:up’ waits until it answers. ‘false’: the VM is up when it runs."`
 }
+
+// Windows is the System of a VM whose first boot is cloudbase-init's.
+const Windows = "windows"
+
+// Source identifies what the boot disk is made from.
+func (b VMBoot) Source() string { return b.Template + b.Cloud.Sum() }
 
 // CloudImage is the disk image of a VM.
 type CloudImage struct {

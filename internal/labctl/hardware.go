@@ -59,8 +59,10 @@ func (n Needs) Missing(hw Hardware) []string {
 		}
 		out = append(out, want.missing(hw.Hosts[i])...)
 	}
-	if n.Template != "" && !slices.Contains(hw.Templates, n.Template) {
-		out = append(out, fmt.Sprintf("there is no template %s", n.Template))
+	for _, t := range n.Templates {
+		if !slices.Contains(hw.Templates, t) {
+			out = append(out, fmt.Sprintf("there is no template %s", t))
+		}
 	}
 	for _, pool := range n.Pools {
 		if !slices.Contains(hw.Pools, pool) {

@@ -7,8 +7,8 @@ type Needs struct {
 	Name  string      `json:"name"` // of the cluster
 	Hosts []HostNeeds `json:"hosts"`
 
-	Template        string `json:"template,omitempty"`        // name or VMID of an existing one; empty: none
-	TemplateStorage string `json:"templateStorage,omitempty"` // of the first host
+	Templates       []string `json:"templates,omitempty"`       // names or VMIDs of existing ones
+	TemplateStorage string   `json:"templateStorage,omitempty"` // of the first host
 
 	Pools  []string `json:"pools,omitempty"`  // resource pools
 	Groups []string `json:"groups,omitempty"` // security groups of the firewall

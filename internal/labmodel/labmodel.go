@@ -44,8 +44,11 @@ func generate(needs labctl.Needs) pvesim.Model {
 		m.Pools = append(m.Pools, pvesim.Pool{ID: pool})
 	}
 	m.SecurityGroups = needs.Groups
-	if needs.Template != "" && len(hosts) > 0 {
-		m.VMs = append(m.VMs, template(needs, hosts[0]))
+	if len(hosts) == 0 {
+		return m
+	}
+	for i, name := range needs.Templates {
+		m.VMs = append(m.VMs, template(needs, hosts[0], name, 9000+i))
 	}
 	return m
 }
@@ -221,11 +224,10 @@ func own(needs labctl.Needs, n int) (cidrs map[string]string, gateway string) {
 	return nil, ""
 }
 
-// template is the existing template that the file names, on the first host.
-func template(needs labctl.Needs, h pvesim.Host) pvesim.VM {
-	const usual = 9000
-	name, storage := needs.Template, needs.TemplateStorage
-	v := pvesim.VM{ID: usual, Node: h.Name, Name: name, Image: "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"}
+// template is an existing template that the file names, on the first host. id is its VMID, unless it is named by another.
+func template(needs labctl.Needs, h pvesim.Host, name string, id int) pvesim.VM {
+	storage := needs.TemplateStorage
+	v := pvesim.VM{ID: id, Node: h.Name, Name: name, Image: "https://cloud-images.ubuntu.com/noble/current/noble-server-cloudimg-amd64.img"}
 	if id, err := strconv.Atoi(name); err == nil {
 		v.ID, v.Name = id, "template"
 	}

@@ -15,7 +15,7 @@ import (
 
 // NeedsOf returns what a cluster needs of the lab. External machines are not part of it.
 func NeedsOf(s *spec.Spec) labctl.Needs {
-	n := labctl.Needs{Name: s.Name, Hosts: hostNeeds(s), Template: s.Image.Template, Pools: s.ResourcePools(), Groups: s.SecurityGroups(),
+	n := labctl.Needs{Name: s.Name, Hosts: hostNeeds(s), Templates: templatesOf(s), Pools: s.ResourcePools(), Groups: s.SecurityGroups(),
 		Network: s.Network.Prefix, Gateway: s.Network.Gateway, Bridge: s.Network.Bridge,
 		Taken:  append([]netip.Addr{s.Network.Gateway, s.K3s.VIP}, s.Network.DNS...),
 		Guests: Guests(s), GuestsPlace: s.LabGuests.Place}
@@ -28,6 +28,16 @@ func NeedsOf(s *spec.Spec) labctl.Needs {
 	}
 	n.Taken = slices.DeleteFunc(n.Taken, func(a netip.Addr) bool { return !a.IsValid() })
 	return n
+}
+
+// templatesOf are the templates that the file names.
+func templatesOf(s *spec.Spec) []string {
+	all := []string{s.Image.Template}
+	for _, vm := range s.VMs {
+		all = append(all, vm.Template)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(name string) bool { return name == "" })
 }
 
 // Guests returns what a cluster wants to be real in the lab, without the image of VMs; for nil,

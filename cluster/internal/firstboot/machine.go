@@ -52,7 +52,7 @@ func foreignMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine 
 	if !n.Address6.IsValid() { // it need not have one where the nodes do
 		m.Gateway6 = netip.Addr{}
 	}
-	if n.Boot.Agent.IsOn() {
+	if n.Boot.Agent.IsOn() && n.Boot.System != spec.Windows {
 		m.Packages = []string{agentPackage}
 	}
 	return m

@@ -58,6 +58,8 @@ func (m *Maker) renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud
 	switch {
 	case n.Role == spec.FileServer:
 		return cloudinit.RenderPlain
+	case n.Role == spec.PlainVM && n.Boot.System == spec.Windows:
+		return cloudinit.RenderWindows
 	case n.Role == spec.PlainVM:
 		return cloudinit.RenderForeign
 	case n.Boot != nil:
@@ -77,7 +79,7 @@ func (m *Maker) seedDigest(n spec.Node) (string, error) {
 	}
 	digest, err := doc.Digest()
 	if err == nil && n.Role == spec.PlainVM {
-		digest = cloudinit.Digest([]byte(digest), []byte(n.Boot.Cloud.Sum()))
+		digest = cloudinit.Digest([]byte(digest), []byte(n.Boot.Source()))
 	}
 	return digest, err
 }

@@ -14,7 +14,7 @@ import (
 
 // Check checks a VM as the file has it, before it is completed as a node is.
 func Check(c *decode.Checker, s *spec.Spec, vm *spec.VM) {
-	image(c, &vm.Cloud)
+	source(c, s, vm)
 	for i := range vm.Disks {
 		d := &vm.Disks[i]
 		for _, at := range []any{&d.Mount, &d.FS, &d.Role} {
@@ -31,6 +31,30 @@ func Check(c *decode.Checker, s *spec.Spec, vm *spec.VM) {
 	}
 }
 
+// longestWindows is the length of a computer's name on Windows (NetBIOS); cloudbase-init cuts longer ones.
+const longestWindows = 15
+
+func source(c *decode.Checker, s *spec.Spec, vm *spec.VM) {
+	switch {
+	case vm.Template == "":
+		image(c, &vm.Cloud)
+	case c.IsSet(&vm.Cloud):
+		c.Wrong(&vm.Template, "the VM is made from a template and from an image", "keep one of them")
+	}
+	if vm.System != spec.Windows {
+		return
+	}
+	if vm.Template == "" {
+		c.Wrong(&vm.System, "there is no image of Windows to download", "install it once by hand, make that a template, and write template:")
+	}
+	if s.IsLab() && vm.Agent.IsOn() {
+		c.Wrong(&vm.System, "the lab has no Windows, so no agent would answer", "write agent: false while you try the file there")
+	}
+	if len(vm.Name) > longestWindows {
+		c.Wrong(&vm.System, fmt.Sprintf("%s is longer than a computer's name on Windows", vm.Name), fmt.Sprintf("shorten it to %d characters", longestWindows))
+	}
+}
+
 func image(c *decode.Checker, i *spec.CloudImage) {
 	i.SHA256, i.SHA512 = strings.ToLower(i.SHA256), strings.ToLower(i.SHA512)
 	c.IsURL(&i.URL, "http", "https")
@@ -40,7 +64,7 @@ func image(c *decode.Checker, i *spec.CloudImage) {
 	}
 	switch {
 	case i.URL == "":
-		c.Wrong(&i.URL, "the VM has no image", "write image: with url: and sha256:, e.g. of a distribution's cloud image")
+		c.Wrong(&i.URL, "the VM has no image", "write image: with url: and sha256:, e.g. of a distribution's cloud image, or template: with a template of Proxmox's")
 		return
 	case slices.Contains([]string{".xz", ".gz", ".zst", ".bz2", ".zip", ".tar"}, path.Ext(name)): // it unpacks only ISOs
 		c.Wrong(&i.URL, fmt.Sprintf("%s is compressed, and Proxmox does not unpack images", name), "write the address of a .qcow2, .img or .raw file, if need be of an unpacked copy on a web server of yours")
