@@ -100,7 +100,7 @@ type NUMANode struct {
 // DiskOptions are the options of every disk.
 type DiskOptions struct {
 	Storage  string `yaml:"storage" absent:"the node's" doc:"Storage where the disk is created."`
-	Size     Size   `yaml:"size" absent:"‘os’: 60GiB for a server, 100GiB for an agent, 20GiB in ‘vms’; others required" doc:"Whole GiB."`
+	Size     Size   `yaml:"size" absent:"‘os’: 60GiB for a server, 100GiB for an agent, 20GiB in ‘vms’ (the template's with ‘template’); others required" doc:"Whole GiB."`
 	SSD      Switch `yaml:"ssd" default:"true" doc:"Tell the guest that it is an SSD."`
 	Discard  Switch `yaml:"discard" default:"true" doc:"Return freed blocks to the storage."`
 	IOThread Switch `yaml:"iothread" default:"true" doc:"Use an I/O thread."`
