@@ -69,12 +69,12 @@ func (ts *Templates) existingStep(host string) *converge.Resource[*proxmox.VM] {
 
 // existing returns the template of image.template from which a host's nodes are cloned.
 func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, error) {
-	return ts.find(ctx, reference{"image.template", ts.Spec.Image.Template, host, func(vm *proxmox.VM) []string { return unfitForNodes(ts.Spec, host, vm) }})
+	return ts.find(ctx, reference{"image.template:", ts.Spec.Image.Template, host, func(vm *proxmox.VM) []string { return unfitForNodes(ts.Spec, host, vm) }})
 }
 
 // OfVM returns the template that a VM which is not a node is cloned from.
 func (ts *Templates) OfVM(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
-	return ts.find(ctx, reference{"vms." + n.Name + ".template", n.Boot.Template, n.Host, func(vm *proxmox.VM) []string {
+	return ts.find(ctx, reference{"vms." + n.Name + ".template:", n.Boot.Template, n.Host, func(vm *proxmox.VM) []string {
 		if n.HasGPUs() && n.GPUs.PCIe.IsOn() && vm.BIOS != "ovmf" {
 			return []string{"its firmware is SeaBIOS, which cannot map the memory of large GPUs: make a template whose system was installed with --bios ovmf"}
 		}
@@ -84,7 +84,7 @@ func (ts *Templates) OfVM(ctx context.Context, n spec.Node) (*proxmox.VM, error)
 
 // reference is a place of the file that names a template of Proxmox's, for machines of a host.
 type reference struct {
-	key   string // image.template
+	key   string // image.template:
 	name  string // the template's name or VMID
 	host  string
 	unfit func(vm *proxmox.VM) []string // reasons beside those of all
@@ -108,11 +108,11 @@ func (ts *Templates) find(ctx context.Context, ref reference) (*proxmox.VM, erro
 	}
 	switch {
 	case len(here) > 1:
-		return nil, fmt.Errorf("%s: %s has several VMs called %s: %s; write the VMID of one", ref.key, ref.host, ref.name, listResidents(here))
+		return nil, fmt.Errorf("%s %s has several VMs called %s: %s; write the VMID of one", ref.key, ref.host, ref.name, listResidents(here))
 	case len(here) == 1:
 		return ts.checked(ctx, ref, here[0].VMID)
 	case len(elsewhere) == 0:
-		return nil, fmt.Errorf("%s: there is no VM %s, or the token may not see it (VM.Audit); %s", ref.key, ref.name, templatesThere(all))
+		return nil, fmt.Errorf("%s there is no VM %s, or the token may not see it (VM.Audit); %s", ref.key, ref.name, templatesThere(all))
 	}
 	var problem error
 	for _, r := range elsewhere {
@@ -128,7 +128,7 @@ func (ts *Templates) find(ctx context.Context, ref reference) (*proxmox.VM, erro
 		if c.Mode != proxmox.NoClone {
 			return vm, nil
 		}
-		problem = errors.Join(problem, fmt.Errorf("%s: %s has no template %s: %s\n  %s; write the name instead of a VMID", ref.key, ref.host, ref.name, c.Reason, c.Cure))
+		problem = errors.Join(problem, fmt.Errorf("%s %s has no template %s: %s\n  %s; write the name instead of a VMID", ref.key, ref.host, ref.name, c.Reason, c.Cure))
 	}
 	return nil, problem
 }
@@ -140,14 +140,14 @@ func (ts *Templates) checked(ctx context.Context, ref reference, vmid int) (*pro
 		return nil, err
 	}
 	if !vm.Template {
-		return nil, fmt.Errorf("%s: %s is not a template; to make it one, switch it off and run on %s: qm template %d", ref.key, vm, vm.Host, vm.VMID)
+		return nil, fmt.Errorf("%s %s is not a template; to make it one, switch it off and run on %s: qm template %d", ref.key, vm, vm.Host, vm.VMID)
 	}
 	unbased, err := ts.Proxmox.Templates.UnconvertedDisks(ctx, vm)
 	if err != nil {
 		return nil, err
 	}
 	if problems := append(unfitReasons(vm, unbased), ref.unfit(vm)...); len(problems) > 0 {
-		return nil, fmt.Errorf("%s: %s is not usable for its clones:\n  %s", ref.key, vm, strings.Join(problems, "\n  "))
+		return nil, fmt.Errorf("%s %s is not usable for its clones:\n  %s", ref.key, vm, strings.Join(problems, "\n  "))
 	}
 	return vm, nil
 }
