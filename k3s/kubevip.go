@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
-)
 
-// kubeVIPVersion is the default version of kube-vip.
-const kubeVIPVersion = "v1.2.4"
+	"github.com/cps-gpu/homelab/internal/kubevip"
+)
 
 // KubeVIPManifest is the file name of [KubeVIP]'s manifest in [Server.Manifests] of the first
 // server.
@@ -59,7 +58,7 @@ func KubeVIP(v VIP) ([]byte, error) {
 	vars := map[string]string{
 		"$SUBNET": strconv.Itoa(v.Address.BitLen()), "$ADDRESS": v.Address.String(), "$SERVICES": strconv.FormatBool(v.Services),
 		"$LEASE": seconds(lease[0]), "$RENEW": seconds(lease[1]), "$RETRY": seconds(lease[2]),
-		"$IMAGE": cmp.Or(v.Image, "ghcr.io/kube-vip/kube-vip") + ":" + cmp.Or(v.Version, kubeVIPVersion),
+		"$IMAGE": cmp.Or(v.Image, kubevip.Image) + ":" + cmp.Or(v.Version, kubevip.Version),
 	}
 	var pairs []string
 	for name, value := range vars {

@@ -79,7 +79,7 @@ var renewScript string
 // RenewCertificates makes new certificates on a server, whose API is away for a moment. The authorities stay.
 func RenewCertificates(ctx context.Context, r remote.Runner) error {
 	converge.Progressf(ctx, "renewing the certificates of the control plane")
-	if err := remote.Run(ctx, r, "sh", "-c", renewScript, "renew.sh"); err != nil {
+	if err := remote.Run(ctx, r, "sh", "-c", renewScript, "renew.sh", "all"); err != nil {
 		return fmt.Errorf("renew the certificates: %w", err)
 	}
 	return nil

@@ -17,6 +17,7 @@ type Cluster struct {
 	Name     string         // in kubeconfigs
 	Version  string         // an exact release, e.g. v1.36.5
 	Endpoint netip.AddrPort // where all machines reach the API
+	VIP      *VIP           // nil: the endpoint is the only server's own address
 	SANs     []string       // further names and addresses for the API's certificate
 	Pods     []netip.Prefix // networks of pods, at most one of each family
 	Services []netip.Prefix // networks of services, of the same families
@@ -63,6 +64,7 @@ type initConfiguration struct {
 	Kind       string `yaml:"kind"`
 	// kubeadm prints the first token, which nobody uses: it ends after a minute (apis/bootstraptoken/v1/types.go).
 	BootstrapTokens []map[string]string `yaml:"bootstrapTokens"`
+	CertificateKey  string              `yaml:"certificateKey,omitempty"` // a secret, which only upload-certs gets
 	Registration    registration        `yaml:"nodeRegistration"`
 	Local           map[string]string   `yaml:"localAPIEndpoint,omitempty"`
 }
@@ -97,6 +99,12 @@ type joinConfiguration struct {
 			Hashes   []string `yaml:"caCertHashes"`
 		} `yaml:"bootstrapToken"`
 	} `yaml:"discovery"`
+	ControlPlane *joinControlPlane `yaml:"controlPlane,omitempty"` // nil: an agent
+}
+
+type joinControlPlane struct {
+	Local map[string]string `yaml:"localAPIEndpoint,omitempty"`
+	Key   string            `yaml:"certificateKey"`
 }
 
 // Init is the configuration with which a machine becomes the first server.
@@ -104,21 +112,38 @@ func (c Cluster) Init(n Node) ([]byte, error) {
 	if err := errors.Join(c.check(), n.check()); err != nil {
 		return nil, err
 	}
-	in := initConfiguration{APIVersion: apiVersion, Kind: "InitConfiguration", BootstrapTokens: []map[string]string{{"ttl": "1m0s"}}, Registration: n.registration()}
-	if n.Address.IsValid() {
-		in.Local = map[string]string{"advertiseAddress": n.Address.String()}
-	}
+	in := initConfiguration{APIVersion: apiVersion, Kind: "InitConfiguration", BootstrapTokens: []map[string]string{{"ttl": "1m0s"}},
+		Registration: n.registration(), Local: n.local()}
 	return documents(in, c.configuration())
 }
 
-// join is the configuration with which a machine becomes an agent. It has a secret.
+// uploading is the configuration with which a server encrypts what another one needs to join. It has a secret.
+func (c Cluster) uploading(n Node, key string) ([]byte, error) {
+	in := initConfiguration{APIVersion: apiVersion, Kind: "InitConfiguration", BootstrapTokens: []map[string]string{{"ttl": "1m0s"}},
+		CertificateKey: key, Registration: n.registration(), Local: n.local()}
+	return documents(in, c.configuration())
+}
+
+// join is the configuration with which a machine becomes a member: a server with a [Token] for servers, else an agent.
+// It has secrets.
 func (c Cluster) join(n Node, t Token) ([]byte, error) {
 	if err := errors.Join(c.check(), n.check()); err != nil {
 		return nil, err
 	}
 	j := joinConfiguration{APIVersion: apiVersion, Kind: "JoinConfiguration", Registration: n.registration()}
 	j.Discovery.Token.Token, j.Discovery.Token.Endpoint, j.Discovery.Token.Hashes = t.secret, c.Endpoint.String(), []string{t.authority}
+	if t.key != "" {
+		j.ControlPlane = &joinControlPlane{Local: n.local(), Key: t.key}
+	}
 	return documents(j)
+}
+
+// local is the address of a server's own API server.
+func (n Node) local() map[string]string {
+	if !n.Address.IsValid() {
+		return nil
+	}
+	return map[string]string{"advertiseAddress": n.Address.String()}
 }
 
 func (c Cluster) configuration() clusterConfiguration {

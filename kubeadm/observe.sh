@@ -44,8 +44,11 @@ print "$ours/cluster"
 section node
 print "$ours/node.yaml"
 
-section init
-print "$ours/init.yaml"
+section agreed
+print "$ours/agreed.yaml"
+
+section kube-vip
+print "$etc/manifests/kube-vip.yaml"
 
 # A machine has its own login once it is a member.
 section joined

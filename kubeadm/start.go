@@ -28,7 +28,7 @@ func Create(ctx context.Context, r remote.Runner, c Cluster, n Node) error {
 	if err != nil {
 		return fmt.Errorf("create a cluster: %w", err)
 	}
-	if err := start(ctx, r, c, n, Server, config); err != nil {
+	if err := start(ctx, r, c, n, beginning{"init", Server, config, config}); err != nil {
 		return fmt.Errorf("create a cluster: %w", err)
 	}
 	return nil
@@ -38,25 +38,63 @@ func Create(ctx context.Context, r remote.Runner, c Cluster, n Node) error {
 // kubelet has a login of its own.
 func Join(ctx context.Context, r remote.Runner, c Cluster, n Node, t Token) error {
 	config, err := c.join(n, t)
-	if err != nil {
-		return fmt.Errorf("join an agent: %w", err)
+	if err == nil {
+		err = start(ctx, r, c, n, beginning{"join", Agent, config, nil})
 	}
-	if err := start(ctx, r, c, n, Agent, config); err != nil {
+	if err != nil {
 		return fmt.Errorf("join an agent: %w", err)
 	}
 	return nil
 }
 
-func start(ctx context.Context, r remote.Runner, c Cluster, n Node, role Role, config []byte) error {
+// JoinServer makes the machine a further server, with a token of [CreateServerToken], or brings one that is a server
+// to what c and n say, for which the zero Token will do. It returns once etcd has the new member and the control plane
+// works. Servers join one after the other: etcd takes one member at a time.
+func JoinServer(ctx context.Context, r remote.Runner, c Cluster, n Node, t Token) error {
+	config, err := c.join(n, t)
+	if err != nil {
+		return fmt.Errorf("join a server: %w", err)
+	}
+	agreed, err := documents(c.configuration())
+	if err == nil {
+		err = start(ctx, r, c, n, beginning{"join", Server, config, agreed})
+	}
+	if err != nil {
+		return fmt.Errorf("join a server: %w", err)
+	}
+	return nil
+}
+
+// beginning is how a machine becomes a member.
+type beginning struct {
+	verb   string // of kubeadm
+	role   Role
+	config []byte // that kubeadm gets
+	agreed []byte // that a server keeps of it; no secret
+}
+
+func start(ctx context.Context, r remote.Runner, c Cluster, n Node, b beginning) error {
 	have, err := Observe(ctx, r)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case have.Role != "" && have.Role != role:
-		return fmt.Errorf("the machine is %s of a cluster and should be %s: recreate it", have.Role, role)
+	}
+	var vip []byte
+	if b.role == Server {
+		if vip, err = c.kubeVIP(n); err != nil {
+			return err
+		}
+	}
+	switch {
+	case have.Role != "" && have.Role != b.role:
+		return fmt.Errorf("the machine is %s of a cluster and should be %s: recreate it", have.Role, b.role)
 	case have.Version != c.Version:
 		return fmt.Errorf("%w: it has %q and should have %s", ErrNotInstalled, have.Version, c.Version)
 	case have.Joined && !have.Starting:
+		if vip != nil && have.kubeVIP != string(bytes.TrimSpace(vip)) {
+			if err := updateKubeVIP(ctx, r, vip); err != nil {
+				return err
+			}
+		}
 		converge.Progressf(ctx, "starting kubelet")
 		return remote.Run(ctx, r, "systemctl", "enable", "--now", "kubelet")
 	}
@@ -64,19 +102,20 @@ func start(ctx context.Context, r remote.Runner, c Cluster, n Node, role Role, c
 	if err != nil {
 		return err
 	}
-	if err := remote.WriteFile(ctx, r, folder+"/node.yaml", node, 0o644); err != nil {
-		return err
-	}
-	verb := "join"
-	if role == Server {
-		verb = "init"
-		if err := remote.WriteFile(ctx, r, folder+"/init.yaml", config, 0o644); err != nil {
+	for _, file := range []struct {
+		name string
+		data []byte
+	}{{folder + "/node.yaml", node}, {folder + "/agreed.yaml", b.agreed}, {kubeVIPFile, vip}} {
+		if file.data == nil {
+			continue
+		}
+		if err := remote.WriteFile(ctx, r, file.name, file.data, 0o644); err != nil {
 			return err
 		}
 	}
-	converge.Progressf(ctx, "kubeadm %s", verb)
-	err = r.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", startScript, "start.sh", verb}, Stdin: bytes.NewReader(config)})
-	return checksFailed(verb, err)
+	converge.Progressf(ctx, "kubeadm %s", b.verb)
+	err = r.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", startScript, "start.sh", b.verb, string(b.role)}, Stdin: bytes.NewReader(b.config)})
+	return checksFailed(b.verb, err)
 }
 
 // failedCheck is a line of kubeadm's checks (preflight/checks.go), which are in the middle of what it says.

@@ -38,12 +38,13 @@ type State struct {
 	Joined    bool     // it is a member: it has a login of its own
 	Active    string   // systemd's word for kubelet, e.g. activating
 	Journal   []string // the last lines of a kubelet that does not run
-	API       string   // the URL where its kubelet looks for the API
+	API       string   // the URL where an agent's kubelet looks for the API, or where a server has joined; "": it has created its cluster, or is no member
 	Cluster   string   // whose mark it has; "": none
 	Authority string   // SHA-256 of the file of its cluster's authority; "": it has none
 
 	node    registration
-	cluster *clusterConfiguration // that a server was created with
+	cluster *clusterConfiguration // that a server was created with, or has joined with
+	kubeVIP string                // the static pod of a server
 }
 
 // Running reports whether it is a member whose kubelet runs.
@@ -81,7 +82,7 @@ func parse(out []byte) (State, error) {
 	}
 	s := State{
 		Arch:     map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[text["arch"]],
-		Starting: text["starting"] != "", Joined: text["joined"] != "", API: text["joined"], Active: text["active"], Cluster: text["cluster"],
+		Starting: text["starting"] != "", Joined: text["joined"] != "", kubeVIP: text["kube-vip"], Active: text["active"], Cluster: text["cluster"],
 	}
 	if m := versionLine.FindStringSubmatch(text["version"]); m != nil {
 		s.Version = m[1]
@@ -92,28 +93,39 @@ func parse(out []byte) (State, error) {
 	s.Held = !slices.ContainsFunc(packages(), func(p string) bool { return !slices.Contains(strings.Fields(text["held"]), p) })
 	s.Authority, _, _ = strings.Cut(text["authority"], " ")
 	switch {
-	case text["server"] != "" || text["starting"] == "init":
+	case text["server"] != "" || text["starting"] == string(Server):
 		s.Role = Server
 	case s.Joined || s.Starting:
-		s.Role = Agent
+		s.Role, s.API = Agent, text["joined"]
 	}
 	for line := range strings.Lines(text["journal"]) {
 		s.Journal = append(s.Journal, strings.TrimSpace(line))
 	}
 	// Files that cannot be read count as a difference.
 	_ = yaml.Unmarshal([]byte(text["node"]), &s.node)
-	if _, doc, two := strings.Cut(text["init"], "\n---\n"); two {
-		var c clusterConfiguration
-		if yaml.Unmarshal([]byte(doc), &c) == nil {
-			s.cluster = &c
-		}
-	}
+	s.readAgreed(text["agreed"])
 	return s, nil
+}
+
+// readAgreed reads what a server was created with, or has joined with, which is the second half of it alone.
+func (s *State) readAgreed(text string) {
+	first, doc, created := strings.Cut(text, "\n---\n")
+	if !created {
+		doc = first
+	}
+	var c clusterConfiguration
+	if yaml.Unmarshal([]byte(doc), &c) != nil || c.Kind == "" {
+		return
+	}
+	s.cluster = &c
+	if s.Role == Server && !created { // its kubelet looks at its own machine (cmd/phases/join/kubelet.go)
+		s.API = "https://" + c.Endpoint
+	}
 }
 
 // Diff says what keeps a machine from being this member. What a kubelet says when it registers, labels and taints, is
 // the Node's afterwards, and is not compared.
-func (s State) Diff(c Cluster, role Role) converge.Diff {
+func (s State) Diff(c Cluster, n Node, role Role) converge.Diff {
 	d := converge.Compare("version", s.Version, c.Version, converge.Restart)
 	if !s.Held && s.Version == c.Version {
 		d = append(d, converge.Field{Path: "packages", Have: "not held", Want: "held", Effect: converge.Update})
@@ -125,6 +137,15 @@ func (s State) Diff(c Cluster, role Role) converge.Diff {
 		d = append(d, converge.Field{Path: "member", Want: string(role), Effect: converge.Create})
 	case s.Active != "active":
 		d = append(d, converge.Field{Path: "kubelet", Have: s.Active, Want: "active", Effect: converge.Create})
+	}
+	if role != Server || s.Starting || !s.Joined {
+		return d
+	}
+	switch want, err := c.kubeVIP(n); {
+	case err != nil:
+		d = append(d, converge.Field{Path: "kube-vip", Want: err.Error(), Effect: converge.Update})
+	case want != nil && s.kubeVIP != string(bytes.TrimSpace(want)):
+		d = append(d, converge.Field{Path: "kube-vip", Have: "another one", Want: c.Endpoint.Addr().String(), Effect: converge.Update})
 	}
 	return d
 }

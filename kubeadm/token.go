@@ -1,9 +1,13 @@
 package kubeadm
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
+	_ "embed" // the script below
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -26,11 +30,12 @@ const (
 // ErrNoCluster says that a machine is not a server of a cluster.
 var ErrNoCluster = errors.New("kubeadm has not created a cluster on this machine")
 
-// Token lets machines join as agents until it ends. It is bound to one cluster.
+// Token lets machines join until it ends. It is bound to one cluster.
 type Token struct {
 	ID        string // no secret; for [RevokeToken]
 	secret    string
 	authority string // the digest of the authority's key, which the machine compares with the cluster's
+	key       string // decrypts the certificates that a server needs, for two hours; "": it is for agents
 }
 
 var tokenForm = regexp.MustCompile(`^([a-z0-9]{6})\.[a-z0-9]{16}$`)
@@ -78,14 +83,42 @@ func keyDigest(certificate []byte) (string, error) {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(c.RawSubjectPublicKeyInfo)), nil
 }
 
+// CreateServerToken is CreateToken for a machine that becomes a server: this one encrypts the authorities' keys for it,
+// with a key that is made up for this join, and keeps them in the cluster for two hours (phases/copycerts). n is the
+// server that does this.
+func CreateServerToken(ctx context.Context, r remote.Runner, c Cluster, n Node, valid time.Duration, description string) (Token, error) {
+	t, err := CreateToken(ctx, r, valid, description)
+	if err != nil {
+		return Token{}, err
+	}
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails, see crypto/rand
+	t.key = hex.EncodeToString(key[:])
+	config, err := c.uploading(n, t.key)
+	if err == nil {
+		err = r.Run(ctx, remote.Cmd{Args: []string{"sh", "-c", uploadScript, "upload.sh"}, Stdin: bytes.NewReader(config)})
+	}
+	if err != nil {
+		return t, fmt.Errorf("keep the certificates for a server that joins: %w", err)
+	}
+	return t, nil
+}
+
+//go:embed upload.sh
+var uploadScript string
+
 // Seal returns the token as one value. OpenToken reads it.
-func (t Token) Seal() secret.Value { return secret.New(t.secret + " " + t.authority) }
+func (t Token) Seal() secret.Value {
+	return secret.New(strings.TrimSpace(t.secret + " " + t.authority + " " + t.key))
+}
 
 // OpenToken is the token of a value that Seal returned; of the zero value, the zero Token.
 func OpenToken(v secret.Value) Token {
 	var t Token
 	if !v.IsZero() {
-		t.secret, t.authority, _ = strings.Cut(v.Reveal(), " ")
+		var rest string
+		t.secret, rest, _ = strings.Cut(v.Reveal(), " ")
+		t.authority, t.key, _ = strings.Cut(rest, " ")
 		t.ID, _, _ = strings.Cut(t.secret, ".")
 	}
 	return t
@@ -109,8 +142,9 @@ func Kubeconfig(ctx context.Context, r remote.Runner, server, cluster string) (s
 	return kubeconfig.Read(ctx, r, adminFile, kubeconfig.Access{Server: server, Cluster: cluster}, ErrNoCluster)
 }
 
-// Ready returns an error if the API server of this machine is not ready; the text is kubectl's.
+// Ready returns an error if the API server of this machine is not ready; the text is kubectl's. The endpoint in the
+// login may be another server's just now. The certificate of each has the name kubernetes (util/pkiutil).
 func Ready(ctx context.Context, r remote.Runner) error {
-	_, err := remote.Output(ctx, r, "kubectl", "--kubeconfig", adminFile, "get", "--raw", "/readyz?verbose")
+	_, err := remote.Output(ctx, r, "kubectl", "--kubeconfig", adminFile, "--server", "https://127.0.0.1:6443", "--tls-server-name", "kubernetes", "get", "--raw", "/readyz?verbose")
 	return err
 }

@@ -23,10 +23,21 @@ func CheckUpgrade(from, to string) error {
 	}.Check(from, to)
 }
 
-// Upgrade brings a member to another release: kubeadm, what that changes, and then kubelet. The runner must be root's.
-// The caller has drained the node, and upgrades servers before agents. On the first server kubeadm also renews its
-// certificates. One that was cut short is gone on with by the next.
+// UpgradeFirst brings the cluster and one server to another release: kubeadm, what that changes, and then kubelet. The
+// runner must be root's. The caller has drained the node. The other servers follow, and then the agents, by [Upgrade].
+// kubeadm also renews a server's certificates. One that was cut short is gone on with by the next.
+func UpgradeFirst(ctx context.Context, r remote.Runner, version string) error {
+	// CreateJob runs a pod on any node that is not cordoned, also if that has a taint which the pod does not tolerate:
+	// with this server drained, no cluster whose agents have taints would pass (cmd/kubeadm/app/phases/upgrade/health.go).
+	return upgradeBy(ctx, r, version, "kubeadm", "upgrade", "apply", version, "--yes", "--ignore-preflight-errors=CreateJob")
+}
+
+// Upgrade is [UpgradeFirst] for all other members.
 func Upgrade(ctx context.Context, r remote.Runner, version string) error {
+	return upgradeBy(ctx, r, version, "kubeadm", "upgrade", "node")
+}
+
+func upgradeBy(ctx context.Context, r remote.Runner, version string, verb ...string) error {
 	have, err := Observe(ctx, r)
 	if err == nil && !have.Joined {
 		err = fmt.Errorf("the machine is not part of a cluster: see Create and Join")
@@ -35,7 +46,7 @@ func Upgrade(ctx context.Context, r remote.Runner, version string) error {
 		err = CheckUpgrade(have.Version, version)
 	}
 	if err == nil {
-		err = upgrade(ctx, r, have, version)
+		err = upgrade(ctx, r, have, version, verb)
 	}
 	if err != nil {
 		return fmt.Errorf("upgrade Kubernetes: %w", err)
@@ -43,7 +54,7 @@ func Upgrade(ctx context.Context, r remote.Runner, version string) error {
 	return nil
 }
 
-func upgrade(ctx context.Context, r remote.Runner, have State, version string) error {
+func upgrade(ctx context.Context, r remote.Runner, have State, version string, verb []string) error {
 	if err := remote.WriteFile(ctx, r, upgradingFile, []byte(have.Version+"\n"), 0o644); err != nil {
 		return err
 	}
@@ -54,18 +65,17 @@ func upgrade(ctx context.Context, r remote.Runner, have State, version string) e
 	if err := apt.Install(ctx, r, []string{pin("kubeadm", version)}, lists); err != nil {
 		return err
 	}
-	// CreateJob runs a pod on any node that is not cordoned, also if that has a taint which the pod does not tolerate:
-	// with this server drained, no cluster whose agents have taints would pass (cmd/kubeadm/app/phases/upgrade/health.go).
-	verb := []string{"kubeadm", "upgrade", "apply", version, "--yes", "--ignore-preflight-errors=CreateJob"}
-	if have.Role == Agent {
-		verb = []string{"kubeadm", "upgrade", "node"}
-	}
 	converge.Progressf(ctx, "kubeadm upgrade %s", verb[2])
 	if err := r.Run(ctx, remote.Cmd{Args: verb, Stdout: converge.ProgressWriter(ctx)}); err != nil {
 		return checksFailed("upgrade", err)
 	}
 	if err := installPackages(ctx, r, version, lists); err != nil {
 		return err
+	}
+	if have.kubeVIP != "" {
+		if err := remote.Run(ctx, r, "sh", "-c", renewScript, "renew.sh", "kube-vip"); err != nil {
+			return err
+		}
 	}
 	for _, do := range [][]string{{"systemctl", "daemon-reload"}, {"systemctl", "restart", "kubelet"}, {"rm", "-f", upgradingFile}} {
 		if err := remote.Run(ctx, r, do...); err != nil {

@@ -39,7 +39,7 @@ func (s *site) isUpgraded(t *testing.T, to string, first, second remote.Runner) 
 	for role, r := range map[kubeadm.Role]remote.Runner{kubeadm.Server: first, kubeadm.Agent: second} {
 		have, err := kubeadm.Observe(ctx, r)
 		require.NoError(t, err)
-		assert.Empty(t, have.Diff(want, role))
+		assert.Empty(t, have.Diff(want, kubeadm.Node{}, role))
 		require.NoError(t, have.CheckSettings(want))
 	}
 	text, err := remote.Output(ctx, first, "cat", "/etc/kubernetes/manifests/kube-apiserver.yaml")
@@ -66,11 +66,11 @@ func TestUpgrade(t *testing.T) {
 			if to == "v1.37.2" {
 				require.ErrorContains(t, kubeadm.Upgrade(ctx, second, to), "the servers are upgraded first")
 			}
-			require.NoError(t, kubeadm.Upgrade(ctx, first, to))
+			require.NoError(t, kubeadm.UpgradeFirst(ctx, first, to))
 			require.NoError(t, kubeadm.Upgrade(ctx, second, to))
 			s.isUpgraded(t, to, first, second)
 		}
-		require.EqualError(t, kubeadm.Upgrade(ctx, first, "v1.36.6"), "upgrade Kubernetes: Kubernetes cannot go from v1.37.2 to v1.36.6: Kubernetes cannot be downgraded")
+		require.EqualError(t, kubeadm.UpgradeFirst(ctx, first, "v1.36.6"), "upgrade Kubernetes: Kubernetes cannot go from v1.37.2 to v1.36.6: Kubernetes cannot be downgraded")
 		require.ErrorContains(t, kubeadm.CheckUpgrade("v1.34.12", "v1.36.5"), "write a v1.35 release first")
 		require.ErrorContains(t, kubeadm.CheckUpgrade("v1.37.0-rc.1", "v1.37.2"), "not a release")
 	})
@@ -87,7 +87,7 @@ func TestAnUpgradeThatIsCutShort(t *testing.T) {
 					s, ctx := newSite(t), t.Context()
 					server, first, second := s.twoMachines(t)
 					short, cancel := context.WithTimeout(ctx, cut)
-					over := kubeadm.Upgrade(short, first, to)
+					over := kubeadm.UpgradeFirst(short, first, to)
 					cancel()
 					if power {
 						server.Kill()
@@ -97,11 +97,10 @@ func TestAnUpgradeThatIsCutShort(t *testing.T) {
 					if have, err := kubeadm.Observe(ctx, first); err == nil && over != nil {
 						want := wanted()
 						want.Version = to
-						assert.NotEmpty(t, have.Diff(want, kubeadm.Server))
+						assert.NotEmpty(t, have.Diff(want, kubeadm.Node{}, kubeadm.Server))
 					}
-					for _, r := range []remote.Runner{first, second} {
-						eventually(t, func() bool { return kubeadm.Upgrade(ctx, r, to) == nil })
-					}
+					eventually(t, func() bool { return kubeadm.UpgradeFirst(ctx, first, to) == nil })
+					eventually(t, func() bool { return kubeadm.Upgrade(ctx, second, to) == nil })
 					s.isUpgraded(t, to, first, second)
 				})
 			})

@@ -44,7 +44,7 @@ func rooms() []floor {
 		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "cloudinit", "k3s", "kubeadm", "internal/kubeconfig", "internal/distribution", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "llm", "internal/offer", "internal/serving", "internal/apt"}},
 		{"What is wanted", []string{"cluster/spec"}},
 		{"The engine", []string{"converge", "secret", "internal/sops", "proxmox/unit"}},
-		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/sums", "internal/skew", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
+		{"Tools of all", []string{"internal/distro", "internal/schedule", "internal/keep", "internal/limit", "internal/sums", "internal/skew", "internal/kubevip", "internal/suggest", "internal/datadisk", "internal/iso9660", "internal/history",
 			"internal/yamlnode", "internal/printable", "internal/oidc", "internal/share", "internal/browsertest", "internal/archtest", "internal/words", "internal/pages"}},
 	}
 }

@@ -28,16 +28,13 @@ func (ns *Nodes) Observe(ctx context.Context, n spec.Node) (distribution.Member,
 	return &member{ns, n, have}, nil
 }
 
-// State returns what a cluster needs to know. A machine of a server has no URL where it looks for its cluster: the only
-// server is its beginning.
+// State returns what a cluster needs to know.
 func (m *member) State() distribution.State {
 	s := distribution.State{
 		Role: spec.Role(m.have.Role), Configured: m.have.Role != "", Started: m.have.Role != "", Admitted: m.have.Joined,
 		Running: m.have.Running(), Active: m.have.Active, Waits: "kubelet is " + m.have.Active, Version: m.have.Version,
 		Cluster: m.have.Cluster, Authority: m.have.Authority, ProviderID: m.have.ProviderID(),
-	}
-	if m.have.Role == kubeadm.Agent {
-		s.API = m.have.API
+		API: m.have.API,
 	}
 	if n := len(m.have.Journal); n > 0 && m.have.Joined {
 		s.Ended = m.have.Journal[n-1]
@@ -72,8 +69,8 @@ func (m *member) Foreign() error {
 }
 
 // Diff compares the machine with the file.
-func (m *member) Diff(distribution.Wish) converge.Diff {
-	return m.have.Diff(m.clusterOf(), kubeadm.Role(m.node.Role))
+func (m *member) Diff(w distribution.Wish) converge.Diff {
+	return m.have.Diff(m.clusterOf(), m.nodeOf(m.node, w), kubeadm.Role(m.node.Role))
 }
 
 // Install installs the packages.
@@ -91,12 +88,16 @@ func (m *member) Start(ctx context.Context, w distribution.Wish, a distribution.
 		return kubeadm.Join(ctx, root, m.clusterOf(), node, kubeadm.OpenToken(a.Value))
 	}
 	if w.Joins {
-		return notYet("lets further servers join")
+		return m.joinServer(ctx, w, a.Value.Reveal())
 	}
 	return kubeadm.Create(ctx, root, m.clusterOf(), node)
 }
 
-// Upgrade brings the machine to the file's version.
+// Upgrade brings the machine to the file's version. The first server of the file goes first.
 func (m *member) Upgrade(ctx context.Context, _ distribution.Wish, _ distribution.Admission) error {
-	return kubeadm.Upgrade(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
+	do := kubeadm.Upgrade
+	if m.isFirst() {
+		do = kubeadm.UpgradeFirst
+	}
+	return do(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
 }

@@ -1,4 +1,4 @@
-// Package kubeadmnodes is kubeadm's Kubernetes as the [distribution.Distribution] of a cluster: one server, and agents.
+// Package kubeadmnodes is kubeadm's Kubernetes as the [distribution.Distribution] of a cluster.
 // What it cannot do yet, it refuses in words, and changes nothing.
 package kubeadmnodes
 
@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distribution"
@@ -69,23 +68,6 @@ func meaning(err error) error {
 	return err
 }
 
-// Admit creates a token for one agent.
-func (ns *Nodes) Admit(ctx context.Context, server string, n spec.Node, valid time.Duration) (distribution.Admission, error) {
-	if n.Role != spec.Agent {
-		return distribution.Admission{}, notYet("lets further servers join")
-	}
-	t, err := kubeadm.CreateToken(ctx, ns.root(server), valid, "homelab: "+ns.spec.Name+"/"+n.Name)
-	if err != nil {
-		return distribution.Admission{}, meaning(err)
-	}
-	return distribution.Admission{ID: t.ID, Value: t.Seal()}, nil
-}
-
-// Revoke deletes it.
-func (ns *Nodes) Revoke(ctx context.Context, server string, a distribution.Admission) error {
-	return kubeadm.RevokeToken(ctx, ns.root(server), a.ID)
-}
-
 // Kubeconfig reads the administrator's.
 func (ns *Nodes) Kubeconfig(ctx context.Context, server string) (secret.Value, error) {
 	config, err := kubeadm.Kubeconfig(ctx, ns.root(server), distribution.APIURL(ns.spec), ns.spec.Name)
@@ -118,8 +100,12 @@ func (ns *Nodes) Unwell(ctx context.Context, server string) string {
 // clusterOf is what the machines agree on.
 func (ns *Nodes) clusterOf() kubeadm.Cluster {
 	k := ns.spec.K3s
+	var vip *kubeadm.VIP
+	if k.VIP.IsValid() {
+		vip = &kubeadm.VIP{Interface: k.VIPInterface}
+	}
 	return kubeadm.Cluster{
-		Name: ns.spec.Name, Version: k.Version, Endpoint: netip.AddrPortFrom(ns.spec.APIAddress(), 6443), SANs: k.TLSSANs,
+		VIP: vip, Name: ns.spec.Name, Version: k.Version, Endpoint: netip.AddrPortFrom(ns.spec.APIAddress(), 6443), SANs: k.TLSSANs,
 		Pods: k.PodCIDR, Services: k.ServiceCIDR, Domain: k.ClusterDomain, Proxy: !k.Cilium(),
 	}
 }

@@ -11,7 +11,10 @@ import (
 	"github.com/cps-gpu/homelab/internal/distribution"
 )
 
-var _ distribution.Distribution = (*Nodes)(nil)
+var (
+	_ distribution.Distribution = (*Nodes)(nil)
+	_ distribution.Forgetter    = (*Nodes)(nil)
+)
 
 // TestSettings: what the file says of Kubernetes and of a node is in kubeadm's configuration.
 func TestSettings(t *testing.T) {

@@ -39,19 +39,13 @@ func checkKubeadm(c *decode.Checker, s *spec.Spec) {
 			c.Wrong(at, "distribution: kubeadm cannot do this yet: "+what, cure)
 		}
 	}
-	servers := 0
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Role == spec.Server {
-			servers++
-		}
 		no(n.External, &s.Distribution, n.Name+" is a machine that exists", "give the node a VM, or write distribution: k3s")
 		no(n.DHCP() && n.Role == spec.Server, &s.Distribution, "the server "+n.Name+" has its address from a DHCP server", "give it an address")
 		no(n.Role == spec.Server && n.Cores == 1, &s.Distribution, n.Name+" has one core, and kubeadm refuses a server with fewer than two", "write cores: 2")
 	}
 	no(s.Mirror != nil, s.Mirror, "its files and images come from a mirror", "remove mirror, or write distribution: k3s")
-	no(c.IsSet(&s.K3s.VIP), &s.K3s.VIP, "nothing carries a virtual address of the API", "remove vip")
-	no(servers > 1, &s.Distribution, fmt.Sprintf("%d servers, for which the API needs a virtual address", servers), "write one server, or distribution: k3s")
 	for _, p := range s.K3s.PodCIDR {
 		no(p.Addr().Is6(), &s.K3s.PodCIDR, "pods have addresses of IPv6, for which homelab does not set up Cilium", "write addresses of IPv4 alone")
 	}

@@ -110,6 +110,7 @@ func Reword(c *decode.Checker, s *spec.Spec) {
 	}
 	keys := decode.Keys(reflect.TypeOf(r.section).Elem())
 	here := func(text string) string {
+		text = strings.ReplaceAll(text, "k3s: {vip:", r.name+": {vip:")
 		return k3sKey.ReplaceAllStringFunc(text, func(found string) string {
 			key := strings.TrimPrefix(found, "k3s.")
 			for own, k3s := range r.other {

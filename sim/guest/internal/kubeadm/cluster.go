@@ -24,16 +24,20 @@ const (
 	etcdMember = "/var/lib/etcd/member/snap/db" // stands for etcd's data
 )
 
-// cluster is what etcd has. It stays while its server is off, as it would on its disk.
+// cluster is what etcd has. It stays while its servers are off, as it would on their disks.
 type cluster struct {
 	id    string
 	ca    []byte // PEM
 	plane plane.Plane
+	net   *network.Network
 
 	mu      sync.Mutex
-	address netip.Addr
-	version string // of the control plane
+	version string // of the control plane, as kubeadm-config has it
+	bound   bool   // admin.conf has rights
 	tokens  map[string]token
+	certs   sharedCerts
+	members map[string]*member // of etcd, by their IDs
+	vip     virtual
 }
 
 type token struct {
@@ -43,17 +47,43 @@ type token struct {
 
 func (t token) over() bool { return !t.expires.IsZero() && !time.Now().Before(t.expires) }
 
+// sharedCerts is the Secret kubeadm-certs.
+type sharedCerts struct {
+	key     string // that decrypts it
+	expires time.Time
+}
+
 // Evict implements [network.Cluster].
 func (c *cluster) Evict(address netip.Addr) (over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.address == address
+	lost := false
+	for id, m := range c.members {
+		if m.address == address {
+			delete(c.members, id)
+			lost = true
+		}
+	}
+	return lost && c.working() == 0
 }
 
 // Forget implements [network.Cluster].
 func (c *cluster) Forget(d *disk.Disk) (over bool) {
 	mark, err := d.ReadFile(etcdMember)
-	return err == nil && disk.Value(mark, "cluster") == c.id
+	if err != nil || disk.Value(mark, "cluster") != c.id {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.members[disk.Value(mark, "member")]; m != nil {
+		m.lost = true
+	}
+	for _, m := range c.members {
+		if !m.lost {
+			return false
+		}
+	}
+	return true
 }
 
 // Close implements [network.Cluster].
@@ -74,21 +104,27 @@ type state struct{ running atomic.Pointer[node] }
 
 func stateOf(s *machine.System) *state { return machine.StateOf[state](s) }
 
-// servers are those that run, by what they are to a network.
+// servers are those whose API server runs, by what they are to a network.
 type servers struct {
 	mu sync.Mutex
-	by map[network.Host]*cluster
+	by map[network.Host]*node
 }
 
-func (all *servers) set(h network.Host, c *cluster) {
+func (all *servers) set(h network.Host, n *node) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.by == nil {
-		all.by = map[network.Host]*cluster{}
+		all.by = map[network.Host]*node{}
 	}
-	if all.by[h] = c; c == nil {
+	if all.by[h] = n; n == nil {
 		delete(all.by, h)
 	}
+}
+
+func (all *servers) get(h network.Host) *node {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.by[h]
 }
 
 // reach returns the cluster whose API answers at an address.
@@ -99,22 +135,19 @@ func reach(ctx context.Context, s *machine.System, address string) (*cluster, er
 	if err != nil {
 		return nil, err
 	}
-	all := network.StateOf[servers](s.Config.Network)
-	all.mu.Lock()
-	c := all.by[h]
-	all.mu.Unlock()
-	if c == nil || to.Port != apiPort {
+	n := network.StateOf[servers](s.Config.Network).get(h)
+	if n == nil || to.Port != apiPort || !n.answers() {
 		return nil, network.RefusedError(to)
 	}
-	return c, nil
+	return n.cluster, nil
 }
 
 const apiPort = 6443
 
 // Listen is the API server's port of a machine, nil where there is none.
 func Listen(s *machine.System) network.Handler {
-	n := stateOf(s).running.Load()
-	if n == nil || !n.server {
+	n := network.StateOf[servers](s.Config.Network).get(s.Answers())
+	if n == nil || !n.answers() {
 		return nil
 	}
 	return func(ctx context.Context, conn net.Conn) {

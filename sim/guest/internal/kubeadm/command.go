@@ -13,6 +13,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 )
 
 // Programs returns kubeadm, and kubelet and kubectl as one calls them by hand.
@@ -38,7 +39,7 @@ func ownVersion(p *machine.Proc) string {
 }
 
 func runKubeadm(ctx context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "config", "kubeconfig", "ttl", "description", "ignore-preflight-errors", "o", "output")
+	opts, args := getopt.Parse(p.Args[1:], "config", "kubeconfig", "ttl", "description", "ignore-preflight-errors", "skip-phases", "o", "output")
 	if len(args) == 0 {
 		return fails(p, 1, "a command is needed")
 	}
@@ -52,28 +53,40 @@ func runKubeadm(ctx context.Context, p *machine.Proc) int {
 	}
 	switch {
 	case args[0] == "init" || args[0] == "join":
-		d, err := readConfig(p, args[0], getopt.Last(opts, "config"))
-		if err != nil {
-			return fails(p, 1, "%v", err)
-		}
-		if code := d.preflight(p, getopt.Last(opts, "ignore-preflight-errors")); code != 0 {
-			return code
-		}
-		if strings.Join(args[1:], " ") == "phase preflight" {
-			return 0
-		}
-		if args[0] == "init" {
-			return d.initialize(ctx, p)
-		}
-		return d.join(ctx, p)
+		return start(ctx, p, opts, args)
 	case args[0] == "upgrade" && len(args) > 1:
 		return upgrade(ctx, p, opts, args[1:])
 	case strings.Join(args, " ") == "certs renew all":
 		return renew(p)
 	case args[0] == "token" && len(args) > 1:
-		return tokens(p, opts, args[1], args[2:])
+		return tokens(ctx, p, opts, args[1], args[2:])
 	}
 	return fails(p, 1, "unknown command %q for \"kubeadm\"", args[0])
+}
+
+// start is kubeadm init and kubeadm join, and their phases that are called alone.
+func start(ctx context.Context, p *machine.Proc, opts map[string][]string, args []string) int {
+	d, err := readConfig(p, args[0], getopt.Last(opts, "config"))
+	if err != nil {
+		return fails(p, 1, "%v", err)
+	}
+	phase := strings.Join(args, " ")
+	if phase == "init phase upload-certs" {
+		return d.uploadCerts(ctx, p, opts)
+	}
+	if code := d.preflight(p, getopt.Last(opts, "ignore-preflight-errors")); code != 0 {
+		return code
+	}
+	switch skip := getopt.Last(opts, "skip-phases"); {
+	case strings.HasSuffix(phase, " phase preflight"):
+		return 0
+	case args[0] == "init" && skip == "":
+		return d.initialize(ctx, p)
+	case args[0] == "join" && (skip == "" || skip == "kubelet-start"):
+		return d.join(ctx, p, skip == "")
+	default:
+		return fails(p, 1, "kubeadm %s --skip-phases=%s is not simulated", phase, skip)
+	}
 }
 
 // exitPreflight is the exit status of failed checks (util/error.go).
@@ -87,16 +100,11 @@ func fails(p *machine.Proc, code int, format string, args ...any) int {
 var tokenForm = regexp.MustCompile(`^([a-z0-9]{6})(\.[a-z0-9]{16})?$`)
 
 // tokens is kubeadm token create and delete (cmd/token.go).
-func tokens(p *machine.Proc, opts map[string][]string, verb string, ids []string) int {
-	at := cmp.Or(getopt.Last(opts, "kubeconfig"), etc+"/admin.conf")
-	if _, err := p.FS.Stat(at); err != nil {
-		return fails(p, 1, "failed to load admin kubeconfig: open %s: no such file or directory", at)
+func tokens(ctx context.Context, p *machine.Proc, opts map[string][]string, verb string, ids []string) int {
+	c, err := administer(ctx, p, cmp.Or(getopt.Last(opts, "kubeconfig"), etc+"/admin.conf"))
+	if err != nil {
+		return fails(p, 1, "%v", err)
 	}
-	n := stateOf(p.Sys).running.Load()
-	if n == nil || !n.server {
-		return fails(p, 1, "timed out waiting for the condition")
-	}
-	c := n.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.tokens, func(_ string, t token) bool { return t.over() }) // kube-controller-manager's tokencleaner
@@ -130,6 +138,23 @@ func tokens(p *machine.Proc, opts map[string][]string, verb string, ids []string
 	return 0
 }
 
+// administer returns the cluster whose API answers where an administrator's file says.
+func administer(ctx context.Context, p *machine.Proc, file string) (*cluster, error) {
+	text, err := p.FS.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("failed to load admin kubeconfig: open %s: no such file or directory", file)
+	}
+	m := serverLine.FindSubmatch(text)
+	if m == nil {
+		return nil, fmt.Errorf("failed to load admin kubeconfig: %s has no server", file)
+	}
+	c, err := reach(ctx, p.Sys, strings.TrimPrefix(string(m[1]), "https://"))
+	if err != nil {
+		return nil, fmt.Errorf("timed out waiting for the condition: %w", err)
+	}
+	return c, nil
+}
+
 // addToken makes a token up. c.mu must be held.
 func (c *cluster) addToken(ttl time.Duration, description string) string {
 	id, t := machine.HexID(3), token{secret: machine.HexID(8), description: description}
@@ -142,7 +167,7 @@ func (c *cluster) addToken(ttl time.Duration, description string) string {
 
 // runKubectl is kubectl get --raw with an administrator's file.
 func runKubectl(ctx context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "kubeconfig", "raw")
+	opts, args := getopt.Parse(p.Args[1:], "kubeconfig", "raw", "server", "tls-server-name")
 	if len(args) != 1 || args[0] != "get" || getopt.Last(opts, "raw") == "" {
 		return p.Fail("only kubectl get --raw is simulated")
 	}
@@ -150,9 +175,16 @@ func runKubectl(ctx context.Context, p *machine.Proc) int {
 		fmt.Fprintf(p.Stderr, "error: stat %s: no such file or directory\n", getopt.Last(opts, "kubeconfig"))
 		return 1
 	}
-	n := stateOf(p.Sys).running.Load()
-	if n == nil || !n.server {
-		fmt.Fprintf(p.Stderr, "The connection to the server %s:6443 was refused - did you specify the right host or port?\n", p.Sys.Address())
+	if getopt.Last(opts, "server") != "https://127.0.0.1:6443" || getopt.Last(opts, "tls-server-name") != "kubernetes" {
+		return p.Fail("only kubectl's question to the API server of its machine is simulated, whose certificate has no address of that name")
+	}
+	n := network.StateOf[servers](p.Sys.Config.Network).get(p.Sys.Answers())
+	if n == nil {
+		fmt.Fprintf(p.Stderr, "The connection to the server 127.0.0.1:6443 was refused - did you specify the right host or port?\n")
+		return 1
+	}
+	if !n.answers() {
+		fmt.Fprintf(p.Stderr, "Error from server (InternalError): an error on the server (\"[+]ping ok\\n[-]etcd failed: reason withheld\\nreadyz check failed\") has prevented the request from succeeding\n")
 		return 1
 	}
 	code, body, err := k3s.Get(ctx, n.cluster.plane, getopt.Last(opts, "raw"))

@@ -1,6 +1,7 @@
 package kubeadm
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -42,10 +43,13 @@ type initConfiguration struct {
 	Tokens     []struct {
 		TTL string `yaml:"ttl"`
 	} `yaml:"bootstrapTokens"`
-	Registration registration `yaml:"nodeRegistration"`
-	Local        struct {
-		Address string `yaml:"advertiseAddress"`
-	} `yaml:"localAPIEndpoint"`
+	CertificateKey string       `yaml:"certificateKey"`
+	Registration   registration `yaml:"nodeRegistration"`
+	Local          endpoint     `yaml:"localAPIEndpoint"`
+}
+
+type endpoint struct {
+	Address string `yaml:"advertiseAddress"`
 }
 
 type clusterConfiguration struct {
@@ -78,6 +82,10 @@ type joinConfiguration struct {
 			Hashes   []string `yaml:"caCertHashes"`
 		} `yaml:"bootstrapToken"`
 	} `yaml:"discovery"`
+	ControlPlane *struct {
+		Local          endpoint `yaml:"localAPIEndpoint"`
+		CertificateKey string   `yaml:"certificateKey"`
+	} `yaml:"controlPlane"`
 }
 
 func readConfig(p *machine.Proc, verb, file string) (*documents, error) {
@@ -116,8 +124,23 @@ func readConfig(p *machine.Proc, verb, file string) (*documents, error) {
 	if verb == "join" && d.joining.Kind == "" || verb == "init" && d.init.Kind == "" {
 		return nil, fmt.Errorf("no %sConfiguration kind was found in the YAML file", map[string]string{"join": "Join", "init": "Init or Cluster"}[verb])
 	}
+	for _, key := range []string{d.init.CertificateKey, d.certificateKey()} {
+		if raw, err := hex.DecodeString(key); err != nil || key != "" && len(raw) != 32 {
+			return nil, fmt.Errorf("certificateKey: Invalid value: %q: invalid certificate key size %d, the key must be an AES key of size 32", key, len(raw))
+		}
+	}
 	return d, nil
 }
+
+func (d *documents) certificateKey() string {
+	if d.joining.ControlPlane == nil {
+		return ""
+	}
+	return d.joining.ControlPlane.CertificateKey
+}
+
+// isServer reports whether the machine becomes one.
+func (d *documents) isServer() bool { return d.verb == "init" || d.joining.ControlPlane != nil }
 
 func (d *documents) registration() registration {
 	if d.verb == "join" {

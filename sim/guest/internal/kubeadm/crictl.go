@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest/internal/etcdfile"
 	"github.com/cps-gpu/homelab/sim/guest/internal/getopt"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
+	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/plane"
 )
 
@@ -19,10 +20,13 @@ func runCrictl(ctx context.Context, p *machine.Proc) int {
 	if p.User.UID != 0 {
 		return p.Fail("validate service connection: permission denied")
 	}
-	n := stateOf(p.Sys).running.Load()
+	n := network.StateOf[servers](p.Sys.Config.Network).get(p.Sys.Answers())
 	containers := map[string]string{} // names by their ids
-	if n != nil && n.server {
-		for _, name := range components() {
+	if n != nil {
+		for _, name := range append(components(), "kube-vip") {
+			if _, err := p.FS.Stat(manifests + "/" + name + ".yaml"); err != nil {
+				continue
+			}
 			containers[fmt.Sprintf("%x", sha256.Sum256([]byte(n.cluster.id+name)))] = name
 		}
 	}
@@ -39,6 +43,10 @@ func runCrictl(ctx context.Context, p *machine.Proc) int {
 		return p.Fail("container %q not found: not found", args[1])
 	case len(args) == 2 && args[0] == "stop":
 		p.Sys.RecordChange("crictl stop " + containers[args[1]])
+		if containers[args[1]] == "kube-vip" {
+			n.cluster.releaseVIP(n, 0)
+			return 0
+		}
 		defer n.stopAPI()()
 		if p.Wait(ctx, 2*time.Second) != nil {
 			return 1
@@ -47,6 +55,8 @@ func runCrictl(ctx context.Context, p *machine.Proc) int {
 		return 0
 	case len(args) > 3 && args[0] == "exec" && containers[args[1]] == "etcd" && slices.Equal(args[2:len(args)-1], []string{"etcdctl", "snapshot", "save"}):
 		return n.saveEtcd(ctx, p, opts, args[len(args)-1])
+	case len(args) > 3 && args[0] == "exec" && containers[args[1]] == "etcd" && args[2] == "etcdctl":
+		return n.etcdctl(ctx, p, args[3:])
 	}
 	return p.Fail("crictl %s is not simulated", strings.Join(args, " "))
 }

@@ -30,6 +30,7 @@ type node struct {
 	sys     *machine.System
 	server  bool
 	cluster *cluster
+	member  string // of etcd
 	flags   map[string]string
 }
 
@@ -59,12 +60,15 @@ func Start(ctx context.Context, s *machine.System, unit string, argv, _ []string
 	n := &node{sys: s, flags: flagsOf(v)}
 	if _, err := v.Stat(manifests + "/kube-apiserver.yaml"); err == nil {
 		n.server = true
-		if n.cluster = clusterOn(s); n.cluster == nil {
-			return fail("etcd of this machine has no data")
-		}
 	}
-	if !s.Pause(ctx, kubeletTime) || n.server && !s.Pause(ctx, controlPlaneTime) {
+	if !s.Pause(ctx, kubeletTime) {
 		return nil, 1
+	}
+	end := func() {}
+	if n.server {
+		if end = n.serve(ctx, unit); end == nil {
+			return nil, 1
+		}
 	}
 	for n.cluster == nil {
 		if n.cluster, err = reach(ctx, s, endpointOf(v)); err == nil {
@@ -76,20 +80,60 @@ func Start(ctx context.Context, s *machine.System, unit string, argv, _ []string
 		}
 	}
 	if err := n.cluster.plane.Join(ctx, n.describe(versionOf(data))); err != nil {
+		end()
 		return fail("%v", err)
 	}
 	stateOf(s).running.Store(n)
-	all := network.StateOf[servers](s.Config.Network)
-	if n.server {
-		all.set(s.Answers(), n.cluster)
-	}
 	return func() {
 		stateOf(s).running.CompareAndSwap(n, nil)
-		if n.server {
-			all.set(s.Answers(), nil)
-		}
+		end()
 		n.cluster.plane.Leave(n.name())
 	}, 0
+}
+
+// serve is the control plane of a server: etcd, kube-vip, and, once etcd works, an API server, where kubelet bootstraps
+// (cmd/phases/join/kubelet.go: it looks at its own machine). end is nil if it ends before that.
+func (n *node) serve(ctx context.Context, unit string) (end func()) {
+	s, v := n.sys, n.sys.Root()
+	for { // kubelet runs what manifests there are
+		if n.cluster, n.member = clusterOn(s), memberOn(s); n.cluster != nil && n.cluster.isMember(n.member) {
+			break
+		}
+		if n.cluster != nil {
+			s.Log(unit, "E pod_workers.go:1324] \"Error syncing pod, skipping\" err=\"back-off restarting failed container=etcd: the member has been permanently removed from the cluster\"")
+		}
+		if !s.Pause(ctx, retryTime) {
+			return nil
+		}
+	}
+	if !s.Pause(ctx, controlPlaneTime) {
+		return nil
+	}
+	all := network.StateOf[servers](s.Config.Network)
+	vip, cancel := context.WithCancel(s.Context())
+	end = func() {
+		cancel()
+		all.set(s.Answers(), nil)
+		n.cluster.runs(n.member, n.name(), false)
+	}
+	n.cluster.runs(n.member, n.name(), true)
+	all.set(s.Answers(), n)
+	s.Go(func() { n.kubeVIP(vip) })
+	for {
+		_, joined := v.Stat(etc + "/kubelet.conf")
+		_, bootstraps := v.Stat(etc + "/bootstrap-kubelet.conf")
+		if n.answers() && (joined == nil || bootstraps == nil) {
+			if joined != nil {
+				v.Save(etc+"/kubelet.conf", "apiVersion: v1\nclusters:\n- cluster:\n    server: https://"+s.Address().String()+":6443\n", 0o600)
+			}
+			return end
+		}
+		s.Log(unit, "E kubelet_node_status.go:107] \"Unable to register node with API server\" err=\"connect: connection refused\"")
+		if !s.Pause(ctx, retryTime) {
+			end()
+			return nil
+		}
+	}
 }
 
 var serverLine = regexp.MustCompile(`(?m)^\s*server:\s*(\S+)\s*$`)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
 	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
@@ -36,6 +37,7 @@ func (d *documents) preflight(p *machine.Proc, ignored string) int {
 		check(err == nil, "FileAvailable-"+strings.ReplaceAll(file, "/", "-"), "%s already exists", file)
 	}
 	running := stateOf(p.Sys).running.Load()
+	serves := network.StateOf[servers](p.Sys.Config.Network).get(p.Sys.Answers()) != nil
 	check(!systemd.Active(p.Sys, "containerd.service"), "CRI", "could not connect to the container runtime: failed to create new CRI runtime service: validate service connection")
 	for _, program := range []string{"conntrack", "mount", "ip"} {
 		_, err := p.Find(program)
@@ -44,20 +46,24 @@ func (d *documents) preflight(p *machine.Proc, ignored string) int {
 	forward, _ := p.FS.ReadFile("/proc/sys/net/ipv4/ip_forward")
 	check(strings.TrimSpace(string(forward)) != "1", "FileContent--proc-sys-net-ipv4-ip_forward", "/proc/sys/net/ipv4/ip_forward contents are not set to 1")
 	check(running != nil, "Port-10250", "Port 10250 is in use")
-	if d.verb == "init" {
+	if d.isServer() {
 		check(p.Sys.Config.CPUs < 2, "NumCPU", "the number of available CPUs %d is less than the required 2", p.Sys.Config.CPUs)
 		check(p.Sys.Config.Memory < 1700<<20, "Mem", "the system RAM (%d MB) is less than the minimum 1700 MB", p.Sys.Config.Memory>>20)
 		for _, c := range components() {
 			available(manifests + "/" + c + ".yaml")
 		}
 		for _, port := range []string{"6443", "10259", "10257", "2379", "2380"} {
-			check(running != nil && running.server, "Port-"+port, "Port %s is in use", port)
+			check(serves, "Port-"+port, "Port %s is in use", port)
 		}
 		entries, err := p.FS.ReadDir("/var/lib/etcd")
 		check(err == nil && len(entries) > 0, "DirAvailable--var-lib-etcd", "/var/lib/etcd is not empty")
-	} else {
-		for _, file := range []string{"kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt"} {
+	}
+	if d.verb == "join" {
+		for _, file := range []string{"kubelet.conf", "bootstrap-kubelet.conf"} {
 			available(etc + "/" + file)
+		}
+		if !d.isServer() {
+			available(etc + "/pki/ca.crt")
 		}
 	}
 	if len(problems) == 0 {
@@ -93,13 +99,14 @@ func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
 		if err != nil {
 			return fails(p, 1, "%v", err)
 		}
-		c = &cluster{id: machine.HexID(8), plane: formed, ca: k3s.Authority(formed.Kubeconfig("https://" + d.cluster.Endpoint)), address: own, version: d.cluster.Version, tokens: map[string]token{}}
+		c = &cluster{id: machine.HexID(8), plane: formed, ca: k3s.Authority(formed.Kubeconfig("https://" + d.cluster.Endpoint)), version: d.cluster.Version, tokens: map[string]token{},
+			net: s.Config.Network, members: map[string]*member{}}
+		id := machine.HexID(8)
+		c.members[id] = &member{name: d.init.Registration.Name, address: own}
 		network.Adopt(s.Config.Network, c.id, c, own)
-		v.Save(etcdMember, "cluster: "+c.id+"\n", 0o600)
+		v.Save(etcdMember, "cluster: "+c.id+"\nmember: "+id+"\n", 0o600)
 	}
-	for _, of := range []string{"ca", "etcd/ca", "front-proxy-ca"} { // one stands for all
-		v.Save(etc+"/pki/"+of+".crt", string(c.ca), 0o644)
-	}
+	saveAuthorities(v, c.ca)
 	s.RecordChange("kubeadm init")
 	for _, name := range []string{"admin", "super-admin", "kubelet", "controller-manager", "scheduler"} {
 		v.Save(etc+"/"+name+".conf", string(c.plane.Kubeconfig("https://"+d.cluster.Endpoint)), 0o600)
@@ -111,6 +118,9 @@ func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
 	saveCertificates(p)
 	if code := d.startKubelet(ctx, p); code != 0 {
 		return code
+	}
+	if err := c.bind(ctx, s, d.cluster.Endpoint); err != nil {
+		return fails(p, 1, "error execution phase upload-config/kubeadm: could not bootstrap the admin user in file admin.conf: unable to create ClusterRoleBinding: Post \"https://%s/apis/rbac.authorization.k8s.io/v1/clusterrolebindings\": %v", d.cluster.Endpoint, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,49 +135,29 @@ func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
 	return 0
 }
 
-// join is kubeadm join after its checks, of an agent.
-func (d *documents) join(ctx context.Context, p *machine.Proc) int {
-	t := d.joining.Discovery.Token
-	c, err := reach(ctx, p.Sys, t.Endpoint)
-	if err != nil { // it tries for five minutes (constants.DiscoveryTimeout)
-		return fails(p, 1, "error execution phase preflight: couldn't validate the identity of the API Server: failed to request the cluster-info ConfigMap: Get \"https://%s/api/v1/namespaces/kube-public/configmaps/cluster-info\": %v", t.Endpoint, err)
+// saveAuthorities saves those of a cluster, for which one stands. Nothing is played that reads their keys.
+func saveAuthorities(v *disk.View, ca []byte) {
+	for _, of := range []string{"ca", "etcd/ca", "front-proxy-ca"} {
+		v.Save(etc+"/pki/"+of+".crt", string(ca), 0o644)
+		v.Save(etc+"/pki/"+of+".key", "a private key\n", 0o600)
 	}
-	if !slices.Contains(t.Hashes, keyDigest(c.ca)) {
-		return fails(p, 1, "error execution phase preflight: couldn't validate the identity of the API Server: cluster CA found in cluster-info ConfigMap is invalid: none of the public keys %q are pinned", keyDigest(c.ca))
-	}
-	id, secret, _ := strings.Cut(t.Token, ".")
-	c.mu.Lock()
-	known, there := c.tokens[id]
-	c.mu.Unlock()
-	if !there || known.over() || known.secret != secret {
-		return fails(p, 1, "error execution phase preflight: couldn't validate the identity of the API Server: could not find a JWS signature in the cluster-info ConfigMap for token ID %q", id)
-	}
-	v := p.Sys.Root()
-	p.Sys.RecordChange("kubeadm join")
-	v.Save(etc+"/bootstrap-kubelet.conf", "server: https://"+t.Endpoint+"\n", 0o600)
-	v.Save(etc+"/pki/ca.crt", string(c.ca), 0o644)
-	if p.Wait(ctx, time.Second) != nil {
-		return 1
-	}
-	v.Save(etc+"/kubelet.conf", "apiVersion: v1\nclusters:\n- cluster:\n    server: https://"+t.Endpoint+"\n", 0o600)
-	if code := d.startKubelet(ctx, p); code != 0 {
-		return code
-	}
-	_ = v.Remove(etc + "/bootstrap-kubelet.conf")
-	p.Printf("This node has joined the cluster:\n")
-	return 0
 }
 
 // startKubelet writes what kubelet reads, starts it, and waits until it has registered.
 func (d *documents) startKubelet(ctx context.Context, p *machine.Proc) int {
-	v := p.Sys.Root()
-	v.Save(kubelet+"/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n", 0o644)
-	v.Save(kubelet+"/kubeadm-flags.env", d.registration().flags(), 0o644)
-	_ = systemd.Stop(p.Sys, "kubelet.service")
+	d.configureKubelet(p)
 	if err := systemd.Start(ctx, p.Sys, "kubelet.service", true); err != nil {
 		return fails(p, 1, "error execution phase wait-control-plane: failed while waiting for the kubelet to start: The HTTP call equal to 'curl -sSL http://127.0.0.1:10248/healthz' returned error: %v", err)
 	}
 	return 0
+}
+
+// configureKubelet stops kubelet and writes what it reads.
+func (d *documents) configureKubelet(p *machine.Proc) {
+	v := p.Sys.Root()
+	v.Save(kubelet+"/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n", 0o644)
+	v.Save(kubelet+"/kubeadm-flags.env", d.registration().flags(), 0o644)
+	_ = systemd.Stop(p.Sys, "kubelet.service")
 }
 
 // keyDigest is that of an authority's public key (util/pubkeypin).

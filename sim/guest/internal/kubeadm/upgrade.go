@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,9 @@ func upgrade(ctx context.Context, p *machine.Proc, opts map[string][]string, arg
 	switch {
 	case args[0] == "apply" && n.server && len(args) == 2:
 		return n.apply(ctx, p, args[1], getopt.Has(opts, "y", "yes"))
-	case args[0] == "node" && !n.server:
+	case args[0] == "node" && n.server:
+		return n.follow(ctx, p)
+	case args[0] == "node":
 		if minor(ownVersion(p)) > minor(n.cluster.release()) {
 			return fails(p, 1, "the control plane is of %s, and this kubeadm of %s: the servers are upgraded first", n.cluster.release(), ownVersion(p))
 		}
@@ -56,18 +59,35 @@ func (n *node) apply(ctx context.Context, p *machine.Proc, to string, agreed boo
 		return fails(p, 1, "won't proceed; the user didn't answer (Y|y) in order to continue")
 	}
 	p.Sys.RecordChange("kubeadm upgrade apply " + to)
-	back := n.stopAPI()
-	defer back()
-	if p.Wait(ctx, upgradeTime) != nil {
+	if !n.replace(ctx, p, to) {
 		return 1
 	}
 	n.cluster.mu.Lock()
 	n.cluster.version = to
 	n.cluster.mu.Unlock()
-	saveManifests(p, to)
-	saveCertificates(p)
 	p.Printf("[upgrade] SUCCESS! A control plane node of your cluster was upgraded to %q.\n", to)
 	return 0
+}
+
+// follow brings a further server to what the cluster has (cmd/phases/upgrade/node/controlplane.go).
+func (n *node) follow(ctx context.Context, p *machine.Proc) int {
+	p.Sys.RecordChange("kubeadm upgrade node")
+	if !n.replace(ctx, p, n.cluster.release()) {
+		return 1
+	}
+	p.Printf("[upgrade/control-plane] The control plane instance for this node was successfully upgraded!\n")
+	return 0
+}
+
+// replace replaces the containers of a server, and renews their certificates.
+func (n *node) replace(ctx context.Context, p *machine.Proc, version string) bool {
+	defer n.stopAPI()()
+	if p.Wait(ctx, upgradeTime) != nil {
+		return false
+	}
+	saveManifests(p, version)
+	saveCertificates(p)
+	return true
 }
 
 // stopAPI takes a server's API away until back is called.
@@ -77,7 +97,7 @@ func (n *node) stopAPI() (back func()) {
 	all.set(at, nil)
 	return func() {
 		if stateOf(n.sys).running.Load() == n {
-			all.set(at, n.cluster)
+			all.set(at, n)
 		}
 	}
 }
@@ -89,8 +109,12 @@ func (c *cluster) release() string {
 	return c.version
 }
 
-func saveManifests(p *machine.Proc, version string) {
+// saveManifests writes those of a server, without some.
+func saveManifests(p *machine.Proc, version string, but ...string) {
 	for _, name := range components() {
+		if slices.Contains(but, name) {
+			continue
+		}
 		image := "registry.k8s.io/" + name + ":" + version
 		if name == "etcd" {
 			image = "registry.k8s.io/etcd:3.6.6-0"
