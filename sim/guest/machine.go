@@ -146,10 +146,15 @@ func (m *Machine) Journal(unit string) []string {
 	return s.Messages(systemd.UnitName(unit))
 }
 
-// EtcdMembers returns the names of etcd's members as the K3s server on this machine
+// EtcdMembers returns the names of etcd's members as the server on this machine
 // knows them, in order; those that do not run have " (away)" behind them. It is nil
 // where no server runs.
-func (m *Machine) EtcdMembers() []string { return k3s.Members(m.core) }
+func (m *Machine) EtcdMembers() []string {
+	if all := k3s.Members(m.core); all != nil {
+		return all
+	}
+	return kubeadm.Members(m.core)
+}
 
 // AuthorizedKeys lets those log in as root who have one of the keys.
 func (m *Machine) AuthorizedKeys(keys ...string) error {

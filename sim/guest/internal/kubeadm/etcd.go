@@ -162,3 +162,28 @@ func memberOn(s *machine.System) string {
 	mark, _ := s.Root().ReadFile(etcdMember)
 	return disk.Value(mark, "member")
 }
+
+// Members returns the names of etcd's members as the server on this machine knows them, in order, as [k3s.Members] does.
+func Members(m *machine.Machine) []string {
+	s := m.System()
+	if s == nil {
+		return nil
+	}
+	n := network.StateOf[servers](s.Config.Network).get(s.Answers())
+	if n == nil {
+		return nil
+	}
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, m := range c.members {
+		name := cmp.Or(m.name, m.address.String())
+		if !m.runs {
+			name += " (away)"
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
