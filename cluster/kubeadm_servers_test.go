@@ -141,7 +141,7 @@ func TestCrashAtAnyTimeWithServersOfKubeadm(t *testing.T) {
 	s := kubeadmServers(t, 3, "")
 	want, _ := smooth(t, pvesim.EightA100(), s)
 	mine := share.Start(t, "deaths at times while kubeadm's servers join")
-	for at := 60 * time.Second; at < 240*time.Second; at += 3700 * time.Millisecond {
+	for at := 50 * time.Second; at < 125*time.Second; at += 1700 * time.Millisecond {
 		if !mine.Next() {
 			continue
 		}

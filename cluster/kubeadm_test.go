@@ -75,6 +75,7 @@ func TestLifeWithKubeadm(t *testing.T) {
 		for _, c := range []struct{ key, want string }{
 			{"version: v1.36.3", "Kubernetes cannot go from v1.36.5 to v1.36.3: Kubernetes cannot be downgraded"},
 			{"podCIDR: 10.99.0.0/16", "the network of pods is 10.42.0.0/16, and should be 10.99.0.0/16"},
+			{"vip: 192.168.1.99", "the address of the API is 192.168.1.61:6443, and should be 192.168.1.99:6443"},
 			{"tlsSANs: [k8s.home.arpa]", "the list of names in the API's certificate is [], and should be [k8s.home.arpa]"},
 		} {
 			before := w.now()
