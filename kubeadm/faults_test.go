@@ -49,7 +49,10 @@ func TestAStartThatIsCutShort(t *testing.T) {
 						}
 					}
 					for role, r := range map[kubeadm.Role]remote.Runner{kubeadm.Server: first, kubeadm.Agent: second} {
-						eventually(t, func() bool { have, err := kubeadm.Observe(ctx, r); return err == nil && have.Diff(want, kubeadm.Node{}, role).Empty() })
+						eventually(t, func() bool {
+							have, err := kubeadm.Observe(ctx, r)
+							return err == nil && have.Diff(want, kubeadm.Node{}, role).Empty()
+						})
 					}
 					assert.Len(t, s.nodes(t, first), 2)
 				})

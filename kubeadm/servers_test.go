@@ -222,7 +222,7 @@ func TestRefusalsOfServers(t *testing.T) {
 		eventually(t, func() bool { return s.join(ctx, "cp2", "cp1") == nil })
 		s.machines["cp2"].Kill()
 		all, err := kubeadm.Members(ctx, s.roots["cp1"])
-		require.Error(t, err, "one of two is no quorum: %v", all)
+		require.Error(t, err, "one of two is not enough: %v", all)
 		require.Error(t, kubeadm.Ready(ctx, s.roots["cp1"]))
 
 		no := wantedServers()

@@ -38,7 +38,7 @@ type State struct {
 	Joined    bool     // it is a member: it has a login of its own
 	Active    string   // systemd's word for kubelet, e.g. activating
 	Journal   []string // the last lines of a kubelet that does not run
-	API       string   // the URL where an agent's kubelet looks for the API, or where a server has joined; "": it has created its cluster, or is no member
+	API       string   // the URL where an agent's kubelet looks for the API, or where a server has joined; "": it has created its cluster, or is not in one
 	Cluster   string   // whose mark it has; "": none
 	Authority string   // SHA-256 of the file of its cluster's authority; "": it has none
 
