@@ -98,6 +98,14 @@ func (c *cluster) announce(address netip.Addr) (id string, err error) {
 	return id, nil
 }
 
+// hasRun reports whether a member has had data.
+func (c *cluster) hasRun(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.members[id]
+	return m != nil && m.name != ""
+}
+
 // promote makes a learner that runs a voter.
 func (c *cluster) promote(id string) error {
 	c.mu.Lock()

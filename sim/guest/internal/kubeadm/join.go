@@ -172,6 +172,11 @@ func (d *documents) joinEtcd(ctx context.Context, p *machine.Proc, c *cluster, s
 	if err != nil {
 		return fails(p, 1, "error execution phase etcd-join: error creating local etcd static pod manifest file: %v", err)
 	}
+	if c.hasRun(id) && memberOn(p.Sys) != id {
+		// etcd takes the identifier of the member that has the address, and panics, since the leader knows that it had more:
+		// tocommit is out of range (etcd's raft, log.go).
+		return fails(p, 1, "error execution phase etcd-join: error creating local etcd static pod manifest file: timeout waiting for etcd cluster to be available")
+	}
 	p.Sys.RecordChange("etcd member announced")
 	if p.Wait(ctx, time.Second) != nil {
 		return 1
