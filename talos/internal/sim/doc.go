@@ -13,5 +13,5 @@
 //
 // # What is missing
 //
-// Recovery from a snapshot, removal, events. Time.
+// Reset of more than EPHEMERAL, events. Time.
 package sim

@@ -14,13 +14,13 @@ import (
 	"github.com/cps-gpu/homelab/sim/guest"
 )
 
-// form makes the control plane that begins with this server's etcd. The world is locked.
-func (m *Machine) form(ctx context.Context) error {
+// form makes the control plane that begins with this server's etcd, with what was saved. The world is locked.
+func (m *Machine) form(ctx context.Context, saved *guest.PlaneSaved) error {
 	if m.world.Kubernetes == nil {
 		return nil
 	}
 	c := m.config.Cluster()
-	cfg := guest.PlaneConfig{DNSDomain: c.Network().DNSDomain(), Version: m.kubelet(), TLSSANs: append(c.CertSANs(), c.Endpoint().Hostname(), m.address),
+	cfg := guest.PlaneConfig{Saved: saved, DNSDomain: c.Network().DNSDomain(), Version: m.kubelet(), TLSSANs: append(c.CertSANs(), c.Endpoint().Hostname(), m.address),
 		Disable: []string{"coredns", "servicelb", "traefik", "local-storage", "metrics-server", "runtimes"}}
 	for i, r := range []struct {
 		of []string

@@ -48,6 +48,7 @@ type Machine struct {
 	podsStart   int // looks at its static pods before they run
 	board       *pvesim.Board
 	pods        *guest.Machine // whose simulated programs its containers run
+	snapshot    []byte         // of etcd, to begin with
 	applied     int
 	restarted   []string
 }
@@ -120,7 +121,7 @@ func (m *Machine) ApplyConfiguration(_ context.Context, in *api.ApplyConfigurati
 }
 
 // Bootstrap begins etcd here.
-func (m *Machine) Bootstrap(ctx context.Context, _ *api.BootstrapRequest) (*api.BootstrapResponse, error) {
+func (m *Machine) Bootstrap(ctx context.Context, in *api.BootstrapRequest) (*api.BootstrapResponse, error) {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	m.join()
@@ -134,11 +135,17 @@ func (m *Machine) Bootstrap(ctx context.Context, _ *api.BootstrapRequest) (*api.
 		m.starting--
 		return nil, status.Error(codes.FailedPrecondition, "bootstrap is not available yet")
 	}
-	if err := m.form(ctx); err != nil {
+	begin := func() error { return m.form(ctx, nil) }
+	if in.GetRecoverEtcd() {
+		begin = func() error { return m.recover(ctx) }
+	}
+	if err := begin(); err != nil {
 		return nil, err
 	}
 	m.enter()
-	m.world.begun[m.config.Cluster().ID()]++
+	if !in.GetRecoverEtcd() {
+		m.world.begun[m.config.Cluster().ID()]++
+	}
 	m.world.settle()
 	return &api.BootstrapResponse{Messages: []*api.Bootstrap{{}}}, nil
 }

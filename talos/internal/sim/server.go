@@ -27,9 +27,11 @@ func rules() map[string][]role.Role {
 		"/machine.MachineService/ApplyConfiguration":   readers, // it decides by itself
 		"/machine.MachineService/Bootstrap":            {role.Admin},
 		"/machine.MachineService/EtcdMemberList":       readers,
+		"/machine.MachineService/EtcdRecover":          {role.Admin},
 		"/machine.MachineService/EtcdRemoveMemberByID": {role.Admin},
 		"/machine.MachineService/EtcdSnapshot":         {role.Admin, role.Operator, role.EtcdBackup},
 		"/machine.MachineService/Kubeconfig":           {role.Admin},
+		"/machine.MachineService/Reset":                {role.Admin},
 		"/machine.MachineService/ServiceList":          readers,
 		"/machine.MachineService/ServiceRestart":       {role.Admin, role.Operator},
 		"/machine.MachineService/Upgrade":              {role.Admin},

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
-	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	api "github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	"google.golang.org/grpc/codes"
@@ -71,16 +70,6 @@ func (m *Machine) Boots() int {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	return m.boots
-}
-
-// EtcdSnapshot sends one.
-func (m *Machine) EtcdSnapshot(_ *api.EtcdSnapshotRequest, to api.MachineService_EtcdSnapshotServer) error {
-	m.world.mu.Lock()
-	defer m.world.mu.Unlock()
-	if err := m.etcdAnswers(); err != nil {
-		return err
-	}
-	return to.Send(&common.Data{Bytes: []byte("etcd of " + m.config.Cluster().Name())})
 }
 
 // staticPods are those of a server, in the versions of its configuration. They start one look later. The world is locked.
