@@ -3,7 +3,6 @@ package jupyterhub
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -93,6 +92,9 @@ func (h Hub) checkPlace(c *checker) {
 	case SQLite:
 		c.size("Database.Size", h.Database.Size)
 	case Postgres:
+		if h.Database.Name != "" {
+			break
+		}
 		if _, _, err := splitDatabase(h.Secrets.Database); err != nil {
 			c.say("Database.URL", "%v", err)
 		}
@@ -108,28 +110,6 @@ func (c *checker) size(field string, b spec.Size) {
 	if b < 0 {
 		c.say(field, "%d bytes: must not be negative", int64(b))
 	}
-}
-
-// splitDatabase removes the password from a database's URL: the rest goes into values.
-func splitDatabase(address secret.Value) (location string, password secret.Value, err error) {
-	u, err := url.Parse(address.Reveal())
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
-		// The error of url.Parse contains the URL, and with it the password.
-		return "", password, fmt.Errorf("not an address of a database: want postgresql://user:password@host/name")
-	}
-	if u.Scheme != "postgresql" && u.Scheme != "postgres" && u.Scheme != "postgresql+psycopg2" {
-		return "", password, fmt.Errorf("scheme %q: want postgresql://user:password@host/name", u.Scheme)
-	}
-	if u.Query().Has("password") {
-		return "", password, fmt.Errorf("the password is among the parameters: write it before the host, as postgresql://user:password@host/name")
-	}
-	// The image has psycopg2; SQLAlchemy refuses the scheme postgres.
-	u.Scheme = "postgresql+psycopg2"
-	if p, ok := u.User.Password(); ok {
-		password = secret.New(p)
-		u.User = url.User(u.User.Username())
-	}
-	return u.String(), password, nil
 }
 
 func (h Hub) checkStorage(c *checker) {

@@ -65,7 +65,7 @@ type Ingress struct {
 // Kinds of a database.
 const (
 	SQLite   = "sqlite"   // a file on a volume of its own
-	Postgres = "postgres" // an existing server
+	Postgres = "postgres" // a server that exists, or one of CloudNativePG's in the hub's namespace
 )
 
 // NFSExport is a folder of an NFS server, mounted unchanged by csi-driver-nfs.

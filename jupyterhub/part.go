@@ -112,7 +112,7 @@ func (h installation) secret() (chart.Secret, error) {
 			s.Data[keyUser] = h.Secrets.Password
 		}
 	}
-	if h.Database.Kind == Postgres {
+	if h.Database.Kind == Postgres && h.Database.Name == "" {
 		_, password, err := splitDatabase(h.Secrets.Database)
 		if err != nil {
 			return s, err

@@ -101,6 +101,11 @@ func (h Hub) hub() map[string]any {
 		v["extraEnv"] = caEnv()
 		v["lifecycle"] = caHook()
 	}
+	if env := h.databaseEnv(); len(env) > 0 {
+		given, _ := v["extraEnv"].(map[string]any)
+		maps.Copy(env, given)
+		v["extraEnv"] = env
+	}
 	return v
 }
 
@@ -121,22 +126,6 @@ func (h Hub) snippets() map[string]any {
 		s["30-homelab-queue"] = queueSnippet
 	}
 	return s
-}
-
-func (h Hub) database() map[string]any {
-	if h.Database.Kind == Postgres {
-		location, _, _ := splitDatabase(h.Secrets.Database)
-		// Without upgrade the hub refuses its own database after an update.
-		return map[string]any{"type": "postgres", "url": location, "upgrade": true}
-	}
-	pvc := map[string]any{"annotations": map[string]any{"helm.sh/resource-policy": "keep"}}
-	if h.Database.Class != "" {
-		pvc["storageClassName"] = h.Database.Class
-	}
-	if h.Database.Size != 0 {
-		pvc["storage"] = Bytes(h.Database.Size).String()
-	}
-	return map[string]any{"pvc": pvc}
 }
 
 // services and roles are dictionaries, which Helm merges by key, so those of others stay.

@@ -104,6 +104,7 @@ func hubs() map[string]Hub {
 	})
 	with("address", func(h *Hub) {
 		h.Auth = spec.HubAuth{Kind: spec.AuthNative, Native: &spec.NativeAuth{OpenSignup: true}}
+		h.Database = spec.HubDatabase{Kind: Postgres, Name: "hub-db"}
 		h.Ingress = Ingress{Kind: ByLoadBalancer, Address: netip.MustParseAddr("10.0.0.202"), TLSSecret: "hub-tls"}
 		h.Reach = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 		h.Cull = spec.HubCull{Enabled: spec.Off}

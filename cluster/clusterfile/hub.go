@@ -64,7 +64,7 @@ func (r hubSection) hub() {
 func (r hubSection) hubDatabase(db *spec.HubDatabase) {
 	if db.Kind == "" {
 		db.Kind = "sqlite"
-		if r.IsSet(&db.URL) {
+		if r.IsSet(&db.URL) || r.IsSet(&db.Name) {
 			db.Kind = "postgres"
 		}
 	}
@@ -73,8 +73,10 @@ func (r hubSection) hubDatabase(db *spec.HubDatabase) {
 		db.Size = spec.GiB
 	}
 	switch {
-	case db.Kind == "postgres" && !r.IsSet(&db.URL):
-		r.Wrong(&db.URL, "postgres has no url", "write url: env:NAME, with postgresql://user:password@host/name in that variable; the database must exist")
+	case r.IsSet(&db.URL) && r.IsSet(&db.Name):
+		r.Wrong(&db.Name, "a hub has one database", "remove url, or name")
+	case db.Kind == "postgres" && !r.IsSet(&db.URL) && !r.IsSet(&db.Name):
+		r.Wrong(&db.URL, "postgres has neither name nor url", "write name: with one of postgres.databases, or url: env:NAME, with postgresql://user:password@host/name in that variable; the database must exist")
 	case db.Kind == "postgres":
 		db.Size = 0
 		for _, at := range []any{&db.Class, &db.Size} {
@@ -84,6 +86,8 @@ func (r hubSection) hubDatabase(db *spec.HubDatabase) {
 		}
 	case r.IsSet(&db.URL):
 		r.Wrong(&db.URL, "url has no effect with sqlite", "remove it, or write kind: postgres")
+	case r.IsSet(&db.Name):
+		r.Wrong(&db.Name, "name has no effect with sqlite", "remove it, or write kind: postgres")
 	case db.Size < 100*spec.MiB:
 		r.Wrong(&db.Size, fmt.Sprintf("%s is too little for the hub's database", db.Size), "write 1GiB")
 	}

@@ -34,10 +34,11 @@ type Hub struct {
 
 // HubDatabase may also be written as its kind alone.
 type HubDatabase struct {
-	Kind  string    `yaml:"kind" short:"text" enum:"sqlite,postgres" absent:"‘sqlite’" doc:"‘sqlite’, in a volume of its own, or ‘postgres’, an existing server."`
+	Kind  string    `yaml:"kind" short:"text" enum:"sqlite,postgres" absent:"‘sqlite’" doc:"‘sqlite’, in a volume of its own, or ‘postgres’, by ‘name’ or ‘url’."`
 	Class string    `yaml:"class" absent:"default class" doc:"Its storage class."`
 	Size  Size      `yaml:"size" absent:"1GiB" doc:"Its size."`
-	URL   SecretRef `yaml:"url" absent:"required for ‘postgres’" doc:"Reference to ‘postgresql://user:password@host/name’."`
+	URL   SecretRef `yaml:"url" absent:"required for ‘postgres’ without ‘name’" doc:"Reference to ‘postgresql://user:password@host/name’ of a server that exists."`
+	Name  string    `yaml:"name" json:",omitempty" absent:"none" doc:"One of ‘postgres.databases’, with the hub's namespace: [hub.md](hub.md#a-database-of-the-cluster)."`
 }
 
 // Kinds of HubAuth.

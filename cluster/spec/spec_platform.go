@@ -2,6 +2,7 @@ package spec
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -343,4 +344,20 @@ type Queue struct {
 	Namespaces []string       `yaml:"namespaces" required:"true" doc:"Pods and Jobs in these wait in the queue."`
 	Borrow     Switch         `yaml:"borrow" default:"true" doc:"The group may also use what other queues leave unused."`
 	Reclaim    bool           `yaml:"reclaim" doc:"The group takes its own part back from borrowers: their newest pods end."`
+}
+
+// QueueOf is the queue in which pods of a namespace wait, without a name if there is none.
+func (p *Platform) QueueOf(namespace string) Queue {
+	for _, q := range p.Queues {
+		if slices.Contains(q.Namespaces, namespace) {
+			return q
+		}
+	}
+	return Queue{}
+}
+
+// HasPlatformPods reports whether pods of the platform are in a namespace beside notebooks or models: then only these
+// wait in its queue, by their labels.
+func (p *Platform) HasPlatformPods(namespace string) bool {
+	return namespace == ModelsNamespace || p.Hub != nil && namespace == p.Hub.Namespace
 }

@@ -99,20 +99,13 @@ func hubNeeds(p *spec.Platform, s *addon.Site) []string {
 	if p.HubSignsIn() {
 		add(addon.LoginName)
 	}
-	if hubQueue(p) != "" {
+	if p.QueueOf(p.Hub.Namespace).Name != "" {
 		add(addon.KueueName)
 	}
-	return needs
-}
-
-// hubQueue is the queue in which notebooks wait; "": in none.
-func hubQueue(p *spec.Platform) string {
-	for _, q := range p.Queues {
-		if slices.Contains(q.Namespaces, p.Hub.Namespace) {
-			return q.Name
-		}
+	if p.Hub.Database.Name != "" {
+		add(addon.PostgresName)
 	}
-	return ""
+	return needs
 }
 
 // hubFromCluster adds what the file does not say: the addresses that an identity provider publishes, what proves the hub
@@ -193,7 +186,7 @@ func Hub(s *spec.Spec) jupyterhub.Hub {
 func hubOf(s *spec.Spec, site *addon.Site) (jupyterhub.Hub, error) {
 	p := &s.Platform
 	h := jupyterhub.Hub{
-		Hub: *p.Hub, Ingress: hubIngress(p), Pools: hubPools(s), Queue: hubQueue(p), HomesStay: homesStay(s),
+		Hub: *p.Hub, Ingress: hubIngress(p), Pools: hubPools(s), Queue: p.QueueOf(p.Hub.Namespace).Name, HomesStay: homesStay(s),
 		SignsIn: p.HubSignsIn(), Taints: site.Taints(), ChartValues: p.Charts.Values["jupyterhub"],
 	}
 	for _, m := range p.Models {

@@ -56,7 +56,7 @@ func Parts(s *spec.Spec) []addon.Part {
 		addon.PostgresBackup{Postgres: p.Postgres, Store: p.Backup},
 		addon.Postgres{Postgres: p.Postgres, Store: p.Backup, Gateway: p.ModelGateway != nil},
 		addon.Kueue{Queues: p.Queues},
-		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel, Gateway: p.ModelGateway != nil, Zone: s.Guest.Timezone},
+		addon.Models{Models: p.Models, PoolLabel: names.PoolLabel, Gateway: p.ModelGateway != nil, Zone: s.Guest.Timezone, Queue: p.QueueOf(spec.ModelsNamespace).Name},
 		hub{spec: s},
 		addon.ModelGateway{ModelGateway: p.ModelGateway, Models: p.Models, Chat: p.ModelChat != nil},
 		addon.ModelChat{ModelChat: p.ModelChat, Platform: p},

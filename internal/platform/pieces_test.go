@@ -135,5 +135,7 @@ func TestPartsThatTheHubNeeds(t *testing.T) {
 	assert.Equal(t, []string{"longhorn", "nfs", "issuer", "ingress"}, needs())
 	p.Queues = []spec.Queue{{Name: "a", Namespaces: []string{"train"}}, {Name: "b", Namespaces: []string{"x", "hub"}}}
 	assert.Equal(t, []string{"longhorn", "nfs", "issuer", "ingress", addon.KueueName}, needs())
-	assert.Equal(t, "b", hubQueue(p))
+	assert.Equal(t, "b", p.QueueOf("hub").Name)
+	p.Hub.Database.Name, site.Made = "hub-db", append(site.Made, provider(addon.PostgresName))
+	assert.Equal(t, []string{"longhorn", "nfs", "issuer", "ingress", addon.KueueName, addon.PostgresName}, needs())
 }

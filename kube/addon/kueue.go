@@ -61,7 +61,7 @@ func (k Kueue) Make(s *Site) (Recipe, error) {
 		out := queue{Queue: q, quota: offer.Quota(q)}
 		maps.DeleteFunc(out.quota, func(resource string, n int) bool { return n == 0 && !slices.Contains(resources, resource) })
 		for _, n := range q.Namespaces {
-			if n == s.HubNamespace {
+			if n == s.HubNamespace || n == spec.ModelsNamespace { // pods of the platform are there too
 				out.labelled = append(out.labelled, n)
 			} else {
 				out.open = append(out.open, n)
@@ -89,7 +89,11 @@ func (k Kueue) Make(s *Site) (Recipe, error) {
 	for _, q := range queues {
 		p.After = append(p.After, q.cluster(resources))
 		for _, n := range slices.Concat(q.open, q.labelled) {
-			p.After = append(p.After, namespaceObject(n, nil))
+			var labels map[string]string
+			if n == spec.ModelsNamespace { // as its own part has it
+				labels = ownLabels("models")
+			}
+			p.After = append(p.After, namespaceObject(n, labels))
 		}
 		p.After = append(p.After, q.local()...)
 		p.Verify = append(p.Verify, verify.Check{Name: "queue " + q.Name + " lets a pod start", Try: q.admits})

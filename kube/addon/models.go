@@ -44,6 +44,7 @@ type Models struct {
 	PoolLabel string // of nodes, with the name of their pool
 	Gateway   bool   // a gateway is in front of them, so they ask for its key
 	Zone      string // of their hours, such as Europe/Vienna
+	Queue     string // Kueue's LocalQueue in which they wait for their turn; empty: none
 }
 
 // ModelURL is the address of a model for programs in the cluster.
@@ -64,7 +65,7 @@ func (m Models) Make(s *Site) (Recipe, error) {
 	}
 	var errs []error
 	for _, one := range m.Models {
-		server := modelServer{Model: one, site: s, others: m.Models, pool: m.PoolLabel, gateway: m.Gateway, zone: m.Zone, places: serving.Targets(serving.Places(s.Nodes, one))}
+		server := modelServer{Model: one, site: s, others: m.Models, pool: m.PoolLabel, gateway: m.Gateway, zone: m.Zone, queue: m.Queue, places: serving.Targets(serving.Places(s.Nodes, one))}
 		if len(server.places) == 0 {
 			errs = append(errs, fmt.Errorf("models: no node can serve %s", one.Name))
 			continue
@@ -81,6 +82,9 @@ func (m Models) Make(s *Site) (Recipe, error) {
 	errs = append(errs, err)
 	p.Before = append(p.Before, clock...)
 	s.requireParts(&p, GPUOperatorName)
+	if m.Queue != "" {
+		s.requireParts(&p, KueueName)
+	}
 	return p, errors.Join(errs...)
 }
 
@@ -92,6 +96,7 @@ type modelServer struct {
 	pool    string       // PoolLabel
 	gateway bool
 	zone    string
+	queue   string
 	places  []serving.Place
 }
 
@@ -133,6 +138,9 @@ func (m modelServer) deployment() *appsv1.Deployment {
 	count, deadline := int32(m.Replicas), int32(modelStart/time.Second)
 	replicas := &count
 	labels := m.meta(m.Name).Labels
+	if m.queue != "" {
+		labels[QueueLabel] = m.queue
+	}
 	o := m.meta(m.Name)
 	o.Annotations = map[string]string{modelserver.SourceNote: m.Source, modelserver.EngineNote: m.Engine}
 	if m.Context > 0 {

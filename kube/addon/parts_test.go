@@ -285,6 +285,7 @@ func writtenSamples(t *testing.T) []sample {
 		{"models", must(t, addon.Models{Models: models(key1)[:1]}, served(addon.Site{}))},
 		{"models-rich", must(t, addon.Models{Models: models(key1), PoolLabel: "homelab.cps-gpu.github.com/pool"}, served(addon.Site{}))},
 		{"models-gateway", must(t, addon.Models{Models: models(key1)[:2], Gateway: true}, served(addon.Site{}))},
+		{"models-queue", must(t, addon.Models{Models: models(key1)[:1], Queue: "staff"}, served(addon.Site{Made: []addon.Recipe{{Part: chart.Part{Name: "kueue"}}}}))},
 		{"model-gateway", must(t, addon.ModelGateway{ModelGateway: &spec.ModelGateway{Size: 10 * spec.GiB}, Models: models(key1)[:1]}, addon.Site{})},
 		{"model-gateway-rich", must(t, addon.ModelGateway{ModelGateway: &spec.ModelGateway{Hostname: "models.example.org", Size: 20 * spec.GiB, StorageClass: "longhorn",
 			Keys: []spec.ModelKey{{Name: "alice"}, {Name: "robotics", Models: []string{"short"}, Requests: 60}}}, Models: models(key1)},
@@ -298,7 +299,7 @@ func writtenSamples(t *testing.T) []sample {
 			addon.Site{Offered: map[string]int{"nvidia.com/gpu": 8}})},
 		{"kueue-rich", must(t, addon.Kueue{Queues: []spec.Queue{
 			{Name: "students", Namespaces: []string{"course-a", "course-b", "jupyterhub"}, GPUs: 6, MIG: map[string]int{"1g.5gb": 7}, Borrow: spec.On},
-			{Name: "staff", Namespaces: []string{"research"}, GPUs: 2, Reclaim: true}}},
+			{Name: "staff", Namespaces: []string{"research", "models"}, GPUs: 2, Reclaim: true}}},
 			rich(addon.Site{HubNamespace: "jupyterhub", Offered: map[string]int{"nvidia.com/gpu": 8, "nvidia.com/mig-1g.5gb": 7}}))},
 		{"postgres", must(t, addon.Postgres{Postgres: &spec.Postgres{}}, addon.Site{})},
 		{"postgres-rich", must(t, addon.Postgres{Postgres: &spec.Postgres{Databases: []spec.Database{

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/kube/addon"
@@ -33,12 +34,7 @@ func checkQueuesUnused(ctx context.Context, client *kube.Client) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, u := range all {
-		if owners := u.GetOwnerReferences(); len(owners) > 0 && !finished(&u) {
-			names = append(names, strings.ToLower(owners[0].Kind)+" "+u.GetNamespace()+"/"+owners[0].Name)
-		}
-	}
+	names := holders(all)
 	if len(names) == 0 {
 		return nil
 	}
@@ -49,6 +45,17 @@ func checkQueuesUnused(ctx context.Context, client *kube.Client) error {
 	}
 	return InUse(fmt.Sprintf("part %s is no longer in the file but stays: without it what is in its queues could neither start nor be deleted: %s%s: "+
 		"let them end or delete them, or add queues to the file again", addon.KueueName, strings.Join(names, ", "), more))
+}
+
+// holders are the pods and Jobs that wait or run in queues. Models do not count: in the run in which Kueue leaves, they leave
+// the file before it, or start again without a queue.
+func holders(workloads []unstructured.Unstructured) (names []string) {
+	for _, u := range workloads {
+		if owners := u.GetOwnerReferences(); len(owners) > 0 && !finished(&u) && u.GetNamespace() != spec.ModelsNamespace {
+			names = append(names, strings.ToLower(owners[0].Kind)+" "+u.GetNamespace()+"/"+owners[0].Name)
+		}
+	}
+	return names
 }
 
 func finished(u *unstructured.Unstructured) bool {

@@ -35,3 +35,13 @@ func TestQueuesWithoutKueue(t *testing.T) {
 			After: []kube.Ref{{APIVersion: "kueue.x-k8s.io/v1beta2", Kind: "ClusterQueue", Name: "students"}}}))
 	})
 }
+
+// Models are in a queue for as long as they run: in the run in which Kueue leaves, they have left it before.
+func TestModelsHoldNoQueue(t *testing.T) {
+	load := func(namespace, owner string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": map[string]any{"namespace": namespace, "name": owner,
+			"ownerReferences": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": owner}}}}}
+	}
+	all := []unstructured.Unstructured{*load("models", "qwen"), *load("course", "train")}
+	assert.Equal(t, []string{"pod course/train"}, holders(all))
+}

@@ -53,15 +53,15 @@ func partRows() []partRow {
 		{text: "tunnel: {cloudflare: file:topic, names: [hub.lab.example]}\n", old: "[hub.lab.example]", new: "[hub.lab.example, chat.lab.example]", step: "objects/tunnel"},
 		{text: "logs: {size: 10GiB, retention: 10d}\n", old: "10d", new: "20d", step: "chart/logs"},
 		{text: "monitoring: {size: 10GiB, hostname: grafana.lab.example, alerts: {ntfy: file:topic}}\n", old: "alerts: {ntfy: file:topic}", new: "alerts: {webhook: file:topic}", step: "secrets/monitoring"},
-		{text: "postgres: {databases: {tracking: {namespace: login, size: 10GiB}}, backup: true}\n", old: "{tracking: ", new: "{more: {namespace: login}, tracking: ", step: "objects/postgres", last: "postgres: true\n"},
+		{text: "postgres: {databases: {tracking: {namespace: login, size: 10GiB}, hub-db: {namespace: jupyterhub}}, backup: true}\n", old: "{tracking: ", new: "{more: {namespace: login}, tracking: ", step: "objects/postgres", last: "postgres: true\n"},
 		{text: "backup: {endpoint: \"https://s3.lab.example\", bucket: backups, accessKey: file:topic, secretKey: file:topic, retention: 2w}\n", old: "2w", new: "3w", step: "chart/velero"},
-		{text: "queues: {class: {gpus: 1, namespaces: [course]}}\n", old: "gpus: 1", new: "gpus: 2", step: "objects/kueue"},
+		{text: "queues: {class: {gpus: 2, namespaces: [course, models]}}\n", old: "[course, ", new: "[course, research, ", step: "objects/kueue"},
 		{text: "login: {hostname: login.lab.example, allowedGroups: [students], adminGroups: [staff], people: {ada: {email: ada@lab.example, hash: file:hash, groups: [staff]}}}\n",
 			old: "groups: [staff]}", new: "groups: [staff, students]}", step: "secrets/dex"},
-		{text: "hub: {hostname: hub.lab.example, ssh: true, prePull: true, shared: {films: {path: /films, perGroup: true, groups: [students]}}}\n", old: "ssh: true, prePull: true", new: "ssh: false, prePull: false", step: "chart/jupyterhub"},
+		{text: "hub: {hostname: hub.lab.example, database: {name: hub-db}, ssh: true, prePull: true, shared: {films: {path: /films, perGroup: true, groups: [students]}}}\n", old: "ssh: true, prePull: true", new: "ssh: false, prePull: false", step: "chart/jupyterhub"},
 		{text: "models:\n  qwen: {source: Qwen/Qwen3-4B, context: 16384}\n", old: "16384", new: "8192", step: "objects/models"},
 		{text: "  mini: {source: unsloth/Qwen3-4B-GGUF, file: Qwen3-4B-Q4_K_M.gguf, sha256: f6f851777709861056efcdad3af01da38b31223a3ba26e61a4f8bf3a2195813a, engine: llama.cpp, context: 4096}\n",
-			old: "4096", new: "2048", step: "objects/models"},
+			old: "4096", new: "2048, awake: \"00:00-23:59\"", step: "objects/models"},
 		{text: "modelGateway: {hostname: models.lab.example, keys: {alice: {}, robotics: {models: [qwen], requestsPerMinute: 60}}}\n",
 			old: "requestsPerMinute: 60", new: "requestsPerMinute: 70", step: "keys/model-gateway"},
 		{text: "modelChat: {hostname: chat.lab.example}\n", old: "chat.lab", new: "talk.lab", step: "objects/model-chat"},
@@ -241,6 +241,7 @@ func (l *partsLife) verified(t *testing.T) {
 		assert.Regexp(t, `(?m)^`+check+` +passed`, said)
 	}
 	assert.Regexp(t, `(?m)^(metallb|cilium-pool) +a Service gets an address +passed +10\.0\.0\.2\d\d$`, said)
+	assert.Equal(t, "models models", l.asKubectl(t, "get", "workloads", "--all-namespaces", "-o", "jsonpath={.items[*].metadata.namespace}"), "models are in the queue, and their database is not")
 	_, talk := l.must(t, "model:verify")
 	assert.Contains(t, talk, "2 of 2 models answer.")
 }

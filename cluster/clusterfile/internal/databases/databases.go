@@ -60,6 +60,7 @@ func checkRestore(c *decode.Checker, d *spec.Database, folder string) {
 
 // Check checks the databases of a file. Its nodes and storage are complete.
 func Check(c *decode.Checker, s *spec.Spec) {
+	checkHub(c, s)
 	if s.Platform.Postgres == nil {
 		return
 	}
@@ -73,10 +74,8 @@ func Check(c *decode.Checker, s *spec.Spec) {
 		if !decode.DNSLabel.MatchString(d.Namespace) {
 			c.Wrong(&d.Namespace, fmt.Sprintf("%q cannot be a namespace", d.Namespace), "write lower-case letters, digits and hyphens, e.g. databases")
 		}
-		for _, q := range s.Platform.Queues {
-			if slices.Contains(q.Namespaces, d.Namespace) {
-				c.Wrong(&d.Namespace, fmt.Sprintf("the servers of %s would wait in the queue %s", d.Name, q.Name), "write another namespace")
-			}
+		if q := s.Platform.QueueOf(d.Namespace).Name; q != "" && !s.Platform.HasPlatformPods(d.Namespace) {
+			c.Wrong(&d.Namespace, fmt.Sprintf("the servers of %s would wait in the queue %s", d.Name, q), "write another namespace")
 		}
 		c.CheckRange(&d.Instances, "instances", 1, 9)
 		if n := len(s.Nodes); n > 0 && d.Instances > n {
@@ -89,4 +88,30 @@ func Check(c *decode.Checker, s *spec.Spec) {
 			c.Wrong(&d.StorageClass, fmt.Sprintf("the database %s would be on scratch disks, whose contents may be lost", d.Name), "write a class with permanent volumes")
 		}
 	}
+}
+
+// checkHub checks which database the hub has. Its password is in a Secret beside the database, so the hub is there too.
+func checkHub(c *decode.Checker, s *spec.Spec) {
+	h := s.Platform.Hub
+	if h == nil || h.Database.Name == "" {
+		return
+	}
+	var names []string
+	if s.Platform.Postgres != nil {
+		for i := range s.Platform.Postgres.Databases {
+			d := &s.Platform.Postgres.Databases[i]
+			if names = append(names, d.Name); d.Name == h.Database.Name {
+				if d.Namespace != h.Namespace {
+					c.Wrong(&d.Namespace, fmt.Sprintf("the hub is in another namespace than its database %s", d.Name), "write "+h.Namespace)
+				}
+				return
+			}
+		}
+	}
+	at := &h.Database.Name
+	if len(names) == 0 {
+		c.Wrong(at, fmt.Sprintf("the file has no database %s", *at), fmt.Sprintf("write postgres: {databases: {%s: {namespace: %s}}}", *at, h.Namespace))
+		return
+	}
+	c.Wrong(at, fmt.Sprintf("there is no database %q", *at), decode.OrSuggest(*at, names))
 }

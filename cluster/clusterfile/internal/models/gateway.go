@@ -28,11 +28,6 @@ func (r section) gateway() {
 	if scratch := p.Storage.Scratch; scratch != nil && g.StorageClass == scratch.Class {
 		r.Wrong(&g.StorageClass, "the keys would be on scratch disks, whose contents may be lost", "write a class with permanent volumes")
 	}
-	for _, q := range p.Queues {
-		if slices.Contains(q.Namespaces, spec.ModelsNamespace) {
-			r.Wrong(g, fmt.Sprintf("the gateway's database would wait in the queue %s", q.Name), "remove "+spec.ModelsNamespace+" from its namespaces")
-		}
-	}
 	if p.Postgres != nil {
 		for i := range p.Postgres.Databases {
 			if d := &p.Postgres.Databases[i]; d.Namespace == spec.ModelsNamespace {

@@ -3,7 +3,6 @@ package queues
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -73,6 +72,7 @@ func CheckOffers(c *decode.Checker, s *spec.Spec) {
 		}
 	}
 	r.profilesQueue(offered)
+	r.modelsQueue()
 }
 
 func (r checker) quotaAt(raw *spec.Queue, resource string) any {
@@ -90,21 +90,38 @@ func (r checker) profilesQueue(offered map[string]int) {
 	if h == nil {
 		return
 	}
-	i := slices.IndexFunc(r.spec.Platform.Queues, func(q spec.Queue) bool { return slices.Contains(q.Namespaces, h.Namespace) })
-	if i < 0 {
+	queue, most := r.mostOf(h.Namespace)
+	if queue == "" {
 		return
-	}
-	q := r.spec.Platform.Queues[i]
-	most := offer.Quota(q)
-	if q.Borrow.IsOn() {
-		most = offer.Quota(r.spec.Platform.Queues...)
 	}
 	for _, p := range spec.Variants(h.Profiles...) {
 		for resource, n := range offer.Wants(p) {
 			if n > most[resource] && offered[resource] > 0 && r.IsSet(h.Profile(p.Name)) {
-				r.Wrong(h.Profile(p.Name), fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, q.Name, most[resource]),
+				r.Wrong(h.Profile(p.Name), fmt.Sprintf("profile %s wants %d %s, and its queue %s can have %d at most", p.Name, n, resource, queue, most[resource]),
 					"ask for less, or give the queues more")
 			}
 		}
 	}
+}
+
+// modelsQueue refuses models that together want more than their queue can ever have.
+func (r checker) modelsQueue() {
+	q, most := r.mostOf(spec.ModelsNamespace)
+	wants := 0
+	for _, m := range r.spec.Platform.Models {
+		wants += m.Replicas * m.GPUs
+	}
+	if q != "" && wants > most[nvidia.Resource] {
+		r.Wrong(&r.spec.Platform.Models[0], fmt.Sprintf("the models want %d %s together, and their queue %s can have %d at most", wants, nvidia.Resource, q, most[nvidia.Resource]),
+			"give the queues more, or remove "+spec.ModelsNamespace+" from its namespaces")
+	}
+}
+
+// mostOf is the queue of a namespace, and what it can have if all others have nothing.
+func (r checker) mostOf(namespace string) (queue string, most map[string]int) {
+	q := r.spec.Platform.QueueOf(namespace)
+	if q.Borrow.IsOn() {
+		return q.Name, offer.Quota(r.spec.Platform.Queues...)
+	}
+	return q.Name, offer.Quota(q)
 }
