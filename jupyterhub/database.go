@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/secret"
 )
 
@@ -12,7 +13,7 @@ func (h Hub) database() map[string]any {
 	if h.Database.Kind == Postgres {
 		location, _, _ := splitDatabase(h.Secrets.Database)
 		if name := h.Database.Name; name != "" { // is that of its owner, too
-			location = "postgresql://" + name + "@" + name + "-rw/" + name
+			location = "postgresql+psycopg2://" + name + "@" + name + "-rw/" + name
 		}
 		// Without upgrade the hub refuses its own database after an update.
 		return map[string]any{"type": "postgres", "url": location, "upgrade": true}
@@ -29,11 +30,11 @@ func (h Hub) database() map[string]any {
 
 // databaseEnv is how the hub knows the password of a database of CloudNativePG's, which makes it. PostgreSQL's library reads it there
 // if neither the address nor hub.db.password has one (the chart's own configuration of the hub sets it in the same way).
-func (h Hub) databaseEnv() map[string]any {
-	if h.Database.Kind != Postgres || h.Database.Name == "" {
+func databaseEnv(d spec.HubDatabase) map[string]any {
+	if d.Kind != Postgres || d.Name == "" {
 		return map[string]any{}
 	}
-	return map[string]any{"PGPASSWORD": map[string]any{"valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": h.Database.Name + "-app", "key": "password"}}}}
+	return map[string]any{"PGPASSWORD": map[string]any{"valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": d.Name + "-app", "key": "password"}}}}
 }
 
 // splitDatabase removes the password from a database's URL: the rest goes into values.

@@ -101,7 +101,7 @@ func (h Hub) hub() map[string]any {
 		v["extraEnv"] = caEnv()
 		v["lifecycle"] = caHook()
 	}
-	if env := h.databaseEnv(); len(env) > 0 {
+	if env := databaseEnv(h.Database); len(env) > 0 {
 		given, _ := v["extraEnv"].(map[string]any)
 		maps.Copy(env, given)
 		v["extraEnv"] = env
