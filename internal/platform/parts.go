@@ -150,14 +150,19 @@ func Pieces(s *spec.Spec, withSecrets bool) ([]addon.Recipe, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	for i, p := range site.Made { // what Fleet depends on cannot wait for it, only be ready a little later
-		if p.Direct != "" {
-			site.Made[i].Needs = slices.DeleteFunc(slices.Clone(p.Needs), func(name string) bool {
-				return slices.ContainsFunc(site.Made, func(o addon.Recipe) bool { return o.Name == name && o.InGit() })
-			})
-		}
+	for i, p := range site.Made {
+		site.Made[i].Needs = slices.DeleteFunc(slices.Clone(p.Needs), func(name string) bool { return readyLater(site.Made, p, name) })
 	}
 	return inOrder(site.Made)
+}
+
+// readyLater reports whether a part does not wait for one that it needs, and is only ready a little later: what Fleet depends on
+// for what comes by Git; and what comes by Git for databases, which wait for kinds of monitoring that may come by Git too.
+func readyLater(all []addon.Recipe, p addon.Recipe, need string) bool {
+	if p.Direct != "" {
+		return slices.ContainsFunc(all, func(o addon.Recipe) bool { return o.Name == need && o.InGit() })
+	}
+	return p.InGit() && need == addon.PostgresName
 }
 
 // viaOf says how a part is installed in the cluster.

@@ -139,3 +139,17 @@ func TestPartsThatTheHubNeeds(t *testing.T) {
 	p.Hub.Database.Name, site.Made = "hub-db", append(site.Made, provider(addon.PostgresName))
 	assert.Equal(t, []string{"longhorn", "nfs", "issuer", "ingress", addon.KueueName, addon.PostgresName}, needs())
 }
+
+// Databases wait for kinds of monitoring. If both the hub and monitoring come by Git, the hub cannot wait for its database:
+// nothing would be pushed.
+func TestTheHubInGitIsReadyAfterItsDatabase(t *testing.T) {
+	hub := addon.Recipe{Part: chart.Part{Name: "jupyterhub", Needs: []string{"nfs", addon.PostgresName}}, Via: spec.ViaFlux}
+	postgres := addon.Recipe{Part: chart.Part{Name: addon.PostgresName}, Direct: "it would delete data"}
+	all := []addon.Recipe{{Part: chart.Part{Name: "nfs"}, Via: spec.ViaFlux}, {Part: chart.Part{Name: "kueue"}}, postgres, hub}
+	assert.True(t, readyLater(all, hub, addon.PostgresName))
+	assert.False(t, readyLater(all, hub, "nfs"))
+	hub.Via = spec.ViaDirect
+	assert.False(t, readyLater(all, hub, addon.PostgresName))
+	assert.True(t, readyLater(all, postgres, "nfs"), "what comes by Git")
+	assert.False(t, readyLater(all, postgres, "kueue"))
+}
