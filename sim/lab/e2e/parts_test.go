@@ -61,7 +61,7 @@ func partRows() []partRow {
 		{text: "hub: {hostname: hub.lab.example, database: {name: hub-db}, ssh: true, prePull: true, shared: {films: {path: /films, perGroup: true, groups: [students]}}}\n", old: "ssh: true, prePull: true", new: "ssh: false, prePull: false", step: "chart/jupyterhub"},
 		{text: "models:\n  qwen: {source: Qwen/Qwen3-4B, context: 16384}\n", old: "16384", new: "8192", step: "objects/models"},
 		{text: "  mini: {source: unsloth/Qwen3-4B-GGUF, file: Qwen3-4B-Q4_K_M.gguf, sha256: f6f851777709861056efcdad3af01da38b31223a3ba26e61a4f8bf3a2195813a, engine: llama.cpp, context: 4096}\n",
-			old: "4096", new: "2048, awake: \"00:00-23:59\"", step: "objects/models"},
+			old: "4096", new: "2048, awake: \"05:00-04:59\"", step: "objects/models"},
 		{text: "modelGateway: {hostname: models.lab.example, keys: {alice: {}, robotics: {models: [qwen], requestsPerMinute: 60}}}\n",
 			old: "requestsPerMinute: 60", new: "requestsPerMinute: 70", step: "keys/model-gateway"},
 		{text: "modelChat: {hostname: chat.lab.example}\n", old: "chat.lab", new: "talk.lab", step: "objects/model-chat"},
@@ -70,7 +70,7 @@ func partRows() []partRow {
 
 // onlyDirect takes out what only the direct way is tried with.
 func (l *partsLife) onlyDirect() {
-	without := strings.NewReplacer(" database: {name: hub-db},", "", ", hub-db: {namespace: jupyterhub}", "", "[course, models]", "[course]", `, awake: "00:00-23:59"`, "")
+	without := strings.NewReplacer(" database: {name: hub-db},", "", ", hub-db: {namespace: jupyterhub}", "", "[course, models]", "[course]", `, awake: "05:00-04:59"`, "")
 	for i := range l.rows {
 		row := &l.rows[i]
 		row.text, row.new = without.Replace(row.text), without.Replace(row.new)
