@@ -65,7 +65,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			to = c.seeds.KeepSeed(n, to, vm)
 			switch {
 			case n.Boot != nil && n.Boot.Template != "":
-				if to, err = c.cloneOf(ctx, n, to, vm); err != nil {
+				if to, err = cloneOf(ctx, c, n, to, vm); err != nil {
 					return err
 				}
 			case n.Boot != nil && vm == nil:

@@ -16,7 +16,7 @@ import (
 // without a drain and without a turn.
 
 // cloneOf is the spec of a VM that is a clone of a template which homelab did not make. One that exists shows no template.
-func (c *machines) cloneOf(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
+func cloneOf(ctx context.Context, c *machines, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
 	if vm != nil {
 		return to, nil
 	}
