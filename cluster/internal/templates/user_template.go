@@ -110,13 +110,13 @@ func (ts *Templates) find(ctx context.Context, ref reference) (*proxmox.VM, erro
 	case len(here) > 1:
 		return nil, fmt.Errorf("%s %s has several VMs called %s: %s; write the VMID of one", ref.key, ref.host, ref.name, listResidents(here))
 	case len(here) == 1:
-		return ts.checked(ctx, ref, here[0].VMID)
+		return ts.checkTemplate(ctx, ref, here[0].VMID)
 	case len(elsewhere) == 0:
 		return nil, fmt.Errorf("%s there is no VM %s, or the token may not see it (VM.Audit); %s", ref.key, ref.name, templatesThere(all))
 	}
 	var problem error
 	for _, r := range elsewhere {
-		vm, err := ts.checked(ctx, ref, r.VMID)
+		vm, err := ts.checkTemplate(ctx, ref, r.VMID)
 		if err != nil {
 			problem = errors.Join(problem, err)
 			continue
@@ -133,8 +133,8 @@ func (ts *Templates) find(ctx context.Context, ref reference) (*proxmox.VM, erro
 	return nil, problem
 }
 
-// checked returns a template if the machines of a reference can be cloned from it.
-func (ts *Templates) checked(ctx context.Context, ref reference, vmid int) (*proxmox.VM, error) {
+// checkTemplate returns a template if the machines of a reference can be cloned from it.
+func (ts *Templates) checkTemplate(ctx context.Context, ref reference, vmid int) (*proxmox.VM, error) {
 	vm, err := ts.Proxmox.VMs.GetByID(ctx, vmid)
 	if err != nil {
 		return nil, err
