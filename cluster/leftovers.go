@@ -88,7 +88,7 @@ func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, 
 		if n.External {
 			continue
 		}
-		if n.Boot != nil && n.Boot.Template == "" {
+		if n.FromImage() {
 			file, err := c.imageFile(n)
 			if err != nil {
 				return k, err

@@ -64,15 +64,11 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 			}
 			to = c.seeds.KeepSeed(n, to, vm)
 			switch {
-			case n.Boot != nil && n.Boot.Template != "":
-				if to, err = cloneOf(ctx, c, n, to, vm); err != nil {
-					return err
-				}
-			case n.Boot != nil && vm == nil:
+			case n.FromImage() && vm == nil:
 				if vm, err = importVM(ctx, c.site, n, to); err != nil {
 					return err
 				}
-			case n.Boot == nil && !n.Adopt:
+			case !n.FromImage() && !n.Adopt:
 				if to, err = c.templates.SetTemplate(ctx, n, to, vm); err != nil {
 					return err
 				}

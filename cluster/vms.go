@@ -11,22 +11,9 @@ import (
 	"github.com/cps-gpu/homelab/proxmox"
 )
 
-// A VM of vms: goes the way of a node's machine, with three differences: its boot disk is an image of
-// its own instead of a clone, nobody logs in to it, and Kubernetes knows nothing of it, so it stops
+// A VM of vms: goes the way of a node's machine, with three differences: its boot disk is an image or a
+// template of its own, nobody logs in to it, and Kubernetes knows nothing of it, so it stops
 // without a drain and without a turn.
-
-// cloneOf is the spec of a VM that is a clone of a template which homelab did not make. One that exists shows no template.
-func cloneOf(ctx context.Context, c *machines, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
-	if vm != nil {
-		return to, nil
-	}
-	source, err := c.templates.OfVM(ctx, n)
-	if err != nil {
-		return to, converge.Permanent(err)
-	}
-	to.TemplateID = source.VMID
-	return to, nil
-}
 
 // importVM makes the VM from its image, off. What differs from the file then is changed as with any VM.
 func importVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {

@@ -46,6 +46,9 @@ func (r Role) IsNode() bool { return r != FileServer && r != PlainVM }
 // FromTemplate reports whether the machine is cloned from the template of its host, unless it is adopted.
 func (n Node) FromTemplate() bool { return !n.External && n.Boot == nil }
 
+// FromImage reports whether the machine's boot disk is made from an image of its own.
+func (n Node) FromImage() bool { return n.Boot != nil && n.Boot.Template == "" }
+
 // Machine is the VM as one of the machines of the file.
 func (vm VM) Machine() Node {
 	n := vm.Node

@@ -207,7 +207,7 @@ func poolGrants(s *spec.Spec) []proxmox.Grant {
 // hostGrants returns the grants for hosts themselves, and for settings of all hosts.
 func hostGrants(s *spec.Spec) []proxmox.Grant {
 	var all []proxmox.Grant
-	if s.Image.Template == "" || slices.ContainsFunc(s.VMs, func(vm spec.VM) bool { return vm.Template == "" }) {
+	if s.Image.Template == "" || slices.ContainsFunc(s.VMs, func(vm spec.VM) bool { return vm.Machine().FromImage() }) {
 		for _, host := range Hosts(s) {
 			all = append(all, proxmox.Grant{Path: "/nodes/" + host, Privileges: []string{"Sys.AccessNetwork"},
 				Reason:       "let the host download the cloud image",

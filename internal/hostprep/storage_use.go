@@ -31,7 +31,7 @@ func Uses(s *spec.Spec, host string) []StorageUse {
 		if n.External || n.Host != host && !n.Unplaced() {
 			continue
 		}
-		if n.Boot != nil && n.Boot.Template == "" {
+		if n.FromImage() {
 			uses = append(uses, StorageUse{Storage: s.Image.ImageStorage, Content: "import", Why: "the image of " + n.Name})
 		}
 		uses = append(uses, StorageUse{Storage: n.OSDisk.Storage, Content: "images", Why: "the disk of " + n.Name})

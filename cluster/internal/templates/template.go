@@ -240,9 +240,9 @@ func (ts *Templates) staleBakes(host string, vms []proxmox.Summary, wanted []tem
 	})
 }
 
-// SetTemplate adds to the spec of a node without a VM the template that it is cloned from.
+// SetTemplate adds to the spec of a machine without a VM the template that it is cloned from.
 func (ts *Templates) SetTemplate(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) (proxmox.VMSpec, error) {
-	if ts.Spec.Image.Template == "" {
+	if n.FromTemplate() && ts.Spec.Image.Template == "" {
 		of, _, err := ts.templatesByNode(ctx, n.Host)
 		to.Template = of[n.Name].Name
 		return to, err
@@ -250,7 +250,7 @@ func (ts *Templates) SetTemplate(ctx context.Context, n spec.Node, to proxmox.VM
 	if vm != nil {
 		return to, nil
 	}
-	source, err := ts.existing(ctx, n.Host)
+	source, err := ts.sourceOf(ctx, n)
 	if err != nil {
 		return to, converge.Permanent(err)
 	}

@@ -32,7 +32,7 @@ func (ts *Templates) CheckSources(ctx context.Context) error {
 
 // checkVMs looks for the templates of missing VMs that are not nodes.
 func (ts *Templates) checkVMs(ctx context.Context) error {
-	want := slices.DeleteFunc(slices.Clone(ts.Spec.Machines()), func(n spec.Node) bool { return n.Boot == nil || n.Boot.Template == "" })
+	want := slices.DeleteFunc(slices.Clone(ts.Spec.Machines()), func(n spec.Node) bool { return n.Boot == nil || n.FromImage() })
 	if len(want) == 0 {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (ts *Templates) checkVMs(ctx context.Context) error {
 	var errs []error
 	for _, n := range want {
 		if !slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name }) {
-			_, err := ts.OfVM(ctx, n)
+			_, err := ts.sourceOf(ctx, n)
 			errs = append(errs, err)
 		}
 	}
@@ -72,8 +72,11 @@ func (ts *Templates) existing(ctx context.Context, host string) (*proxmox.VM, er
 	return ts.find(ctx, reference{"image.template:", ts.Spec.Image.Template, host, func(vm *proxmox.VM) []string { return unfitForNodes(ts.Spec, host, vm) }})
 }
 
-// OfVM returns the template that a VM which is not a node is cloned from.
-func (ts *Templates) OfVM(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
+// sourceOf returns the template which homelab did not make that a machine is cloned from: that of all nodes, or a VM's own.
+func (ts *Templates) sourceOf(ctx context.Context, n spec.Node) (*proxmox.VM, error) {
+	if n.FromTemplate() {
+		return ts.existing(ctx, n.Host)
+	}
 	return ts.find(ctx, reference{"vms." + n.Name + ".template:", n.Boot.Template, n.Host, func(vm *proxmox.VM) []string {
 		if n.HasGPUs() && n.GPUs.PCIe.IsOn() && vm.BIOS != "ovmf" {
 			return []string{"its firmware is SeaBIOS, which cannot map the memory of large GPUs: make a template whose system was installed with --bios ovmf"}
