@@ -40,7 +40,7 @@ func rooms() []floor {
 			"sim/guest/internal/apt", "sim/guest/internal/systemd", "sim/guest/internal/storage", "sim/guest/internal/shell", "sim/guest/internal/image",
 			"sim/guest/internal/gpu", "sim/guest/internal/machine", "sim/guest/internal/plane", "sim/guest/internal/network", "sim/guest/internal/internet",
 			"sim/guest/internal/getopt", "sim/guest/internal/archive", "sim/guest/internal/disk"}},
-		{"Kubernetes", []string{"kube", "kube/chart", "kube/helm", "kube/verify", "internal/modelserver", "internal/mirror", "internal/mirror/registrytest"}},
+		{"Kubernetes", []string{"harvester", "kube", "kube/chart", "kube/helm", "kube/verify", "internal/modelserver", "internal/mirror", "internal/mirror/registrytest"}},
 		{"Machines", []string{"proxmox", "proxmox/pci", "proxmox/internal/api", "proxmox/internal/agent", "proxmox/internal/live", "proxmox/internal/wire", "proxmox/internal/fakehost", "proxmox/preflight", "cloudinit", "k3s", "kubeadm", "internal/kubeconfig", "internal/distribution", "nvidia", "nvidia/check", "internal/bench", "remote", "remote/ssh", "remote/remotetest", "internal/faults", "nvidia/mig", "llm", "internal/offer", "internal/serving", "internal/apt"}},
 		{"What is wanted", []string{"cluster/spec"}},
 		{"The engine", []string{"converge", "secret", "internal/sops", "proxmox/unit"}},
