@@ -118,7 +118,7 @@ func set(u *unstructured.Unstructured, value any, path ...string) error {
 	return nil
 }
 
-// foreign is the error for an object that has the name of one of ours.
-func foreign(u *unstructured.Unstructured, cure string) error {
+// foreignError is the error for an object that has the name of one of ours.
+func foreignError(u *unstructured.Unstructured, cure string) error {
 	return converge.Permanent(fmt.Errorf("%s exists and is not ours: %s", kube.RefOf(u), cure))
 }

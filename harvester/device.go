@@ -238,7 +238,7 @@ func (c *Client) claim(ctx context.Context, device, machine string) error {
 		case there.GetDeletionTimestamp() != nil:
 			return converge.Transient(fmt.Errorf("%s is being removed", kube.RefOf(there)))
 		case owner != "" && !c.owns(there, machine):
-			return foreign(there, "it is of another machine of a cluster")
+			return foreignError(there, "it is of another machine of a cluster")
 		}
 		return nil
 	}

@@ -51,19 +51,19 @@ func (s VMSpec) hardware(vm *VM) converge.Diff {
 	if s.TPM {
 		out = append(out, converge.Compare("tpm", vm.TPM, s.TPM, effect)...)
 	}
-	if have := after(vm.image); have != after(s.Image) || strings.Contains(s.Image, "/") && vm.image != s.Image {
+	if have := shortName(vm.image); have != shortName(s.Image) || strings.Contains(s.Image, "/") && vm.image != s.Image {
 		out = append(out, converge.Field{Path: "image", Have: vm.image, Want: s.Image, Effect: converge.Replace})
 	}
 	for i := range max(len(s.NICs), len(vm.NICs)) {
 		out = append(out, converge.Compare(fmt.Sprintf("net%d", i), nicText(vm.NICs, i, vm.Namespace), nicText(s.NICs, i, vm.Namespace), effect)...)
 	}
-	have, want := counted(vm.Devices), counted(s.Devices)
+	have, want := countByResource(vm.Devices), countByResource(s.Devices)
 	for _, r := range slices.Sorted(maps.Keys(want)) {
 		if have[r] < want[r] {
 			out = append(out, converge.Field{Path: "device/" + r, Have: fmt.Sprint(have[r]), Want: fmt.Sprint(want[r]), Effect: effect})
 		}
 	}
-	for _, name := range vm.asked() {
+	for _, name := range vm.wishes() {
 		if !slices.ContainsFunc(s.Devices, func(d HostDevice) bool { return d.Name == name }) {
 			out = append(out, converge.Field{Path: "device/" + name, Have: "there", Effect: effect})
 		}
@@ -71,8 +71,8 @@ func (s VMSpec) hardware(vm *VM) converge.Diff {
 	return append(out, s.disks(vm, effect)...)
 }
 
-// after is a name without its namespace.
-func after(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+// shortName is a name without its namespace.
+func shortName(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
 func firmware(efi, secure bool) string {
 	switch {

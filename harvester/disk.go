@@ -11,7 +11,7 @@ import (
 )
 
 // changeDisks adds the disks that are missing and grows the others. Harvester makes and grows the volumes.
-func (c *Client) changeDisks(u *unstructured.Unstructured, s VMSpec, vm *VM, w world) error {
+func (c builder) changeDisks(u *unstructured.Unstructured, s VMSpec, vm *VM, w world) error {
 	annotations := u.GetAnnotations()
 	var templates []map[string]any // as they are: other fields than ours stay
 	if text := annotations[templatesAnnotation]; text != "" {
@@ -29,7 +29,7 @@ func (c *Client) changeDisks(u *unstructured.Unstructured, s VMSpec, vm *VM, w w
 	}
 	for i, d := range s.Disks {
 		name := claimName(s.Name, d.Name)
-		at := slices.IndexFunc(templates, func(t map[string]any) bool { return nested(t, "metadata", "name") == name })
+		at := slices.IndexFunc(templates, func(t map[string]any) bool { return fieldAt(t, "metadata", "name") == name })
 		switch {
 		case at < 0 && vm != nil && slices.ContainsFunc(vm.Disks, func(h Disk) bool { return h.Name == d.Name }):
 			return converge.Permanent(fmt.Errorf("%s: disk %s is a volume that Harvester did not make for it, which is not changed", vm, d.Name))
@@ -86,7 +86,7 @@ func serial(disks []any, d Disk) {
 }
 
 // template is the volume that Harvester makes for a disk.
-func (c *Client) template(s VMSpec, i int, w world) (map[string]any, error) {
+func (c builder) template(s VMSpec, i int, w world) (map[string]any, error) {
 	d := s.Disks[i]
 	annotations := c.annotations(s.Name)
 	name := d.StorageClass
@@ -113,14 +113,14 @@ func (c *Client) template(s VMSpec, i int, w world) (map[string]any, error) {
 
 // grow raises a volume's size.
 func grow(template map[string]any, to Size) error {
-	if have, _ := nested(template, "spec", "resources", "requests", "storage").(string); quantity(have) >= to {
+	if have, _ := fieldAt(template, "spec", "resources", "requests", "storage").(string); quantity(have) >= to {
 		return nil
 	}
 	return unstructured.SetNestedField(template, quantityText(to), "spec", "resources", "requests", "storage")
 }
 
-// nested is what is at a path of mappings, or nil.
-func nested(v any, path ...string) any {
+// fieldAt is what is at a path of mappings, or nil.
+func fieldAt(v any, path ...string) any {
 	for _, k := range path {
 		m, ok := v.(map[string]any)
 		if !ok {

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 
-	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -43,9 +44,9 @@ sum=$(printf '%s\n' "$keys" | sha256sum | cut -d ' ' -f 1)
 } >/dev/ttyS0
 `
 
-// HostKeys returns the public host keys that a running machine of ours has written to its console at its last boot; none
+// HostKeys returns the public host keys ("ssh-ed25519 AAAA…") that a running machine of ours has written to its console at its last boot; none
 // if it has not yet, or none that arrived whole.
-func (c *Client) HostKeys(ctx context.Context, vm *VM) ([]ssh.PublicKey, error) {
+func (c *Client) HostKeys(ctx context.Context, vm *VM) ([]string, error) {
 	if !c.Owns(vm) {
 		return nil, converge.Permanent(fmt.Errorf("%s is not ours", vm))
 	}
@@ -69,7 +70,7 @@ func (c *Client) HostKeys(ctx context.Context, vm *VM) ([]ssh.PublicKey, error) 
 
 // parseHostKeys finds the keys of the last boot in a console's log. Kernels and loaders write there too: what is
 // not whole, by its checksum, does not count, and then the one before it does not either, as the keys may be others.
-func parseHostKeys(log []byte) []ssh.PublicKey {
+func parseHostKeys(log []byte) []string {
 	at := bytes.LastIndex(log, []byte(beginMark))
 	if at < 0 {
 		return nil
@@ -91,21 +92,31 @@ func parseHostKeys(log []byte) []ssh.PublicKey {
 	return nil
 }
 
-// parseKeys reads lines as in a public key's file; all of them, or none.
-func parseKeys(lines []string) []ssh.PublicKey {
-	var out []ssh.PublicKey
+// parseKeys reads lines as in a public key's file; all of them, or none. A key is its type and its text: what it is
+// for people is left out.
+func parseKeys(lines []string) []string {
+	var out []string
 	for _, line := range lines {
-		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
-		if err != nil {
+		words := strings.Fields(line)
+		if len(words) < 2 || !isKey(words[0], words[1]) {
 			return nil
 		}
-		out = append(out, key)
+		out = append(out, words[0]+" "+words[1])
 	}
 	return out
 }
 
+// isKey reports whether a text is a key of a type: it begins with its type (RFC 4253, 6.6).
+func isKey(kind, text string) bool {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) <= 4+len(kind) {
+		return false
+	}
+	return binary.BigEndian.Uint32(raw) == uint32(len(kind)) && string(raw[4:4+len(kind)]) == kind //nolint:gosec // a word of a line
+}
+
 // KnownHostKeys are the keys that [Client.SetHostKeys] has kept at a machine.
-func (v *VM) KnownHostKeys() []ssh.PublicKey {
+func (v *VM) KnownHostKeys() []string {
 	text := v.object.GetAnnotations()[keysAnnotation]
 	if text == "" {
 		return nil
@@ -114,13 +125,13 @@ func (v *VM) KnownHostKeys() []ssh.PublicKey {
 }
 
 // SetHostKeys keeps a machine's public host keys with it, for other computers.
-func (c *Client) SetHostKeys(ctx context.Context, vm *VM, keys []ssh.PublicKey) error {
+func (c *Client) SetHostKeys(ctx context.Context, vm *VM, keys []string) error {
 	if err := c.mayChange(vm); err != nil {
 		return err
 	}
-	lines := make([]string, len(keys))
-	for i, k := range keys {
-		lines[i] = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))
+	lines := parseKeys(keys)
+	if lines == nil {
+		return fmt.Errorf("%s: there is a text among its host keys that is none", vm)
 	}
 	slices.Sort(lines)
 	text := strings.Join(lines, "\n")

@@ -25,7 +25,7 @@ func (l *lease) String() string { return fmt.Sprintf("lease %s/%s", l.c.namespac
 
 func (l *lease) record(u *unstructured.Unstructured) (converge.LeaseRecord, error) {
 	if !l.c.owns(u, "") {
-		return converge.LeaseRecord{}, foreign(u, "remove it, or use another namespace")
+		return converge.LeaseRecord{}, foreignError(u, "remove it, or use another namespace")
 	}
 	return converge.LeaseRecord{Text: u.GetAnnotations()[textAnnotation], Version: string(u.GetUID()) + " " + u.GetResourceVersion()}, nil
 }
@@ -60,8 +60,8 @@ func (l *lease) write(u *unstructured.Unstructured, text string) {
 	u.SetAnnotations(annotations)
 }
 
-// seen reads the lease if it is still the one that was read; nil if there is none.
-func (l *lease) seen(ctx context.Context, over converge.LeaseRecord) (*unstructured.Unstructured, error) {
+// readExact reads the lease if it is still the one that was read; nil if there is none.
+func (l *lease) readExact(ctx context.Context, over converge.LeaseRecord) (*unstructured.Unstructured, error) {
 	u, err := l.c.read(ctx, leaseKind(), l.c.namespace, l.name)
 	if u == nil || err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (l *lease) seen(ctx context.Context, over converge.LeaseRecord) (*unstructu
 
 // Replace implements converge.LeaseStore.
 func (l *lease) Replace(ctx context.Context, over converge.LeaseRecord, text string) error {
-	u, err := l.seen(ctx, over)
+	u, err := l.readExact(ctx, over)
 	if err != nil {
 		return err
 	}
@@ -83,20 +83,20 @@ func (l *lease) Replace(ctx context.Context, over converge.LeaseRecord, text str
 		return converge.ErrLeaseStale
 	}
 	l.write(u, text)
-	return stale(l.c.kube.Update(ctx, u))
+	return staleError(l.c.kube.Update(ctx, u))
 }
 
 // Remove implements converge.LeaseStore.
 func (l *lease) Remove(ctx context.Context, over converge.LeaseRecord) error {
-	u, err := l.seen(ctx, over)
+	u, err := l.readExact(ctx, over)
 	if u == nil || err != nil {
 		return err
 	}
-	return stale(l.c.kube.DeleteExact(ctx, u, true))
+	return staleError(l.c.kube.DeleteExact(ctx, u, true))
 }
 
-// stale is the error of a write over what has changed.
-func stale(err error) error {
+// staleError is the error of a write over what has changed.
+func staleError(err error) error {
 	if errors.Is(err, kube.ErrConflict) || errors.Is(err, kube.ErrNotFound) {
 		return converge.ErrLeaseStale
 	}

@@ -58,8 +58,11 @@ type grantedDevice struct {
 	Companion bool   `json:"companion,omitempty"`
 }
 
+// builder makes and changes the objects of machines.
+type builder struct{ *Client }
+
 // newVM is the object of a new machine.
-func (c *Client) newVM(s VMSpec, w world) (*unstructured.Unstructured, error) {
+func (c builder) newVM(s VMSpec, w world) (*unstructured.Unstructured, error) {
 	u := vmKind().object(c.namespace, s.Name)
 	c.tag(u, s.Name)
 	labels, annotations := u.GetLabels(), u.GetAnnotations()
@@ -114,7 +117,7 @@ func inDomain(path ...string) []string {
 func quantityText(s Size) string { return fmt.Sprintf("%dMi", (s+unit.MiB-1)/unit.MiB) }
 
 // change brings an object, of a machine that was read or of a new one, to what s says.
-func (c *Client) change(u *unstructured.Unstructured, s VMSpec, vm *VM, w world) error {
+func (c builder) change(u *unstructured.Unstructured, s VMSpec, vm *VM, w world) error {
 	c.changeLabels(u, s)
 	for _, f := range []struct {
 		value any
@@ -145,7 +148,7 @@ func (c *Client) change(u *unstructured.Unstructured, s VMSpec, vm *VM, w world)
 	return nil
 }
 
-func (c *Client) changeLabels(u *unstructured.Unstructured, s VMSpec) {
+func (c builder) changeLabels(u *unstructured.Unstructured, s VMSpec) {
 	labels := u.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -164,7 +167,7 @@ func (c *Client) changeLabels(u *unstructured.Unstructured, s VMSpec) {
 }
 
 // changeNICs sets all interfaces.
-func (c *Client) changeNICs(u *unstructured.Unstructured, s VMSpec, vm *VM, _ world) error {
+func (c builder) changeNICs(u *unstructured.Unstructured, s VMSpec, vm *VM, _ world) error {
 	if vm != nil && slices.EqualFunc(vm.NICs, s.NICs, func(a, b NIC) bool {
 		return nicText([]NIC{a}, 0, c.namespace) == nicText([]NIC{b}, 0, c.namespace)
 	}) {
@@ -183,10 +186,10 @@ func (c *Client) changeNICs(u *unstructured.Unstructured, s VMSpec, vm *VM, _ wo
 }
 
 // changeDevices sets the devices that were granted, and keeps those that somebody else has added.
-func (c *Client) changeDevices(u *unstructured.Unstructured, _ VMSpec, vm *VM, w world) error {
+func (c builder) changeDevices(u *unstructured.Unstructured, _ VMSpec, vm *VM, w world) error {
 	var before []grantedDevice
 	if vm != nil {
-		before = vm.granted()
+		before = vm.grants()
 	}
 	if slices.Equal(before, w.devices) {
 		return nil
@@ -225,17 +228,17 @@ func (c *Client) changeDevices(u *unstructured.Unstructured, _ VMSpec, vm *VM, w
 	return set(u, w.node, "spec", "template", "spec", "nodeSelector", hostLabel)
 }
 
-// granted are the devices that Shape has given to the machine.
-func (v *VM) granted() []grantedDevice {
+// grants are the devices that Shape has given to the machine.
+func (v *VM) grants() []grantedDevice {
 	var out []grantedDevice
 	_ = json.Unmarshal([]byte(v.object.GetAnnotations()[devicesAnnotation]), &out) // somebody else's text names none
 	return out
 }
 
-// asked are the names of the devices that were asked for.
-func (v *VM) asked() []string {
+// wishes are the names of the devices that were asked for.
+func (v *VM) wishes() []string {
 	var out []string
-	for _, d := range v.granted() {
+	for _, d := range v.grants() {
 		if !d.Companion {
 			out = append(out, d.Name)
 		}
@@ -243,8 +246,8 @@ func (v *VM) asked() []string {
 	return out
 }
 
-// allocated are the names of devices in an annotation of Harvester's.
-func allocated(annotation string) []string {
+// readAllocation reads the names of devices in an annotation of Harvester's.
+func readAllocation(annotation string) []string {
 	var details struct {
 		GPUs        map[string][]string `json:"gpus"`
 		HostDevices map[string][]string `json:"hostdevices"`

@@ -17,7 +17,7 @@ const (
 // Start lets the machine run. It does not wait until it does: that is a matter of the guest. A machine whose
 // guest has switched it off is halted first, which takes the ended instance away.
 func (c *Client) Start(ctx context.Context, vm *VM) error {
-	fresh, err := c.again(ctx, vm)
+	fresh, err := c.reread(ctx, vm)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (c *Client) Start(ctx context.Context, vm *VM) error {
 		if err := c.Stop(ctx, fresh); err != nil {
 			return err
 		}
-		if fresh, err = c.again(ctx, vm); err != nil {
+		if fresh, err = c.reread(ctx, vm); err != nil {
 			return err
 		}
 	}
@@ -39,7 +39,7 @@ func (c *Client) Start(ctx context.Context, vm *VM) error {
 // Stop shuts the guest down and waits until its instance is gone. The guest has three minutes; then it is
 // switched off.
 func (c *Client) Stop(ctx context.Context, vm *VM) error {
-	fresh, err := c.again(ctx, vm)
+	fresh, err := c.reread(ctx, vm)
 	if err != nil {
 		return err
 	}
@@ -50,12 +50,12 @@ func (c *Client) Stop(ctx context.Context, vm *VM) error {
 		}
 	}
 	err = converge.Until(ctx, converge.WaitRule{What: fmt.Sprintf("%s to stop", vm), Limit: stopTime, Poll: pollTime}, func(ctx context.Context) (string, error) {
-		now, err := c.again(ctx, vm)
+		now, err := c.reread(ctx, vm)
 		if err != nil {
 			return "", err
 		}
 		fresh = now
-		if now.Exists {
+		if now.Exists || now.acted == runs { // what KubeVirt has not seen halted, it does not start again
 			return "it is " + now.Status, nil
 		}
 		return "", nil
@@ -66,8 +66,8 @@ func (c *Client) Stop(ctx context.Context, vm *VM) error {
 	return err
 }
 
-// again reads a machine that was read before.
-func (c *Client) again(ctx context.Context, vm *VM) (*VM, error) {
+// reread reads a machine that was read before.
+func (c *Client) reread(ctx context.Context, vm *VM) (*VM, error) {
 	now, err := c.Get(ctx, vm.Name)
 	switch {
 	case err != nil:

@@ -78,7 +78,7 @@ func (c *Client) create(ctx context.Context, s VMSpec) error {
 	case err != nil:
 		return err
 	case there != nil && !c.owns(there, s.Name):
-		return foreign(there, "give the machine another name, or remove that one")
+		return foreignError(there, "give the machine another name, or remove that one")
 	case there != nil:
 		return converge.Transient(fmt.Errorf("%s was made in the meantime", kube.RefOf(there)))
 	}
@@ -90,7 +90,7 @@ func (c *Client) create(ctx context.Context, s VMSpec) error {
 			return err
 		}
 	}
-	u, err := c.newVM(s, w)
+	u, err := builder{c}.newVM(s, w)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (c *Client) putSecret(ctx context.Context, s VMSpec) error {
 	case err != nil:
 		return err
 	case u != nil && !c.owns(u, s.Name):
-		return foreign(u, "remove it, or give the machine another name")
+		return foreignError(u, "remove it, or give the machine another name")
 	}
 	fresh := u == nil
 	if fresh {
@@ -138,7 +138,7 @@ func (c *Client) update(ctx context.Context, s VMSpec, vm *VM) error {
 		}
 	}
 	u := vm.object.DeepCopy()
-	if err := c.change(u, s, vm, w); err != nil {
+	if err := (builder{c}).change(u, s, vm, w); err != nil {
 		return err
 	}
 	err = c.kube.Update(ctx, u)

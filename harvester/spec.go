@@ -141,8 +141,8 @@ func (c *Client) qualify(name string) string {
 	return c.namespace + "/" + name
 }
 
-// counted is how many devices of each resource there are.
-func counted(devices []HostDevice) map[string]int {
+// countByResource is how many devices of each resource there are.
+func countByResource(devices []HostDevice) map[string]int {
 	n := map[string]int{}
 	for _, d := range devices {
 		n[d.Resource]++

@@ -35,7 +35,7 @@ type VM struct {
 	Halted    bool   // it is not to run
 	Running   bool   // its guest runs
 	Exists    bool   // it has an instance, whatever that does
-	Ended     bool   // it has an instance that has ended: the guest has switched itself off
+	Ended     bool   // it is to run, and does not: the guest has switched itself off
 	Status    string // as Harvester shows it: Running, Starting, ErrorUnschedulable, …
 	Reason    string // why it does not run, if it is to
 	Restart   string // why changes are not in effect before a restart; empty if all are
@@ -45,6 +45,7 @@ type VM struct {
 
 	object *unstructured.Unstructured
 	mark   string
+	acted  string // the strategy that KubeVirt has acted on
 	image  string // of the first disk
 }
 
@@ -72,6 +73,7 @@ type vmObject struct {
 	} `json:"spec"`
 	Status struct {
 		PrintableStatus string      `json:"printableStatus"`
+		RunStrategy     string      `json:"runStrategy"` // that KubeVirt has seen
 		Conditions      []condition `json:"conditions"`
 	} `json:"status"`
 }
@@ -164,7 +166,7 @@ func readVM(u *unstructured.Unstructured) (*VM, error) {
 		return nil, err
 	}
 	v := &VM{Name: o.Name, Namespace: o.Namespace, UID: string(o.UID), Description: o.Annotations[descriptionAnnotation], Tags: map[string]string{},
-		object: u, mark: o.Annotations[markAnnotation], Removing: o.DeletionTimestamp != nil, Status: o.Status.PrintableStatus,
+		object: u, mark: o.Annotations[markAnnotation], Removing: o.DeletionTimestamp != nil, Status: o.Status.PrintableStatus, acted: o.Status.RunStrategy,
 		Halted: o.Spec.RunStrategy == "Halted" || o.Spec.RunStrategy == "" && (o.Spec.Running == nil || !*o.Spec.Running)}
 	v.Cluster, _ = markOf(u)
 	for k, value := range o.Labels {
@@ -184,7 +186,7 @@ func readVM(u *unstructured.Unstructured) (*VM, error) {
 	if c := find(o.Status.Conditions, "Failure"); c.Status == metav1.ConditionTrue {
 		v.Reason = strings.TrimPrefix(c.Reason+": "+c.Message, ": ")
 	}
-	v.Allocated = allocated(o.Annotations[allocationAnnotation])
+	v.Allocated = readAllocation(o.Annotations[allocationAnnotation])
 	return v, v.readHardware(o)
 }
 
@@ -258,6 +260,7 @@ func quantity(s string) Size {
 // readInstance fills in what the machine does now.
 func (v *VM) readInstance(u *unstructured.Unstructured) error {
 	if u == nil {
+		v.Ended = !v.Halted && v.Status == "Stopped" && v.acted == runs
 		return nil
 	}
 	o, err := decode[instanceObject](u)
@@ -265,7 +268,7 @@ func (v *VM) readInstance(u *unstructured.Unstructured) error {
 		return err
 	}
 	v.Exists, v.Running, v.Node = true, o.Status.Phase == "Running", o.Status.NodeName
-	v.Ended = o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed"
+	v.Ended = o.Status.Phase == "Succeeded" && !v.Halted
 	for _, i := range o.Status.Interfaces {
 		for _, ip := range i.IPs {
 			if a, err := netip.ParseAddr(ip); err == nil {
