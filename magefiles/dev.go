@@ -24,7 +24,7 @@ func Lint(ctx context.Context) error {
 	if err := run(ctx, ".lab/bin/golangci-lint", "run", "./..."); err != nil {
 		return err
 	}
-	for dir, root := range map[string]string{"sim": "..", "sim/lab": "../..", "sim/lab/kubernetes": "../../..", "talos": ".."} {
+	for dir, root := range map[string]string{"sim": "..", "sim/lab": "../..", "sim/lab/kubernetes": "../../..", "sim/lab/kubeadm": "../../..", "talos": ".."} {
 		if err := run(ctx, "env", alone, "sh", "-c", "cd "+dir+" && "+root+"/.lab/bin/golangci-lint run -c "+root+"/.golangci.yml ./..."); err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func advisories(ctx context.Context) error {
 	if err := run(ctx, "env", alone, "go", "-C", ".ci/tools", "build", "-o", "../../.lab/bin/govulncheck", checker); err != nil {
 		return err
 	}
-	for dir, pkg := range map[string]string{".": "cluster", "sim": "pvesim", "sim/lab": "operators", "sim/lab/kubernetes": "component", "talos": "internal/config"} {
+	for dir, pkg := range map[string]string{".": "cluster", "sim": "pvesim", "sim/lab": "operators", "sim/lab/kubernetes": "component", "sim/lab/kubeadm": "pause", "talos": "internal/config"} {
 		workspace := alone
 		if dir == "." {
 			workspace = "GOWORK=" // some packages are for tests, and import sim

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/share"
 )
 
@@ -48,12 +49,18 @@ func test(ctx context.Context, mine string) error {
 	if err := lab.Start(); err != nil {
 		return err
 	}
-	return errors.Join(library(ctx), runTalos(ctx), lab.Wait())
+	return errors.Join(library(ctx), runTalos(ctx), lab.Wait(), runKubeadm(ctx))
 }
 
 // runTalos tests the module with Talos' packages. It is alone, so that it decides on no version of ours.
 func runTalos(ctx context.Context) error {
 	return run(ctx, "env", alone, "go", "-C", "talos", "test", "./...")
+}
+
+// runKubeadm has a cluster of real machines, in namespaces, with the programs of kubeadm's. It goes last, when the lab
+// has compiled most of what these are made of, and two processors are free.
+func runKubeadm(ctx context.Context) error {
+	return run(ctx, slices.Concat([]string{"env", alone, "go", "-C", "sim/lab/kubeadm", "test", "-vet=off", "-v", "-timeout", "20m"}, labctl.CompilerFlags(), []string{"./..."})...)
 }
 
 func library(ctx context.Context) error {
