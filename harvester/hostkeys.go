@@ -35,11 +35,12 @@ const HostKeyFile = "/var/lib/cloud/scripts/per-boot/homelab-host-keys"
 // [Client.HostKeys] reads them. It belongs at [HostKeyFile], with mode 0755.
 const HostKeyScript = `#!/bin/sh
 # Whoever reads the console of this machine by Harvester's API knows it by these keys over SSH.
-keys=$(cat /etc/ssh/ssh_host_*_key.pub) || exit 0
-sum=$(printf '%s\n' "$keys" | sha256sum | cut -d ' ' -f 1)
+keys=/run/homelab-host-keys
+cat /etc/ssh/ssh_host_*_key.pub >$keys || exit 0
+sum=$(sha256sum $keys | cut -d ' ' -f 1)
 {
   printf '\n` + beginMark + `\n'
-  printf '%s\n' "$keys" | while read -r key; do printf '` + keyMark + `%s\n' "$key"; done
+  while read -r key; do printf '` + keyMark + `%s\n' "$key"; done <$keys
   printf '` + endMark + `%s\n' "$sum"
 } >/dev/ttyS0
 `

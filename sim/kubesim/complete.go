@@ -39,6 +39,11 @@ func (c server) rewrite(t target, e *entry, u *unstructured.Unstructured) (any, 
 		u.Object["status"] = e.obj["status"]
 	}
 	prune(u.Object)
+	if t.sub == "" {
+		if err := c.admitChange(t.kind, e, u.Object); err != nil {
+			return nil, 0, err
+		}
+	}
 	if err := c.admit(t, e, u); err != nil {
 		return nil, 0, err
 	}
@@ -182,6 +187,17 @@ func (c *Cluster) admitOutside(k kind, u *unstructured.Unstructured) error {
 	})
 	if err != nil {
 		return apierrors.NewForbidden(k.resource(), u.GetName(), err)
+	}
+	return nil
+}
+
+// admitChange asks those who play webhooks about a change, or a deletion.
+func (c *Cluster) admitChange(k kind, e *entry, obj map[string]any) error {
+	if c.outside.AdmitChange == nil {
+		return nil
+	}
+	if err := c.outside.AdmitChange(e.obj, obj); err != nil {
+		return apierrors.NewForbidden(k.resource(), e.u().GetName(), err)
 	}
 	return nil
 }

@@ -23,6 +23,10 @@ type Backends struct {
 	// "localqueues.kueue.x-k8s.io"; nil: there is none. It must not call the API, which waits for it.
 	Admit func(obj map[string]any, get func(resource, namespace, name string) map[string]any) error
 
+	// AdmitChange may change an object that replaces another, status apart, or refuse it; obj is nil where old is
+	// to be deleted. Like Admit, it must not call the API.
+	AdmitChange func(old, obj map[string]any) error
+
 	// Dial connects to a port of a pod, for requests by way of the API's proxy; nil: no route.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }

@@ -111,6 +111,9 @@ func (c server) delete(t target, e *entry, body []byte) (any, int, error) {
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != e.u().GetUID() {
 		return nil, 0, apierrors.NewConflict(t.kind.resource(), t.name, errors.New("the UID in the precondition does not match"))
 	}
+	if err := c.admitChange(t.kind, e, nil); err != nil {
+		return nil, 0, err
+	}
 	return c.serveDelete(t, e, options)
 }
 

@@ -77,6 +77,28 @@ func (c *Run) script(key, module string) {
 	}
 }
 
+// perBoot is scripts_per_boot: every executable of its folder, in order, whichever of them fails (subp.runparts).
+func (c *Run) perBoot() {
+	const folder = "/var/lib/cloud/scripts/per-boot"
+	entries, _ := c.v.ReadDir(folder)
+	tried := 0
+	var failed []string
+	for _, e := range entries {
+		if e.Mode()&0o111 == 0 {
+			continue
+		}
+		tried++
+		p := c.session()
+		p.Args = []string{folder + "/" + e.Name()}
+		if code := p.Exec(c.s.Context()); code != 0 && c.s.Context().Err() == nil {
+			failed = append(failed, e.Name())
+		}
+	}
+	if len(failed) > 0 {
+		c.fail("('scripts_per_boot', RuntimeError('Runparts: %d failures (%s) in %d attempted commands'))", len(failed), strings.Join(failed, ","), tried)
+	}
+}
+
 // writeFiles is write_files; those with defer come after users and packages.
 func (c *Run) writeFiles(deferred bool) {
 	module := "write_files"

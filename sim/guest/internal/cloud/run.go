@@ -198,6 +198,7 @@ func (c *Run) Final() {
 	c.stage("modules-final")
 	c.once("package_update_upgrade_install", c.packages)
 	c.once("write_files_deferred", func() { c.writeFiles(true) })
+	c.perBoot()
 	c.once("scripts_user", func() { c.script("runcmd", "scripts_user") })
 }
 
