@@ -32,7 +32,7 @@ func rooms() []floor {
 			"sim/pvesim/internal/fault", "sim/pvesim/model", "sim/pvesim/internal/networkfile", "sim/pvesim/internal/schema", "sim/pvesim/internal/request",
 			"sim/pvesim/internal/answer",
 		}},
-		{"Played machines", []string{"sim/guest", "sim/kubesim", "sim/gpuoperator", "sim/dra", "sim/modelengine", "sim/proxmoxcsi", "sim/iso", "sim/sshserver", "sim/facts",
+		{"Played machines", []string{"sim/guest", "sim/harvestersim", "sim/kubesim", "sim/gpuoperator", "sim/dra", "sim/modelengine", "sim/proxmoxcsi", "sim/iso", "sim/sshserver", "sim/facts",
 			"sim/kubesim/internal/admission", "sim/kubesim/internal/schedule", "sim/kubesim/internal/authority", "sim/kubesim/internal/control", "sim/kubesim/internal/defaults",
 			"sim/kubesim/internal/relay", "sim/kubesim/internal/served", "sim/kubesim/internal/table",
 			"sim/guest/internal/pvehost", "sim/guest/internal/programs", "sim/guest/internal/k3s", "sim/guest/internal/kubeadm", "sim/guest/internal/etcdfile", "sim/guest/internal/iptables", "sim/guest/internal/boot",

@@ -32,7 +32,7 @@ type Sim struct {
 	cfg   Config
 	plane *kubesim.Cluster
 	api   dynamic.Interface
-	stop  context.CancelFunc
+	stop  chan struct{}
 	ended sync.WaitGroup
 
 	mu       sync.Mutex
@@ -45,7 +45,7 @@ type Sim struct {
 }
 
 const (
-	tick      = 500 * time.Millisecond
+	tick      = time.Second
 	namespace = "harvester-system"
 )
 
@@ -79,17 +79,18 @@ func New(ctx context.Context, cfg Config) (*Sim, error) {
 	if s.api, err = dynamic.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("harvestersim: %w", err)
 	}
-	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
 	if err := s.populate(ctx); err != nil {
 		return nil, err
 	}
+	s.stop = make(chan struct{})
 	s.ended.Go(func() { s.loop(ctx) })
 	return s, nil
 }
 
 // Close ends the cluster and its machines.
 func (s *Sim) Close() error {
-	s.stop()
+	close(s.stop)
 	s.ended.Wait()
 	s.mu.Lock()
 	all := s.running
@@ -129,7 +130,7 @@ func (s *Sim) loop(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-s.stop:
 			return
 		case <-timer.C:
 			s.reconcile(ctx)
