@@ -25,7 +25,7 @@ func TestLife(t *testing.T) {
 		assert.Equal(t, "node1", vm.Node)
 		assert.ElementsMatch(t, []string{"node1-000041000", "node1-000041001"}, vm.Allocated, "its group comes along")
 		keys := w.keys(ctx, t, vm)
-		require.Len(t, keys, 1, w.Console("machines", "a100-wk1"))
+		require.Len(t, keys, 1, w.Console(ctx, "machines", "a100-wk1"))
 		assert.Equal(t, w.Machine("machines", "a100-wk1").HostKey(), keys[0]+" root@simulated")
 		require.NoError(t, w.c.SetHostKeys(ctx, vm, keys))
 		vm, err := w.c.Get(ctx, s.Name)

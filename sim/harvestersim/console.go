@@ -21,12 +21,12 @@ func (s *Sim) kubelet(string) http.Handler {
 		}
 		name := strings.TrimPrefix(parts[1], "virt-launcher-")
 		name = name[:max(0, strings.LastIndexByte(name, '-'))]
-		_, _ = io.WriteString(w, s.Console(parts[0], name))
+		_, _ = io.WriteString(w, s.Console(r.Context(), parts[0], name))
 	})
 }
 
 // Console is what a machine that runs has written to its serial console.
-func (s *Sim) Console(namespace, name string) string {
+func (s *Sim) Console(ctx context.Context, namespace, name string) string {
 	s.mu.Lock()
 	i := s.running[namespace+"/"+name]
 	s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *Sim) Console(namespace, name string) string {
 		return ""
 	}
 	var text bytes.Buffer
-	if i.machine.Run(context.Background(), "root", "cat "+consoleFile, &text) != 0 { // nothing has written there
+	if i.machine.Run(ctx, "root", "cat "+consoleFile, &text) != 0 { // nothing has written there
 		text.Reset()
 	}
 	return "SeaBIOS (version 1.16.3-1)\r\n[    0.000000] Linux version 6.8.0\r\n" + strings.ReplaceAll(text.String(), "\n", "\r\n")
