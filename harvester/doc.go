@@ -18,7 +18,7 @@
 // # Devices
 //
 // [Client.Devices] is the ledger of the PCI devices of all nodes: who has claimed which (a PCIDeviceClaim binds a device
-// to vfio-pci, for whoever asks first) and which machine has which. Kubernetes counts devices by their model on a node,
+// to vfio-pci, for the machine that asks first) and which machine has which. Kubernetes counts devices by their model on a node,
 // so two machines with the same model on one node may swap their devices at a start; the ledger says what they have.
 //
 // # Host keys

@@ -165,7 +165,7 @@ func (s stage) fault(t *testing.T, at int, how string) (requests int) {
 	return requests
 }
 
-// strangers are objects that are not ours: another cluster's, and nobody's with names of ours and with copies of our
+// strangers are objects that are not ours: another cluster's, and unmarked ones with names of ours and with copies of our
 // marks, as a copy of a machine has them.
 func (w world) strangers(ctx context.Context, t *testing.T) {
 	t.Helper()

@@ -77,7 +77,7 @@ func (w world) keys(ctx context.Context, t *testing.T, vm *harvester.VM) (keys [
 }
 
 // TestTwoOfOneModel: devices are counted by their model, so a machine takes another's if that is off, and no more than
-// there are; the ledger says who has what, and nobody's claim is taken away.
+// there are; the ledger says who has what, and no claim of another machine is removed.
 func TestTwoOfOneModel(t *testing.T) {
 	play(t, func(ctx context.Context, t *testing.T, w world) {
 		w.image(ctx, t)
@@ -197,7 +197,7 @@ func TestTwoAtOnce(t *testing.T) {
 	})
 }
 
-// TestImages: one that cannot be had says so, one of another URL is refused, and one in use stays.
+// TestImages: one that fails says so, one of another URL is refused, and one in use stays.
 func TestImages(t *testing.T) {
 	play(t, func(ctx context.Context, t *testing.T, w world) {
 		w.image(ctx, t)

@@ -34,7 +34,7 @@ const HostKeyFile = "/var/lib/cloud/scripts/per-boot/homelab-host-keys"
 // HostKeyScript is the script by which a machine writes its public host keys to its serial console, where
 // [Client.HostKeys] reads them. It belongs at [HostKeyFile], with mode 0755.
 const HostKeyScript = `#!/bin/sh
-# Whoever reads the console of this machine by Harvester's API knows it by these keys over SSH.
+# Readers of this machine's console, by Harvester's API, know it by these keys over SSH.
 keys=/run/homelab-host-keys
 cat /etc/ssh/ssh_host_*_key.pub >$keys || exit 0
 sum=$(sha256sum $keys | cut -d ' ' -f 1)

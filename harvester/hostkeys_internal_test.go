@@ -54,7 +54,7 @@ func FuzzHostKeys(f *testing.F) {
 		for _, k := range parseHostKeys(log) {
 			words := strings.Fields(k)
 			if len(words) != 2 || !isKey(words[0], words[1]) {
-				t.Fatalf("%q is no key", k)
+				t.Fatalf("%q is not a key", k)
 			}
 		}
 		assert.Equal(t, []string{oneKey}, parseHostKeys(append(log, []byte("\n"+printed(oneKey))...)))

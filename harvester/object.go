@@ -221,7 +221,7 @@ func (c builder) changeDevices(u *unstructured.Unstructured, _ VMSpec, vm *VM, w
 	annotations := u.GetAnnotations()
 	annotations[devicesAnnotation] = string(text)
 	u.SetAnnotations(annotations)
-	if w.node == "" { // they were all taken away
+	if w.node == "" { // there are none any more
 		unstructured.RemoveNestedField(u.Object, "spec", "template", "spec", "nodeSelector", hostLabel)
 		return nil
 	}

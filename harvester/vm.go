@@ -282,7 +282,7 @@ func (v *VM) readInstance(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// Get returns a machine of the namespace, whoever's it is, or nil if there is none.
+// Get returns a machine of the namespace, of any owner, or nil if there is none.
 func (c *Client) Get(ctx context.Context, name string) (*VM, error) {
 	u, err := c.read(ctx, vmKind(), c.namespace, name)
 	if u == nil || err != nil {

@@ -20,7 +20,7 @@ const module = "github.com/cps-gpu/homelab/"
 var owners = map[string][]string{
 	"github.com/luthermonson/go-proxmox": {"proxmox"},
 	"golang.org/x/crypto/ssh":            {"remote/ssh", "sim/sshserver", "sim/cmd/pvesim"},
-	"k8s.io/client-go":                   {"kube", "sim/kubesim"},
+	"k8s.io/client-go":                   {"kube", "sim/kubesim", "sim/harvestersim"},
 	"github.com/magefile/mage":           {"magefiles", "magefiles/targets"},
 	"github.com/spf13/cobra":             {"magefiles/targets", "cmd/homelab"},
 	"github.com/spf13/pflag":             {"magefiles/targets"},

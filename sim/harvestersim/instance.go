@@ -28,7 +28,7 @@ func (s *Sim) startInstance(ctx context.Context, vm *unstructured.Unstructured) 
 	labels, _ := fieldAt(template, "metadata", "labels").(object)
 	return s.create(ctx, instances(), object{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
 		"metadata": object{"name": vm.GetName(), "namespace": vm.GetNamespace(), "labels": labels,
-			"annotations": object{"sim/started": rendered(vm)}, "finalizers": []any{"kubevirt.io/foregroundDeleteVirtualMachine"},
+			"annotations": object{"sim/started": templateText(vm)}, "finalizers": []any{"kubevirt.io/foregroundDeleteVirtualMachine"},
 			"ownerReferences": []any{object{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": vm.GetName(), "uid": string(vm.GetUID()), "controller": true}}},
 		"spec": template["spec"], "status": object{}}) == nil
 }
@@ -91,7 +91,7 @@ func (s *Sim) lacks(ctx context.Context, i *unstructured.Unstructured) bool {
 // launcher is the pod of an instance: what it asks of a node, and the container with the console.
 func launcher(i *unstructured.Unstructured) object {
 	limits := object{}
-	for r, n := range wanted(i) {
+	for r, n := range deviceCounts(i) {
 		limits[r] = fmt.Sprint(n)
 	}
 	requests, _ := fieldAt(i.DeepCopy().Object, "spec", "domain", "resources", "requests").(object)
@@ -116,8 +116,8 @@ func launcher(i *unstructured.Unstructured) object {
 		"spec": spec}
 }
 
-// wanted are the devices that an instance asks for, by their resource.
-func wanted(i *unstructured.Unstructured) map[string]int64 {
+// deviceCounts are the devices that an instance asks for, by their resource.
+func deviceCounts(i *unstructured.Unstructured) map[string]int64 {
 	out := map[string]int64{}
 	for _, h := range listAt(i.Object, "spec", "domain", "devices", "hostDevices") {
 		out[textAt(h, "deviceName")]++
@@ -143,7 +143,7 @@ func (s *Sim) schedule(ctx context.Context, i, pod *unstructured.Unstructured, k
 	if !ok {
 		return // the pod waits for a Secret that is not there
 	}
-	given, ok := s.allocate(ctx, node, key, wanted(i))
+	given, ok := s.allocate(ctx, node, key, deviceCounts(i))
 	if !ok {
 		return
 	}
@@ -271,7 +271,7 @@ func (s *Sim) blockDevices(ctx context.Context, i *unstructured.Unstructured) []
 	return out
 }
 
-// endInstance shuts the guest down, and takes the instance away when it is off. The machine's object then names the
+// endInstance shuts the guest down, and removes the instance when it is off. The machine's object then names the
 // devices that it had (OnVMIDeletion of harvester/pcidevices).
 func (s *Sim) endInstance(ctx context.Context, i, pod *unstructured.Unstructured, key string) {
 	s.mu.Lock()

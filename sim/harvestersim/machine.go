@@ -130,7 +130,7 @@ func (s *Sim) judge(ctx context.Context, vm, instance *unstructured.Unstructured
 		dropCondition(vm, "RestartRequired")
 		return
 	}
-	if started := instance.GetAnnotations()["sim/started"]; started != "" && started != rendered(vm) {
+	if started := instance.GetAnnotations()["sim/started"]; started != "" && started != templateText(vm) {
 		setCondition(vm, "RestartRequired", true, "RestartRequired", "a non-live-updatable field was changed in the template spec")
 	}
 }
@@ -144,8 +144,8 @@ func find(u *unstructured.Unstructured, kind string) any {
 	return nil
 }
 
-// rendered is what of a machine's template takes a restart: all but where it may run.
-func rendered(vm *unstructured.Unstructured) string {
+// templateText is what of a machine's template takes a restart: all but where it may run.
+func templateText(vm *unstructured.Unstructured) string {
 	spec, _ := vm.DeepCopy().Object["spec"].(object)["template"].(object)["spec"].(object)
 	for _, k := range []string{"nodeSelector", "affinity", "tolerations"} {
 		delete(spec, k)
@@ -154,7 +154,7 @@ func rendered(vm *unstructured.Unstructured) string {
 	return string(b)
 }
 
-// removeVM takes a machine away: its instance, the volumes that are named to go with it, itself. Other volumes stay.
+// removeVM removes a machine: its instance, the volumes that are named to go with it, itself. Other volumes stay.
 func (s *Sim) removeVM(ctx context.Context, vm, instance *unstructured.Unstructured) {
 	if instance != nil {
 		if instance.GetDeletionTimestamp() == nil {

@@ -8,9 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 )
 
 type object = map[string]any
+
+// store has the objects, as clients of the API see them.
+type store struct{ api dynamic.Interface }
 
 // at is what is at a path of nested mappings and, by position, lists; nil if nothing is.
 func fieldAt(v any, path ...string) any {
@@ -35,7 +39,7 @@ func listAt(v any, path ...string) []any {
 }
 
 // list returns the objects of a resource; none on an error, after which the controller looks again.
-func (s *Sim) list(ctx context.Context, r schema.GroupVersionResource) []*unstructured.Unstructured {
+func (s store) list(ctx context.Context, r schema.GroupVersionResource) []*unstructured.Unstructured {
 	all, err := s.api.Resource(r).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil
@@ -48,7 +52,7 @@ func (s *Sim) list(ctx context.Context, r schema.GroupVersionResource) []*unstru
 }
 
 // get returns an object, or nil.
-func (s *Sim) get(ctx context.Context, r schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
+func (s store) get(ctx context.Context, r schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
 	u, err := s.api.Resource(r).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -56,7 +60,7 @@ func (s *Sim) get(ctx context.Context, r schema.GroupVersionResource, namespace,
 	return u
 }
 
-func (s *Sim) create(ctx context.Context, r schema.GroupVersionResource, obj object) error {
+func (s store) create(ctx context.Context, r schema.GroupVersionResource, obj object) error {
 	u := &unstructured.Unstructured{Object: obj}
 	_, err := s.api.Resource(r).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
 	if err != nil {
@@ -66,7 +70,7 @@ func (s *Sim) create(ctx context.Context, r schema.GroupVersionResource, obj obj
 }
 
 // createWithStatus makes an object, of which the API keeps the status only when it is written apart.
-func (s *Sim) createWithStatus(ctx context.Context, r schema.GroupVersionResource, obj object) error {
+func (s store) createWithStatus(ctx context.Context, r schema.GroupVersionResource, obj object) error {
 	if err := s.create(ctx, r, obj); err != nil {
 		return err
 	}
@@ -79,8 +83,8 @@ func (s *Sim) createWithStatus(ctx context.Context, r schema.GroupVersionResourc
 	return nil
 }
 
-// update replaces an object; whoever was quicker wins, and the controller looks again.
-func (s *Sim) update(ctx context.Context, r schema.GroupVersionResource, u *unstructured.Unstructured) bool {
+// update replaces an object. If somebody was quicker, the controller looks again.
+func (s store) update(ctx context.Context, r schema.GroupVersionResource, u *unstructured.Unstructured) bool {
 	after, err := s.api.Resource(r).Namespace(u.GetNamespace()).Update(ctx, u, metav1.UpdateOptions{})
 	if err == nil {
 		u.Object = after.Object
@@ -88,7 +92,7 @@ func (s *Sim) update(ctx context.Context, r schema.GroupVersionResource, u *unst
 	return err == nil
 }
 
-func (s *Sim) updateStatus(ctx context.Context, r schema.GroupVersionResource, u *unstructured.Unstructured) bool {
+func (s store) updateStatus(ctx context.Context, r schema.GroupVersionResource, u *unstructured.Unstructured) bool {
 	after, err := s.api.Resource(r).Namespace(u.GetNamespace()).UpdateStatus(ctx, u, metav1.UpdateOptions{})
 	if err == nil {
 		u.Object = after.Object
@@ -96,7 +100,7 @@ func (s *Sim) updateStatus(ctx context.Context, r schema.GroupVersionResource, u
 	return err == nil
 }
 
-func (s *Sim) remove(ctx context.Context, r schema.GroupVersionResource, u *unstructured.Unstructured) {
+func (s store) remove(ctx context.Context, r schema.GroupVersionResource, u *unstructured.Unstructured) {
 	uid, now := u.GetUID(), int64(0)
 	_ = s.api.Resource(r).Namespace(u.GetNamespace()).Delete(ctx, u.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &now})

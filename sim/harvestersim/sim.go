@@ -31,7 +31,7 @@ type Config struct {
 type Sim struct {
 	cfg   Config
 	plane *kubesim.Cluster
-	api   dynamic.Interface
+	store
 	stop  chan struct{}
 	ended sync.WaitGroup
 
