@@ -106,9 +106,6 @@ func TestLifeWithKubeadm(t *testing.T) {
 			assert.NotEmpty(t, c.All)
 		}
 		require.ErrorContains(t, (cluster.Backend{}).Lacks(spec, "k3s:upgrade"), "write kubeadm.version, and run homelab cluster:up")
-		for _, command := range []string{"cluster:backup", "cluster:restore"} {
-			require.ErrorContains(t, (cluster.Backend{}).Lacks(spec, command), "homelab does not do this with kubeadm yet")
-		}
 		down, err := cl.Down(t.Context())
 		require.NoError(t, err)
 		_, err = down.Run(t.Context(), w.listen(t))

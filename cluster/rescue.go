@@ -39,13 +39,13 @@ func (c *Cluster) Backup(ctx context.Context, w io.Writer, to []age.Recipient) (
 }
 
 // Restore brings Kubernetes back to the state of a backup: on the same machines, or on others
-// that Up has made of the same file. Servers and agents restart K3s; their pods keep running.
+// that Up has made of the same file. Servers and agents restart; their pods keep running.
 // open opens the backup's file; it may be called several times. Interrupted, it has to be
-// repeated: until then K3s is stopped on the servers.
+// repeated: until then Kubernetes is stopped on the servers.
 func (c *Cluster) Restore(m backup.Contents, open func() (*backup.Reader, io.Closer, error)) (*converge.Graph, error) {
 	return c.site.flow().rescue().Restore(rescue.Source{
 		SavedSnapshot: distribution.SavedSnapshot{Name: m.Snapshot, Size: m.Size, SHA256: m.SHA256}, Key: m.Token,
-		Made: m.Made.UTC().Format("2006-01-02 15:04:05 UTC"), Version: m.K3s,
+		Made: m.Made.UTC().Format("2006-01-02 15:04:05 UTC"), Version: m.Version(), Of: m.Distribution(),
 		Open: func(context.Context) (io.ReadCloser, error) {
 			r, file, err := open()
 			if err != nil {

@@ -35,6 +35,9 @@ fi
 section starting
 print "$ours/starting"
 
+section restoring
+print "$ours/restoring"
+
 section upgrading
 print "$ours/upgrading"
 

@@ -3,7 +3,9 @@ package kubeadm
 import (
 	"context"
 	_ "embed" // the script below
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -67,4 +69,51 @@ func Snapshots(ctx context.Context, r remote.Runner) ([]Snapshot, error) {
 		}
 	}
 	return all, nil
+}
+
+// ErrNoSnapshot says that a server does not have the snapshot.
+var ErrNoSnapshot = errors.New("there is no snapshot of that name")
+
+// File is where a server has a snapshot.
+type File struct {
+	Path   string
+	Size   int64  // in bytes
+	SHA256 string // in hexadecimal
+}
+
+// FindSnapshot looks for a snapshot by its name.
+func FindSnapshot(ctx context.Context, r remote.Runner, name string) (File, error) {
+	if _, ok := parseSnapshot(name); !ok {
+		return File{}, fmt.Errorf("%.80q is not the name of a snapshot: ls %s on a server lists them", name, snapshotsFolder)
+	}
+	f := File{Path: snapshotsFolder + "/" + name}
+	if there, err := remote.Exists(ctx, r, f.Path); err != nil || !there {
+		return File{}, errors.Join(err, ErrNoSnapshot)
+	}
+	size, err := remote.Output(ctx, r, "stat", "-c", "%s", f.Path)
+	if err != nil {
+		return File{}, err
+	}
+	if f.Size, err = strconv.ParseInt(strings.TrimSpace(string(size)), 10, 64); err != nil {
+		return File{}, fmt.Errorf("find the snapshot %s: expected its size, got %q", name, size)
+	}
+	sum, err := remote.Output(ctx, r, "sha256sum", f.Path)
+	f.SHA256, _, _ = strings.Cut(string(sum), " ")
+	return f, err
+}
+
+// Fetch writes it to w.
+func (f File) Fetch(ctx context.Context, r remote.Runner, w io.Writer) error {
+	if err := r.Run(ctx, remote.Cmd{Args: []string{"cat", "--", f.Path}, Stdout: w}); err != nil {
+		return fmt.Errorf("fetch the snapshot %s: %w", f.Path, err)
+	}
+	return nil
+}
+
+// Delete removes it.
+func (f File) Delete(ctx context.Context, r remote.Runner) error {
+	if err := remote.Run(ctx, r, "rm", "-f", "--", f.Path); err != nil {
+		return fmt.Errorf("delete the snapshot %s: %w", f.Path, err)
+	}
+	return nil
 }

@@ -41,6 +41,7 @@ type State struct {
 	API       string   // the URL where an agent's kubelet looks for the API, or where a server has joined; "": it has created its cluster, or is not in one
 	Cluster   string   // whose mark it has; "": none
 	Authority string   // SHA-256 of the file of its cluster's authority; "": it has none
+	Restoring string   // what a restore that goes on, or was cut short, began with
 
 	node    registration
 	cluster *clusterConfiguration // that a server was created with, or has joined with
@@ -58,6 +59,21 @@ func (s State) ProviderID() string {
 		}
 	}
 	return ""
+}
+
+// Labels are those that its kubelet registers with.
+func (s State) Labels() map[string]string {
+	out := map[string]string{}
+	for _, a := range s.node.Args {
+		if a.Name != "node-labels" {
+			continue
+		}
+		for label := range strings.SplitSeq(a.Value, ",") {
+			key, value, _ := strings.Cut(label, "=")
+			out[key] = value
+		}
+	}
+	return out
 }
 
 // Observe reads the state of Kubernetes on a machine, in one round trip, and changes nothing.
@@ -83,6 +99,7 @@ func parse(out []byte) (State, error) {
 	s := State{
 		Arch:     map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[text["arch"]],
 		Starting: text["starting"] != "", Joined: text["joined"] != "", kubeVIP: text["kube-vip"], Active: text["active"], Cluster: text["cluster"],
+		Restoring: text["restoring"],
 	}
 	if m := versionLine.FindStringSubmatch(text["version"]); m != nil {
 		s.Version = m[1]

@@ -40,7 +40,7 @@ var ErrToken = errors.New("the token does not decrypt the authorities in the sna
 
 // Inspect reads a snapshot as K3s makes it, of that file name: .zip says that it is
 // compressed. It checks etcd's checksum at its end, all pages of the database that are in use,
-// and that token opens it. It holds the snapshot in memory, and nothing of it anywhere else.
+// and that token opens it, or, if it is kubeadm's authorities, that they are the snapshot's. It holds the snapshot in memory, and nothing of it anywhere else.
 func Inspect(ctx context.Context, snapshot io.Reader, name string, token secret.Value) (*Facts, error) {
 	b, err := Plain(ctx, snapshot, name)
 	if err != nil {
@@ -142,7 +142,7 @@ func (f *Facts) read(ctx context.Context, db *database, token secret.Value) erro
 			delete(alive, key)
 			return nil
 		}
-		if !strings.HasPrefix(key, bootstrapPrefix) {
+		if !strings.HasPrefix(key, bootstrapPrefix) && !strings.HasPrefix(key, rootsPrefix) {
 			value = nil
 		}
 		alive[key] = value
@@ -162,6 +162,9 @@ func (f *Facts) read(ctx context.Context, db *database, token secret.Value) erro
 	}
 	slices.Sort(f.Nodes)
 	slices.Sort(f.Namespaces)
+	if files := authoritiesIn(token); files != nil {
+		return f.checkAuthorities(alive, files)
+	}
 	return f.unlock(alive, token)
 }
 

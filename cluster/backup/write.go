@@ -2,6 +2,7 @@ package backup
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,27 +26,47 @@ const Format = 2
 // Manifest says what a backup is.
 type Manifest struct {
 	Format   int       `json:"format"`
-	Cluster  string    `json:"cluster"`  // its name
-	Made     time.Time `json:"made"`     // when the snapshot was taken
-	K3s      string    `json:"k3s"`      // version of K3s on the server
-	Server   string    `json:"server"`   // where the snapshot was taken
-	Servers  []string  `json:"servers"`  // of the cluster's file
-	Agents   []string  `json:"agents"`   // of the cluster's file
-	Snapshot string    `json:"snapshot"` // file name that K3s gave it
-	Size     int64     `json:"size"`     // of the snapshot, in bytes
-	SHA256   string    `json:"sha256"`   // of the snapshot, in hexadecimal
+	Cluster  string    `json:"cluster"`           // its name
+	Made     time.Time `json:"made"`              // when the snapshot was taken
+	K3s      string    `json:"k3s,omitempty"`     // version of K3s on the server
+	Kubeadm  string    `json:"kubeadm,omitempty"` // version of Kubernetes on the server, instead, if kubeadm has set it up
+	Server   string    `json:"server"`            // where the snapshot was taken
+	Servers  []string  `json:"servers"`           // of the cluster's file
+	Agents   []string  `json:"agents"`            // of the cluster's file
+	Snapshot string    `json:"snapshot"`          // its file name on the server
+	Size     int64     `json:"size"`              // of the snapshot, in bytes
+	SHA256   string    `json:"sha256"`            // of the snapshot, in hexadecimal
 
 	// Objects are how many there were, by resource, as the API told right before and after the
 	// snapshot. A resource whose number changed in between is not in it.
 	Objects map[string]int `json:"objects,omitempty"`
 }
 
+// Distribution is k3s or kubeadm: a backup of one is nothing to the other.
+func (m Manifest) Distribution() string {
+	if m.Kubeadm != "" {
+		return "kubeadm"
+	}
+	return "k3s"
+}
+
+// Version is that of K3s, or of Kubernetes with kubeadm.
+func (m Manifest) Version() string { return cmp.Or(m.Kubeadm, m.K3s) }
+
+// Program is the same with its name.
+func (m Manifest) Program() string {
+	if m.Kubeadm != "" {
+		return "Kubernetes " + m.Kubeadm
+	}
+	return "K3s " + m.K3s
+}
+
 // Contents is what a backup has beside the snapshot.
 type Contents struct {
 	Manifest
-	Token       secret.Value // of servers: it decrypts what K3s keeps in etcd
-	AgentToken  secret.Value // of agents; it may be that of servers
-	Config      []byte       // config.yaml of the server
+	Token       secret.Value // of servers: it decrypts what K3s keeps in etcd; with kubeadm the files of the authorities, as a JSON object
+	AgentToken  secret.Value // of agents; it may be that of servers; with kubeadm there is none
+	Config      []byte       // config.yaml of the server, or what kubeadm has set it up with
 	ClusterYAML []byte       // the cluster's file
 
 	// Maker is the key that signed the backup; nil: it is not signed, and everybody who has the

@@ -31,6 +31,10 @@ type Keeper interface {
 	Rotate(ctx context.Context, n spec.Node) error
 }
 
+// Authorities names, in what [Keeper.Secrets] returns, the files of the cluster's authorities with their keys, where
+// nothing in a snapshot has them. They are the key of its snapshots, then.
+const Authorities = "authorities"
+
 // SavedSnapshot is a file with a snapshot of etcd.
 type SavedSnapshot struct {
 	Name   string

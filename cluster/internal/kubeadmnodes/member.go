@@ -34,7 +34,7 @@ func (m *member) State() distribution.State {
 		Role: spec.Role(m.have.Role), Configured: m.have.Role != "", Started: m.have.Role != "", Admitted: m.have.Joined,
 		Running: m.have.Running(), Active: m.have.Active, Waits: "kubelet is " + m.have.Active, Version: m.have.Version,
 		Cluster: m.have.Cluster, Authority: m.have.Authority, ProviderID: m.have.ProviderID(),
-		API: m.have.API,
+		API: m.have.API, Restoring: m.have.Restoring,
 	}
 	if n := len(m.have.Journal); n > 0 && m.have.Joined {
 		s.Ended = m.have.Journal[n-1]

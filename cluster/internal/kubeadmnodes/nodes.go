@@ -30,7 +30,7 @@ func New(s *spec.Spec, root func(node string) remote.Runner) *Nodes { return &No
 // Facts returns what it is called.
 func (ns *Nodes) Facts() distribution.Facts {
 	return distribution.Facts{Title: "Kubernetes", Step: "kubeadm", Server: "kubelet", Agent: "kubelet", Images: "kubeadm config images list", Lacks: map[string]error{
-		"k3s:upgrade": errors.New("k3s:upgrade writes k3s.version, and kubeadm's clusters have none: write kubeadm.version, and run homelab cluster:up"), "cluster:backup": errBackup(), "cluster:restore": errBackup(),
+		"k3s:upgrade": errors.New("k3s:upgrade writes k3s.version, and kubeadm's clusters have none: write kubeadm.version, and run homelab cluster:up"),
 	}}
 }
 

@@ -71,22 +71,25 @@ const serverTime = 30 * time.Minute
 // joinServer lets a machine join as a server, with a token that another server creates and revokes.
 func (m *member) joinServer(ctx context.Context, w distribution.Wish, by string) (err error) {
 	c, node, root := m.clusterOf(), m.nodeOf(m.node, w), m.root(m.node.Name)
-	if m.have.Joined && !m.have.Starting {
+	have, err := kubeadm.Observe(ctx, root) // it may have been stopped since m was seen
+	if err != nil {
+		return err
+	}
+	if have.Joined && !have.Starting {
 		return kubeadm.JoinServer(ctx, root, c, node, kubeadm.Token{})
 	}
 	if err := m.mayJoin(ctx, by); err != nil {
 		return err
 	}
+	if have.Restoring != "" && !have.Starting { // the snapshot may know it as Ready
+		if err := kubeadm.DeleteNode(ctx, m.root(by), m.node.Name); err != nil {
+			return err
+		}
+	}
 	other, _ := m.spec.Node(by)
 	t, err := kubeadm.CreateServerToken(ctx, m.root(by), c, m.nodeOf(other, distribution.Wish{}), run.Limit(m.spec, serverTime), m.describe(m.node))
 	if t.ID != "" {
-		defer func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), run.Limit(m.spec, revokeTime))
-			defer cancel()
-			if failed := kubeadm.RevokeToken(ctx, m.root(by), t.ID); err == nil {
-				err = failed
-			}
-		}()
+		defer func() { err = errors.Join(err, m.revoke(ctx, by, t)) }()
 	}
 	if err != nil {
 		return err
@@ -94,7 +97,14 @@ func (m *member) joinServer(ctx context.Context, w distribution.Wish, by string)
 	return kubeadm.JoinServer(ctx, root, c, node, t)
 }
 
-// revokeTime limits how long to try to revoke a token, also when the run was interrupted.
+// revoke deletes a token, also when the run was interrupted.
+func (ns *Nodes) revoke(ctx context.Context, by string, t kubeadm.Token) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), run.Limit(ns.spec, revokeTime))
+	defer cancel()
+	return kubeadm.RevokeToken(ctx, ns.root(by), t.ID)
+}
+
+// revokeTime limits how long to try to revoke a token.
 const revokeTime = 20 * time.Second
 
 // Forget removes a server from etcd, by way of another one. A member that never started has no name: one whose address

@@ -174,6 +174,9 @@ func (r *Rescue) contents(ctx context.Context, server spec.Node, have distributi
 		return c, err
 	}
 	c.Token, c.AgentToken, c.Config = secrets["token"], secrets["agent-token"], []byte(secrets["config.yaml"].Reveal())
+	if authorities, are := secrets[distribution.Authorities]; are {
+		c.Token, c.K3s, c.Kubeadm = authorities, "", have.Version
+	}
 	if r.Spec.File != "" { // a program's own value has none
 		if c.ClusterYAML, err = os.ReadFile(r.Spec.File); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return c, fmt.Errorf("the cluster's file: %s", printable.FirstLine(err.Error()))

@@ -21,6 +21,7 @@ type Source struct {
 	Key     secret.Value // decrypts it
 	Made    string       // when, for messages
 	Version string       // that it is of; empty: the present one
+	Of      string       // its distribution, as the cluster's file names it; empty: the present one
 	// Open reads the snapshot; it is called once for every attempt.
 	Open func(ctx context.Context) (io.ReadCloser, error)
 }
@@ -30,9 +31,12 @@ type Source struct {
 // back. It can be interrupted anywhere; then it has to be repeated, and until then it starts
 // on no server where it was stopped.
 func (r *Rescue) Restore(from Source) (*converge.Graph, error) {
+	if is := r.Distribution.Facts().Step; from.Of != "" && from.Of != is {
+		return nil, fmt.Errorf("the backup is of a cluster with distribution: %s, and the file says %s: one cannot read the other's; take the file that the backup was made with", from.Of, is)
+	}
 	if title := r.title(); r.Distribution.Compare(from.Version, r.Spec.K3s.Version) > 0 {
-		return nil, fmt.Errorf("the snapshot is of %s %s, and the file says %s: an older %s cannot read it; write version: %s under k3s:, and run cluster:up first",
-			title, from.Version, r.Spec.K3s.Version, title, from.Version)
+		return nil, fmt.Errorf("the snapshot is of %s %s, and the file says %s: an older %s cannot read it; write version: %s under %s:, and run cluster:up first",
+			title, from.Version, r.Spec.K3s.Version, title, from.Version, r.Distribution.Facts().Step)
 	}
 	g := r.Members.Graph()
 	servers, agents := r.Spec.Servers(), r.Spec.Agents()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
+	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -25,8 +26,11 @@ func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	}
 	keys := slices.Concat(s.Spec.K3s.Snapshots.Recipients, strings.FieldsFunc(f.Recipient, func(r rune) bool { return r == ',' || r == ' ' }))
 	if len(keys) == 0 {
-		return session.Invalid("%w", errors.New("who may decrypt the backup? write recipients: [age1…] under k3s.snapshots, or add -recipient=age1…; age-keygen makes a pair of keys, "+
-			"and the private one does not belong on this machine"))
+		where := "write recipients: [age1…] under k3s.snapshots, or add"
+		if s.Spec.Distribution == spec.DistributionKubeadm {
+			where = "add"
+		}
+		return session.Invalid("%w", fmt.Errorf("who may decrypt the backup? %s -recipient=age1…; age-keygen makes a pair of keys, and the private one does not belong on this machine", where))
 	}
 	to, err := backup.Recipients(keys...)
 	if err != nil {
@@ -48,7 +52,7 @@ func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	if s.JSON {
 		return console.Objects(s.Console, []any{map[string]any{"file": path, "size": size, "sha256": sum, "manifest": m}})
 	}
-	s.Printf("%s: %s, made on %s with K3s %s, for %s.", path, bytesOf(size), m.Server, m.K3s, printable.Count(len(to), "recipient"))
+	s.Printf("%s: %s, made on %s with %s, for %s.", path, bytesOf(size), m.Server, m.Program(), printable.Count(len(to), "recipient"))
 	s.Printf("SHA-256 %s", sum)
 	s.Printf("Next: homelab backup:verify -from=%s -identity=KEYFILE, where the private key is.", printable.Word(path))
 	return nil

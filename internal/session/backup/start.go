@@ -19,7 +19,7 @@ import (
 
 var (
 	minorOf     = regexp.MustCompile(`^v[0-9]+\.[0-9]+`)
-	serviceCIDR = regexp.MustCompile(`(?m)^service-cidr: *["']?([0-9a-f.:]+/[0-9]+)`)
+	serviceCIDR = regexp.MustCompile(`(?m)^ *(?:service-cidr|serviceSubnet): *["']?([0-9a-f.:]+/[0-9]+)`)
 )
 
 // startFromBackup has the lab's Kubernetes start from a backup's snapshot and read all of it.
@@ -31,9 +31,9 @@ func startFromBackup(ctx context.Context, o session.Options, open openBackup, fa
 	}
 	defer func() { _ = file.Close() }()
 	const first = ".0+k3s1" // of a minor version: patches do not matter
-	if k3s.CompareVersions(minorOf.FindString(r.K3s)+first, minorOf.FindString(labctl.KubernetesVersion)+first) > 0 {
-		return none, session.Invalid("%w", fmt.Errorf("-start: the snapshot is of K3s %s, and homelab brings Kubernetes %s, which cannot read it: verify it with a later homelab, or without -start",
-			r.K3s, labctl.KubernetesVersion))
+	if k3s.CompareVersions(minorOf.FindString(r.Version())+first, minorOf.FindString(labctl.KubernetesVersion)+first) > 0 {
+		return none, session.Invalid("%w", fmt.Errorf("-start: the snapshot is of %s, and homelab brings Kubernetes %s, which cannot read it: verify it with a later homelab, or without -start",
+			r.Program(), labctl.KubernetesVersion))
 	}
 	snapshot, err := backup.Plain(ctx, r, r.Snapshot)
 	if err != nil {

@@ -34,7 +34,7 @@ func Verify(ctx context.Context, o session.Options, f VerifyFlags) error {
 	if lost := c.Differences(facts.Objects); len(lost) > 0 {
 		return fmt.Errorf("the snapshot is not what the cluster had when it was backed up: %s: make another backup", strings.Join(lost, ", "))
 	}
-	last := "This proves that the file is whole, and that K3s can decrypt what it needs. Whether Kubernetes works with it, -start shows, and a restore: docs/restore.md."
+	last := "This proves that the file is whole, and that " + map[bool]string{true: "Kubernetes has the authorities of the snapshot", false: "K3s can decrypt what it needs"}[c.Kubeadm != ""] + ". Whether Kubernetes works with it, -start shows, and a restore: docs/restore.md."
 	if f.Start {
 		has, err := startFromBackup(ctx, o, open, facts)
 		if err != nil {
@@ -106,12 +106,16 @@ func describe(c *console.Console, is backup.Contents, facts *backup.Facts, maker
 	if facts.SecretsKey {
 		key = "there"
 	}
+	token := [2]string{"token", "decrypts the authorities, " + facts.Authority[:16] + "…"}
+	if is.Kubeadm != "" {
+		token = [2]string{"authorities", "those of the snapshot, with their keys, " + facts.Authority[:16] + "…"}
+	}
 	for _, row := range [][2]string{
-		{"backup", fmt.Sprintf("of %s, %s, on %s with K3s %s", is.Cluster, is.Made.UTC().Format("2006-01-02 15:04:05 UTC"), is.Server, is.K3s)},
+		{"backup", fmt.Sprintf("of %s, %s, on %s with %s", is.Cluster, is.Made.UTC().Format("2006-01-02 15:04:05 UTC"), is.Server, is.Program())},
 		{"made by", maker},
 		{"file", "whole: decrypted to its end, and all digests match"},
 		{"snapshot", fmt.Sprintf("%s: %s, revision %d, %d keys; its checksum and its pages are right", is.Snapshot, bytesOf(facts.Size), facts.Revision, facts.Keys)},
-		{"token", "decrypts the authorities, " + facts.Authority[:16] + "…"},
+		token,
 		{"key of Secrets", key},
 		{"nodes", shortList(facts.Nodes)},
 		{"namespaces", shortList(facts.Namespaces)},

@@ -28,6 +28,11 @@ func Get(ctx context.Context, plane plane.Plane, path string) (int, []byte, erro
 	return apiGet(ctx, plane, path)
 }
 
+// Delete is [Get] with another method.
+func Delete(ctx context.Context, plane plane.Plane, path string) (int, []byte, error) {
+	return apiDo(ctx, plane, http.MethodDelete, path, nil)
+}
+
 // Authority is the certificate authority of a kubeconfig, PEM.
 func Authority(config []byte) []byte { return []byte(certificateAuthority(config)) }
 

@@ -28,6 +28,7 @@ const (
 type cluster struct {
 	id    string
 	ca    []byte // PEM
+	key   []byte // of ca, PEM
 	plane plane.Plane
 	net   *network.Network
 

@@ -18,7 +18,7 @@ import (
 
 // Programs returns kubeadm, and kubelet and kubectl as one calls them by hand.
 func Programs() map[string]machine.Program {
-	return map[string]machine.Program{"kubeadm": runKubeadm, "kubelet": runKubelet, "kubectl": runKubectl, "crictl": runCrictl}
+	return map[string]machine.Program{"kubeadm": runKubeadm, "kubelet": runKubelet, "kubectl": runKubectl, "crictl": runCrictl, "ctr": runCtr}
 }
 
 func runKubelet(_ context.Context, p *machine.Proc) int {
@@ -39,12 +39,16 @@ func ownVersion(p *machine.Proc) string {
 }
 
 func runKubeadm(ctx context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "config", "kubeconfig", "ttl", "description", "ignore-preflight-errors", "skip-phases", "o", "output")
+	opts, args := getopt.Parse(p.Args[1:], "config", "kubeconfig", "ttl", "description", "ignore-preflight-errors", "skip-phases", "o", "output", "kubernetes-version")
 	if len(args) == 0 {
 		return fails(p, 1, "a command is needed")
 	}
 	if args[0] == "version" {
 		p.Printf("%s\n", ownVersion(p))
+		return 0
+	}
+	if strings.Join(args, " ") == "config images list" {
+		listImages(p, getopt.Last(opts, "kubernetes-version"))
 		return 0
 	}
 	if p.User.UID != 0 {
@@ -165,11 +169,12 @@ func (c *cluster) addToken(ttl time.Duration, description string) string {
 	return id + "." + t.secret
 }
 
-// runKubectl is kubectl get --raw with an administrator's file.
+// runKubectl is kubectl get --raw and kubectl delete node with an administrator's file.
 func runKubectl(ctx context.Context, p *machine.Proc) int {
 	opts, args := getopt.Parse(p.Args[1:], "kubeconfig", "raw", "server", "tls-server-name")
-	if len(args) != 1 || args[0] != "get" || getopt.Last(opts, "raw") == "" {
-		return p.Fail("only kubectl get --raw is simulated")
+	deletes := len(args) == 3 && args[0] == "delete" && args[1] == "node" && getopt.Has(opts, "ignore-not-found")
+	if !deletes && (len(args) != 1 || args[0] != "get" || getopt.Last(opts, "raw") == "") {
+		return p.Fail("only kubectl get --raw and kubectl delete node --ignore-not-found are simulated")
 	}
 	if _, err := p.FS.ReadFile(getopt.Last(opts, "kubeconfig")); err != nil {
 		fmt.Fprintf(p.Stderr, "error: stat %s: no such file or directory\n", getopt.Last(opts, "kubeconfig"))
@@ -186,6 +191,9 @@ func runKubectl(ctx context.Context, p *machine.Proc) int {
 	if !n.answers() {
 		fmt.Fprintf(p.Stderr, "Error from server (InternalError): an error on the server (\"[+]ping ok\\n[-]etcd failed: reason withheld\\nreadyz check failed\") has prevented the request from succeeding\n")
 		return 1
+	}
+	if deletes {
+		return n.deleteNode(ctx, p, args[2])
 	}
 	code, body, err := k3s.Get(ctx, n.cluster.plane, getopt.Last(opts, "raw"))
 	if err != nil || code >= http.StatusMultipleChoices {

@@ -32,6 +32,8 @@ func runCrictl(ctx context.Context, p *machine.Proc) int {
 	}
 	opts, args := getopt.Parse(p.Args[1:], "label", "timeout")
 	switch {
+	case len(args) == 2 && args[0] == "inspecti" && getopt.Has(opts, "quiet", "q"):
+		return 0 // kubeadm has pulled the images before it does anything
 	case len(args) == 1 && args[0] == "ps" && getopt.Has(opts, "quiet", "q"):
 		for id, name := range containers {
 			if getopt.Last(opts, "label") == "io.kubernetes.container.name="+name {

@@ -143,7 +143,7 @@ func (d *documents) prepareServer(p *machine.Proc, c *cluster) error {
 		return fmt.Errorf("download-certs: error downloading certs: error decoding secret data with provided key: cipher: message authentication failed")
 	}
 	v := p.Sys.Root()
-	saveAuthorities(v, c.ca)
+	saveAuthorities(v, c)
 	for _, name := range []string{"admin", "controller-manager", "scheduler"} {
 		v.Save(etc+"/"+name+".conf", string(c.plane.Kubeconfig("https://"+d.joining.Discovery.Token.Endpoint)), 0o600)
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/guest/internal/disk"
-	"github.com/cps-gpu/homelab/sim/guest/internal/k3s"
 	"github.com/cps-gpu/homelab/sim/guest/internal/machine"
 	"github.com/cps-gpu/homelab/sim/guest/internal/network"
 	"github.com/cps-gpu/homelab/sim/guest/internal/systemd"
@@ -95,18 +94,14 @@ func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
 		if s.Config.Kubernetes == nil {
 			return fails(p, 1, "this simulation has no control plane")
 		}
-		formed, err := s.Config.Kubernetes.Form(ctx, cfg)
+		if c, err = d.revive(ctx, s, cfg, own); err == nil && c == nil {
+			c, err = d.form(ctx, s, cfg, own)
+		}
 		if err != nil {
 			return fails(p, 1, "%v", err)
 		}
-		c = &cluster{id: machine.HexID(8), plane: formed, ca: k3s.Authority(formed.Kubeconfig("https://" + d.cluster.Endpoint)), version: d.cluster.Version, tokens: map[string]token{},
-			net: s.Config.Network, members: map[string]*member{}}
-		id := machine.HexID(8)
-		c.members[id] = &member{name: d.init.Registration.Name, address: own}
-		network.Adopt(s.Config.Network, c.id, c, own)
-		v.Save(etcdMember, "cluster: "+c.id+"\nmember: "+id+"\n", 0o600)
 	}
-	saveAuthorities(v, c.ca)
+	saveAuthorities(v, c)
 	s.RecordChange("kubeadm init")
 	for _, name := range []string{"admin", "super-admin", "kubelet", "controller-manager", "scheduler"} {
 		v.Save(etc+"/"+name+".conf", string(c.plane.Kubeconfig("https://"+d.cluster.Endpoint)), 0o600)
@@ -135,12 +130,14 @@ func (d *documents) initialize(ctx context.Context, p *machine.Proc) int {
 	return 0
 }
 
-// saveAuthorities saves those of a cluster, for which one stands. Nothing is played that reads their keys.
-func saveAuthorities(v *disk.View, ca []byte) {
+// saveAuthorities saves those of a cluster, for which one stands, and what signs service accounts.
+func saveAuthorities(v *disk.View, c *cluster) {
 	for _, of := range []string{"ca", "etcd/ca", "front-proxy-ca"} {
-		v.Save(etc+"/pki/"+of+".crt", string(ca), 0o644)
-		v.Save(etc+"/pki/"+of+".key", "a private key\n", 0o600)
+		v.Save(etc+"/pki/"+of+".crt", string(c.ca), 0o644)
+		v.Save(etc+"/pki/"+of+".key", string(c.key), 0o600)
 	}
+	v.Save(etc+"/pki/sa.key", string(c.key), 0o600)
+	v.Save(etc+"/pki/sa.pub", "a public key\n", 0o600)
 }
 
 // startKubelet writes what kubelet reads, starts it, and waits until it has registered.

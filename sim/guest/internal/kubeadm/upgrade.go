@@ -117,7 +117,7 @@ func saveManifests(p *machine.Proc, version string, but ...string) {
 		}
 		image := "registry.k8s.io/" + name + ":" + version
 		if name == "etcd" {
-			image = "registry.k8s.io/etcd:3.6.6-0"
+			image = etcdImage
 		}
 		p.Sys.Root().Save(manifests+"/"+name+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: kube-system}\nspec: {containers: [{name: %[1]s, image: %q}]}\n", name, image), 0o600)
 	}
