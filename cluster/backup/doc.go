@@ -1,6 +1,6 @@
-// Package backup is one file with all that it takes to restore a K3s cluster: a snapshot of
-// etcd, the token that opens it, the settings of the servers, and the cluster's file. The file
-// is encrypted to age recipients (age-encryption.org), and its content is never on a disk
+// Package backup is one file with all that it takes to restore a cluster of K3s or of kubeadm: a snapshot of
+// etcd, the token that opens it, or the authorities, which kubeadm keeps beside it, the settings
+// of the servers, and the cluster's file. The file is encrypted to age recipients (age-encryption.org), and its content is never on a disk
 // unencrypted, neither while it is written nor while it is read.
 //
 // [Write] streams a backup, [Open] reads it, and [Inspect] says what is in a snapshot:
