@@ -71,8 +71,8 @@ func Snapshots(ctx context.Context, r remote.Runner) ([]Snapshot, error) {
 	return all, nil
 }
 
-// ErrNoSnapshot says that a server does not have the snapshot.
-var ErrNoSnapshot = errors.New("there is no snapshot of that name")
+// errNoSnapshot says that a server does not have the snapshot.
+var errNoSnapshot = errors.New("there is no snapshot of that name")
 
 // File is where a server has a snapshot.
 type File struct {
@@ -88,7 +88,7 @@ func FindSnapshot(ctx context.Context, r remote.Runner, name string) (File, erro
 	}
 	f := File{Path: snapshotsFolder + "/" + name}
 	if there, err := remote.Exists(ctx, r, f.Path); err != nil || !there {
-		return File{}, errors.Join(err, ErrNoSnapshot)
+		return File{}, errors.Join(err, errNoSnapshot)
 	}
 	size, err := remote.Output(ctx, r, "stat", "-c", "%s", f.Path)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // puts one into each namespace (pkg/controller/certificates/rootcacertpublisher of Kubernetes).
 const rootsPrefix = "/registry/configmaps/kube-system/kube-root-ca.crt"
 
-// ErrAuthorities means that Kubernetes would start from the snapshot, and trust nobody in it.
-var ErrAuthorities = errors.New("the authorities are not those of the snapshot: find those that the cluster had then")
+// errAuthorities means that Kubernetes would start from the snapshot, and trust nobody in it.
+var errAuthorities = errors.New("the authorities are not those of the snapshot: find those that the cluster had then")
 
 // authoritiesIn are the files of kubeadm's authorities, by their names in /etc/kubernetes/pki; nil: token is K3s'.
 func authoritiesIn(token secret.Value) map[string]string {
@@ -42,7 +42,7 @@ func (f *Facts) checkAuthorities(keys map[string][]byte, files map[string]string
 	}
 	f.Authority = hexSum([]byte(files["ca.crt"]))
 	if roots, there := keys[rootsPrefix]; there && !bytes.Contains(withoutEscapes(roots), bytes.TrimSpace([]byte(files["ca.crt"]))) {
-		return ErrAuthorities
+		return errAuthorities
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/backup"
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/console"
 	"github.com/cps-gpu/homelab/internal/printable"
 	"github.com/cps-gpu/homelab/internal/session"
@@ -26,11 +25,8 @@ func Backup(s *session.Session, ctx context.Context, f BackupFlags) error {
 	}
 	keys := slices.Concat(s.Spec.K3s.Snapshots.Recipients, strings.FieldsFunc(f.Recipient, func(r rune) bool { return r == ',' || r == ' ' }))
 	if len(keys) == 0 {
-		where := "write recipients: [age1…] under k3s.snapshots, or add"
-		if s.Spec.Distribution == spec.DistributionKubeadm {
-			where = "add"
-		}
-		return session.Invalid("%w", fmt.Errorf("who may decrypt the backup? %s -recipient=age1…; age-keygen makes a pair of keys, and the private one does not belong on this machine", where))
+		return session.Invalid("%w", errors.New("who may decrypt the backup? write recipients: [age1…] under k3s.snapshots, if it has K3s, or add -recipient=age1…; age-keygen makes a pair of keys, "+
+			"and the private one does not belong on this machine"))
 	}
 	to, err := backup.Recipients(keys...)
 	if err != nil {
