@@ -32,7 +32,7 @@ const (
 	asideFolder   = "/var/lib/homelab/before-restore" // what it started from before the last restore
 )
 
-// authorityFiles are what all servers of a cluster have in common (phases/copycerts/copycerts.go). All else in the
+// authorityFiles are what all servers of a cluster have in common (phases/copycerts/copycerts.go). Everything else in the
 // folder is made of them.
 func authorityFiles() []string {
 	return []string{"ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key", "sa.key", "sa.pub"}
