@@ -14,14 +14,15 @@ import (
 	"sync"
 
 	"github.com/cps-gpu/homelab/cluster/internal/firstboot"
+	"github.com/cps-gpu/homelab/cluster/internal/harvestervms"
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/harvester"
 	"github.com/cps-gpu/homelab/internal/hostprep"
-	"github.com/cps-gpu/homelab/internal/leasefile"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/platform"
 	"github.com/cps-gpu/homelab/kube"
@@ -34,8 +35,9 @@ import (
 
 // Backend is how to reach everything that a cluster consists of.
 type Backend struct {
-	Proxmox *proxmox.Client // nil if every machine is external
-	Signers []ssh.Signer    // keys to log in to the guests with
+	Proxmox   *proxmox.Client   // nil if no machine is a VM of Proxmox VE
+	Harvester *harvester.Client // nil if no machine is a VM of Harvester
+	Signers   []ssh.Signer      // keys to log in to the guests with
 	// MachineKeys are offered to single external machines in place of all others, by node.
 	MachineKeys map[string]ssh.Signer
 	// TokenKey is the LoginKey of the API token, which is offered after Signers; may be nil.
@@ -75,8 +77,8 @@ type Backend struct {
 }
 
 // ErrNoProxmox answers a question about hosts if there are none because every machine of the
-// cluster is external.
-var ErrNoProxmox = errors.New("the file has no proxmox section, because every machine is external")
+// cluster is external or a VM of Harvester.
+var ErrNoProxmox = errors.New("the file has no proxmox section, so there are no hosts of Proxmox VE to ask")
 
 // Cluster binds a Spec to a Backend. It is safe for concurrent use.
 type Cluster struct {
@@ -134,7 +136,7 @@ func New(want *spec.Spec, b Backend) (*Cluster, error) {
 	c.seeds = firstboot.New(want, b.Proxmox, b.Signers, b.TokenKey)
 	c.nodes = nodes.New(nodes.Config{
 		Spec: want, Proxmox: b.Proxmox, Seeds: c.seeds, Signers: b.Signers, MachineKeys: b.MachineKeys, TokenKey: b.TokenKey, Agent: b.Agent,
-		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts,
+		Dial: b.Dial, Via: b.Via, Hosts: c.hosts, KnownHosts: b.KnownHosts, HostKeys: harvestervms.HostKeys(b.Harvester),
 	})
 	if i := c.imager(); i != nil {
 		c.seeds.FirstBoot, c.nodes.ImagePort = i.FirstBoot, i.Port()
@@ -212,13 +214,5 @@ func K3sURL(s *spec.Spec) string { return distributionOn(s, nil).URL() }
 // VM without disks in Proxmox or, if all machines are external, a file on the first server of
 // the file, /var/lib/homelab-NAME.lease.
 func (c *Cluster) Lease() converge.LeaseStore {
-	if c.site.Proxmox == nil {
-		first := c.site.spec.Servers()[0].Name
-		return &leasefile.File{Root: c.site.nodes.Root(first), Machine: first, Path: leasefile.Folder + "/homelab-" + c.site.spec.Name + ".lease"}
-	}
-	hosts := make([]string, len(c.site.spec.Proxmox.Hosts))
-	for i, h := range c.site.spec.Proxmox.Hosts {
-		hosts[i] = h.Name
-	}
-	return c.site.Proxmox.Lease(c.site.spec.Name, hosts...)
+	return (&machines{holdings{cards{c.site}}}).source().lease()
 }

@@ -11,10 +11,8 @@ import (
 	"strconv"
 
 	"github.com/cps-gpu/homelab/cluster/internal/run"
-	"github.com/cps-gpu/homelab/cluster/internal/templates"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
-	"github.com/cps-gpu/homelab/internal/hostprep"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/proxmox"
 )
@@ -36,34 +34,9 @@ func (c *flow) downGraph(ctx context.Context, also ...string) (*converge.Graph, 
 	if err != nil {
 		return nil, err
 	}
-	var gone []*converge.Ref
-	if c.Proxmox != nil {
-		// Machines that an interrupted run left incomplete belong to the cluster too.
-		for _, host := range hostprep.Hosts(c.spec) {
-			if _, err := c.Proxmox.WaitForEarlierTasks(ctx, host); err != nil {
-				return nil, err
-			}
-		}
-		vms, err := c.Proxmox.VMs.List(ctx, names.Tag(c.spec))
-		if err != nil {
-			return nil, err
-		}
-		for _, vm := range vms {
-			if !c.templates.IsTemplate(vm) && !stay[vm.Name] {
-				gone = append(gone, down.Add(c.destroyStep(vm, countNamed(vms, vm) > 1)))
-			}
-		}
-		gone = append(gone, down.Add(&converge.Resource[[]templates.Leftover]{
-			ID: "leftovers",
-			Observe: func(ctx context.Context) ([]templates.Leftover, error) {
-				return c.unneededOnHosts(ctx, func(context.Context, string) (neededFiles, error) {
-					return neededFiles{nothing: len(stay) == 0, stay: stay}, nil
-				})
-			},
-			Diff:  diffRests,
-			Costs: costsOfRests,
-			Apply: c.templates.RemoveLeftovers,
-		}, gone...))
+	gone, err := c.source().destroy(ctx, down, stay)
+	if err != nil {
+		return nil, err
 	}
 	for _, n := range c.spec.Nodes {
 		if n.External {

@@ -40,10 +40,7 @@ func (c *machines) driverStep(n spec.Node) *converge.Resource[driverState] {
 			if err != nil {
 				return driverState{}, err
 			}
-			want, err := c.templates.Driver(ctx, n, seen)
-			if err == nil {
-				err = c.mayBuild(ctx, n, want)
-			}
+			want, err := c.source().driver(ctx, n, seen)
 			return driverState{seen, want}, err
 		},
 		Diff: func(s driverState) converge.Diff {
@@ -67,7 +64,7 @@ func (c *machines) driverStep(n spec.Node) *converge.Resource[driverState] {
 
 // mayBuild refuses to build modules on a node whose firmware does not load them. That concerns
 // VMs and templates that another owner has made; for machines of ours, the file is refused.
-func (c *machines) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe) error {
+func (c onProxmox) mayBuild(ctx context.Context, n spec.Node, want nvidia.Recipe) error {
 	if !want.Build {
 		return nil
 	}
@@ -108,7 +105,7 @@ func (c *machines) costsOfDriver(n spec.Node) func(context.Context, driverState,
 // get them in place.
 func (c *machines) replaces(n spec.Node) bool {
 	data := func(d spec.Disk) bool { return d.Role == spec.RoleData && d.Volume == "" }
-	return c.spec.NVIDIA.DriverUpgrade == spec.DriverReplace && n.Role == spec.Agent && !n.External && !n.Adopt && !slices.ContainsFunc(n.Disks, data)
+	return c.spec.NVIDIA.DriverUpgrade == spec.DriverReplace && n.Role == spec.Agent && n.OnProxmox() && !n.Adopt && !slices.ContainsFunc(n.Disks, data)
 }
 
 // replaceForDriver recreates a node's machine in its turn, from the template of the file. What can
@@ -277,7 +274,9 @@ func (c *machines) loadDriver(ctx context.Context, n spec.Node, before driverSta
 }
 
 // restart switches a node off and on: a restart from inside would not reset its cards.
-func (c *site) restart(ctx context.Context, n spec.Node) error {
+func (c *machines) restart(ctx context.Context, n spec.Node) error { return c.source().restart(ctx, n) }
+
+func (c onProxmox) restart(ctx context.Context, n spec.Node) error {
 	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return err

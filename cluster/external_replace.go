@@ -29,7 +29,7 @@ func (c *machines) nodeRemoveGraph(ctx context.Context, name string, force bool)
 	case !n.External:
 		return nil, &RefusedError{name, "homelab created its machine: remove it from the file, and homelab cluster:up drains and destroys it"}
 	}
-	if err := c.checkMayDestroy(ctx, n, nil, force); err != nil {
+	if err := c.checkMayDestroy(ctx, n, oldMachine{}, force); err != nil {
 		return nil, err
 	}
 	g := c.members.Graph()
@@ -39,7 +39,7 @@ func (c *machines) nodeRemoveGraph(ctx context.Context, name string, force bool)
 
 // externalReplace lets an external machine join again, for example after a reinstallation.
 func (c *machines) externalReplace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
-	if err := c.checkMayDestroy(ctx, n, nil, force); err != nil {
+	if err := c.checkMayDestroy(ctx, n, oldMachine{}, force); err != nil {
 		return nil, err
 	}
 	g := c.members.Graph()
@@ -49,9 +49,9 @@ func (c *machines) externalReplace(ctx context.Context, n spec.Node, force bool)
 
 // removeExternal adds the steps that remove an external machine from the cluster.
 func (c *machines) removeExternal(g *converge.Graph, n spec.Node) *converge.Ref {
-	begin := g.Add(c.beginStep())
+	begin := g.Add(c.source().check())
 	reached := g.Add(c.nodes.ExternalStep(n), begin)
-	return g.Add(c.retireStep(n, nil), reached)
+	return g.Add(c.retireStep(n, oldMachine{}), reached)
 }
 
 // joinAgain adds the steps with which a machine that has booted joins.

@@ -17,7 +17,7 @@ type firewallState struct {
 
 // firewallStep puts a node's VM into the security groups of the file, before anybody logs in to it: groups that
 // do not let us in show at once.
-func (c *machines) firewallStep(n spec.Node) *converge.Resource[firewallState] {
+func (c onProxmox) firewallStep(n spec.Node) *converge.Resource[firewallState] {
 	return &converge.Resource[firewallState]{
 		ID: "firewall/" + n.Name,
 		Observe: func(ctx context.Context) (firewallState, error) {

@@ -303,7 +303,7 @@ func (c *site) allot(ctx context.Context, host string) (*placement.Allotment, er
 	a := placement.Allot(c.spec, host, ledger)
 	for _, n := range c.spec.Machines() {
 		m := placement.Mapping(a.Mappings, names.Mapping(c.spec, n.Name))
-		if n.External || n.Host != host || sharesCards(n) || m == nil || m.Description != names.MappingNote(c.spec) {
+		if !n.OnProxmox() || n.Host != host || sharesCards(n) || m == nil || m.Description != names.MappingNote(c.spec) {
 			continue
 		}
 		vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)

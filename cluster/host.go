@@ -91,12 +91,8 @@ func (c *Cluster) HostWarnings() (all []preflight.Finding, notes []string) {
 	return c.site.warnings.all, c.site.warnings.notes
 }
 
-// beginStep checks what must hold before anything changes: it is hostStep, or, if nothing is
-// made on a Proxmox host, a check that the files for the nodes exist.
-func (c *holdings) beginStep() converge.Step {
-	if c.Proxmox != nil {
-		return c.hostStep()
-	}
+// filesCheck checks that the files for the nodes exist.
+func (c *holdings) filesCheck() converge.Step {
 	return &converge.Resource[struct{}]{
 		ID: "artifacts",
 		Observe: func(context.Context) (struct{}, error) {

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/kube"
-	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Inventory is which machines a cluster has right now: their VMs in Proxmox, their nodes in
@@ -34,7 +32,8 @@ type Machine struct {
 	External bool
 	Address  netip.Addr // as Kubernetes reports it, or else as the file says
 
-	VMID    int  // 0: there is no VM
+	VMID    int  // 0: there is no VM of Proxmox VE
+	Made    bool // there is a VM
 	Running bool // the VM
 
 	Joined   bool      // there is a node of this name
@@ -45,6 +44,14 @@ type Machine struct {
 	Created  time.Time // when it joined
 
 	GPUs GPUUse
+}
+
+// VM names the machine's VM.
+func (m Machine) VM() string {
+	if m.VMID == 0 {
+		return "its VM"
+	}
+	return fmt.Sprintf("VM %d on %s", m.VMID, m.Host)
 }
 
 // GPUUse says how many GPUs of a node pods hold, or how many shares of them.
@@ -62,10 +69,8 @@ const nvidiaPrefix = "nvidia.com/"
 // cannot be read is missing, and the inventory says why.
 func (c *Cluster) Inventory(ctx context.Context, api bool) *Inventory {
 	inv := &Inventory{Time: time.Now()}
-	var vms []proxmox.Summary
-	if c.site.Proxmox != nil {
-		vms, inv.VMs = c.site.Proxmox.VMs.List(ctx, names.Tag(c.site.spec))
-	}
+	var vms []vmSeen
+	vms, inv.VMs = c.site.flow().source().list(ctx)
 	var nodes []kube.Node
 	var holders []kube.Holder
 	if api {
@@ -94,12 +99,12 @@ func nodesAndHolders(ctx context.Context, c *Cluster) (nodes []kube.Node, holder
 func (inv *Inventory) Err() error { return errors.Join(inv.VMs, inv.Kube) }
 
 // joinMachines puts what different places know about a machine together.
-func joinMachines(s *spec.Spec, vms []proxmox.Summary, nodes []kube.Node, holders []kube.Holder) []Machine {
+func joinMachines(s *spec.Spec, vms []vmSeen, nodes []kube.Node, holders []kube.Holder) []Machine {
 	var out []Machine
 	for _, want := range s.Machines() {
 		m := Machine{Name: want.Name, Role: want.Role, Pool: want.Pool, Host: want.Host, External: want.External, Address: want.Address.Addr()}
-		if i := slices.IndexFunc(vms, func(v proxmox.Summary) bool { return v.Name == want.Name && !v.Template }); i >= 0 && !want.External {
-			m.VMID, m.Host, m.Running = vms[i].VMID, vms[i].Host, vms[i].Running
+		if i := slices.IndexFunc(vms, func(v vmSeen) bool { return v.name == want.Name }); i >= 0 && !want.External {
+			m.VMID, m.Host, m.Running, m.Made = vms[i].vmid, vms[i].host, vms[i].running, true
 		}
 		if i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == want.Name }); i >= 0 {
 			m.enter(want, nodes[i], holders)

@@ -31,7 +31,7 @@ func TestWhoHoldsTheGPUsOfAMachine(t *testing.T) {
 		{Namespace: "jupyterhub", Pod: "jupyter-teacher", User: "teacher", Node: "wk1", Resource: "nvidia.com/gpu", Count: 1},
 		{Namespace: "training", Pod: "llm-0", Node: "wk1", Resource: "nvidia.com/gpu", Count: 2},
 	}
-	m := joinMachines(want, vms, nodes, holders)[0]
+	m := joinMachines(want, seenVMs(vms), nodes, holders)[0]
 	assert.Equal(t, "wk1 is VM 104 on pve1: 3 of 4 GPUs held by jupyterhub/teacher, training/llm-0 (2)",
 		fmt.Sprintf("%s is VM %d on %s: %d of %d %s held by %s", m.Name, m.VMID, m.Host, m.GPUs.Used, m.GPUs.Total, m.GPUs.Unit, m.GPUs.HoldersText()))
 }
@@ -43,7 +43,7 @@ func TestMachinesAreJoined(t *testing.T) {
 		{Name: "shared", Role: spec.Agent, GPUs: spec.GPURequest{Count: 2, Sharing: share}},
 		{Name: "mig", Role: spec.Agent, External: true, GPUs: spec.GPURequest{Count: 1}},
 	}}
-	got := joinMachines(want, []proxmox.Summary{{Name: "cp1", VMID: 100, Host: "pve2"}, {Name: "mig", VMID: 7}, {Name: "shared", VMID: 8, Template: true}}, []kube.Node{
+	got := joinMachines(want, seenVMs([]proxmox.Summary{{Name: "cp1", VMID: 100, Host: "pve2"}, {Name: "mig", VMID: 7}, {Name: "shared", VMID: 8, Template: true}}), []kube.Node{
 		{Name: "shared", Reason: "KubeletNotReady: no runtime", Cordoned: true, Allocatable: gpus(map[string]int64{"nvidia.com/gpu": 10})},
 		{Name: "mig", Ready: true, InternalIP: netip.MustParseAddr("10.0.0.9"), Allocatable: gpus(map[string]int64{"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-3g.20gb": 1, "nvidia.com/gpu": 0})},
 		{Name: "unknown", Ready: true},
@@ -51,7 +51,7 @@ func TestMachinesAreJoined(t *testing.T) {
 	if !assert.Len(t, got, 3) {
 		return
 	}
-	assert.Equal(t, Machine{Name: "cp1", Role: spec.Server, Host: "pve2", VMID: 100, Address: netip.MustParseAddr("10.0.0.11")}, got[0], "it was moved")
+	assert.Equal(t, Machine{Name: "cp1", Role: spec.Server, Host: "pve2", VMID: 100, Made: true, Address: netip.MustParseAddr("10.0.0.11")}, got[0], "it was moved")
 	assert.Equal(t, "shares", got[1].GPUs.Unit)
 	assert.Equal(t, 10, got[1].GPUs.Total)
 	assert.True(t, got[1].Joined && !got[1].Ready && got[1].Cordoned)

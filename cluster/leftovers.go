@@ -85,7 +85,7 @@ func (c *holdings) neededByFile(ctx context.Context, host string) (neededFiles, 
 		return k, err
 	}
 	for _, n := range c.spec.Machines() {
-		if n.External {
+		if !n.OnProxmox() {
 			continue
 		}
 		if n.FromImage() {

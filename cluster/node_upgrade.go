@@ -32,7 +32,7 @@ func (c *Cluster) NodeUpgrade(name string) (*converge.Graph, error) {
 		}
 		nodes = []spec.Node{n}
 	}
-	nodes = slices.DeleteFunc(nodes, func(n spec.Node) bool { return n.External })
+	nodes = slices.DeleteFunc(nodes, func(n spec.Node) bool { return !n.OnProxmox() })
 	if len(nodes) == 0 {
 		return nil, &RefusedError{f.spec.Name, "all its machines are external: upgrade them there"}
 	}

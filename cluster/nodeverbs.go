@@ -59,7 +59,10 @@ func (c *site) nodeNamed(name string) (spec.Node, error) {
 // machineOf returns a node whose machine homelab made, for a verb that needs one.
 func (c *site) machineOf(name, verb string) (spec.Node, error) {
 	n, err := c.nodeNamed(name)
-	if err == nil && n.External {
+	switch {
+	case err == nil && n.OnHarvester:
+		err = &RefusedError{name, "the machine is a VM of Harvester, so homelab does not " + verb + ": do that there; node:drain, node:uncordon and node:replace work"}
+	case err == nil && n.External:
 		err = &RefusedError{name, "the machine is external, so homelab does not " + verb + ": do that there; node:drain, node:uncordon, node:replace and node:remove work"}
 	}
 	return n, err

@@ -68,7 +68,7 @@ func (c *holdings) requirements(hosts ...string) preflight.Requirements {
 		}
 		w.Hosts = append(w.Hosts, h)
 		for _, n := range s.Machines() {
-			if !n.External && !n.Adopt && n.Host == host { // an adopted VM exists already
+			if n.OnProxmox() && !n.Adopt && n.Host == host { // an adopted VM exists already
 				w.VMs = append(w.VMs, c.vmRequirements(n))
 			}
 		}
@@ -88,12 +88,12 @@ func (c *holdings) addresses() []preflight.Address {
 		if n.Role == spec.Server {
 			servers, external = append(servers, n.Name), external || n.External
 		}
-		if !n.DHCP() && !n.External {
+		if !n.DHCP() && n.OnProxmox() {
 			out = append(out, preflight.Address{
 				Range: single(n.Address.Addr()), Owner: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name],
 			})
 		}
-		if !n.External && n.Address6.IsValid() {
+		if n.OnProxmox() && n.Address6.IsValid() {
 			out = append(out, preflight.Address{Range: single(n.Address6.Addr()), Owner: n.Name, By: []string{n.Name}, Exists: n.Adopt, Place: s.Places["node "+n.Name+" 6"]})
 		}
 		for _, card := range n.Networks {
@@ -152,7 +152,7 @@ func (c *holdings) allMachinesAsFile(ctx context.Context) (bool, error) {
 	}
 	for _, n := range c.spec.Machines() {
 		vm := there[n.Name]
-		if !n.External && (!vm.Running || vm.Host != n.Host || vm.Cores != n.Cores || vm.Memory != n.Memory) {
+		if n.OnProxmox() && (!vm.Running || vm.Host != n.Host || vm.Cores != n.Cores || vm.Memory != n.Memory) {
 			return false, nil
 		}
 	}

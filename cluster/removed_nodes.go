@@ -85,8 +85,7 @@ func (c *holdings) checkServerLeft(ctx context.Context, gone []proxmox.Summary) 
 	for i, vm := range gone {
 		going[i] = vm.Name
 	}
-	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
-		"if servers were renamed, keep the name of one until another has joined; to remove everything, use cluster:down", strings.Join(going, ", "))
+	return members.NoServerError(going)
 }
 
 // serverAmong reports whether a server of the file exists: among the VMs, or as an external one.
@@ -98,19 +97,7 @@ func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
 
 // retire removes one machine from the cluster and from its host.
 func (c *holdings) retire(ctx context.Context, vm proxmox.Summary) error {
-	switch _, err := c.members.DrainFor(ctx, vm.Name); {
-	case errors.Is(err, members.ErrUnformed): // no cluster knows it
-	case errors.Is(err, members.ErrNoServer) && isNoNode(vm.Tags): // and none has to know it
-	case errors.Is(err, members.ErrNoServer):
-		return fmt.Errorf("%s is no longer in the file, but stays until it can be drained and deleted from Kubernetes: start the servers and run it again: %w", vm.Name, err)
-	case err != nil:
-		return err
-	default:
-		if err := c.members.DeleteNode(ctx, vm.Name); err != nil {
-			return err
-		}
-	}
-	if err := converge.Confirm(ctx); err != nil { // its server may have taken a while to leave
+	if err := c.members.Leave(ctx, vm.Name, isNoNode(vm.Tags)); err != nil {
 		return err
 	}
 	converge.Progressf(ctx, "destroying %s", vm.Name)

@@ -41,11 +41,29 @@ func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool
 	if n.Adopt {
 		return nil, &RefusedError{name, "homelab did not create its machine (adopt: true) and cannot restore its contents: to replace it anyway, first remove adopt from the file"}
 	}
+	return c.source().replace(ctx, n, force)
+}
+
+// oldMachine is the machine of a node that is recreated. The zero value: there is none.
+type oldMachine struct {
+	exists, running bool
+	data            []string // on it, which nothing recreates
+	switchOff       func(context.Context) error
+}
+
+func (c onProxmox) oldVM(n spec.Node, vm *proxmox.VM) oldMachine {
+	if vm == nil {
+		return oldMachine{}
+	}
+	return oldMachine{true, vm.Running, dataOf(n, vm), func(ctx context.Context) error { return c.switchOff(ctx, n, vm) }}
+}
+
+func (c onProxmox) replace(ctx context.Context, n spec.Node, force bool) (*converge.Graph, error) {
 	vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkMayDestroy(ctx, n, vm, force); err != nil {
+	if err := c.checkMayDestroy(ctx, n, c.oldVM(n, vm), force); err != nil {
 		return nil, err
 	}
 	if err := c.protectedError(vm); err != nil {
@@ -63,24 +81,22 @@ func (c *machines) nodeReplaceGraph(ctx context.Context, name string, force bool
 	if n.FromTemplate() {
 		template = g.Add(c.templates.Step(n.Host, n.Name), host) // before anything is destroyed
 	}
-	gone := g.Add(c.retireStep(n, vm), template)
+	gone := g.Add(c.retireStep(n, c.oldVM(n, vm)), template)
 	if vm != nil {
 		gone = g.Add(c.destroyOldStep(n, vm), gone)
 	}
-	_, booted := c.machine(g, n, ground{begin: []*converge.Ref{host}, free: gone, template: template, again: true})
+	_, booted := c.machines.machine(g, n, ground{begin: []*converge.Ref{host}, free: gone, template: template, again: true})
 	c.joinAgain(g, n, booted)
 	return g, nil
 }
 
 // checkMayDestroy refuses to destroy anything of value unless force is set.
-func (c *machines) checkMayDestroy(ctx context.Context, n spec.Node, vm *proxmox.VM, force bool) error {
+func (c *machines) checkMayDestroy(ctx context.Context, n spec.Node, old oldMachine, force bool) error {
 	if force {
 		return nil
 	}
-	if vm != nil {
-		if data := dataOf(n, vm); len(data) > 0 {
-			return &RefusedError{n.Name, "what is on " + strings.Join(data, ", ") + " would be destroyed with its machine: copy it elsewhere, then add -force"}
-		}
+	if len(old.data) > 0 {
+		return &RefusedError{n.Name, "what is on " + strings.Join(old.data, ", ") + " would be destroyed with its machine: copy it elsewhere, then add -force"}
 	}
 	if n.Role != spec.Server {
 		return nil
@@ -104,7 +120,7 @@ func (c *machines) checkMayDestroy(ctx context.Context, n spec.Node, vm *proxmox
 
 // checkNameFree refuses to replace a node if another VM has its name, perhaps a copy: the
 // new VM could not be created after the old one is destroyed.
-func (c *machines) checkNameFree(ctx context.Context, n spec.Node) error {
+func (c onProxmox) checkNameFree(ctx context.Context, n spec.Node) error {
 	other, err := c.Proxmox.VMs.GetForeign(ctx, names.Tag(c.spec), n.Name)
 	switch {
 	case err != nil:
@@ -133,7 +149,7 @@ func dataOf(n spec.Node, vm *proxmox.VM) []string {
 
 // retireStep drains a node and deletes it from Kubernetes. K3s then removes the etcd member
 // and forgets the node's password.
-func (c *machines) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*kube.Node] {
+func (c *machines) retireStep(n spec.Node, old oldMachine) *converge.Resource[*kube.Node] {
 	note := "drained first; its password is removed with it"
 	if n.Role == spec.Server {
 		note = "drained first; its password and its etcd member are removed with it"
@@ -153,18 +169,18 @@ func (c *machines) retireStep(n spec.Node, vm *proxmox.VM) *converge.Resource[*k
 			}
 			return converge.Diff{{Path: "node", Have: "of the old machine", Effect: converge.Remove, Note: note}}
 		},
-		Costs: c.costsOfRetiring(n, vm),
+		Costs: c.costsOfRetiring(n, old),
 		Apply: func(ctx context.Context, have *kube.Node) error {
 			if n.External {
 				return c.uninstall(ctx, n)
 			}
-			if vm != nil && vm.Running { // without a machine, an evicted pod never ends
+			if old.running { // without a machine, an evicted pod never ends
 				if _, err := c.members.DrainFor(ctx, n.Name); err != nil {
 					return err
 				}
 			}
-			if vm != nil && (n.Role == spec.Agent || c.quorumWithout(ctx, n)) {
-				if err := c.switchOff(ctx, n, vm); err != nil {
+			if old.exists && (n.Role == spec.Agent || c.quorumWithout(ctx, n)) {
+				if err := old.switchOff(ctx); err != nil {
 					return err
 				}
 			}
@@ -184,7 +200,7 @@ func (c *site) quorumWithout(ctx context.Context, n spec.Node) bool {
 // switchOff switches a machine off, so that an interrupted run does not leave it running
 // without its Node. A running agent would not register again. A server that etcd has removed
 // while it ran creates a cluster of its own at its next start, if it was the first server.
-func (c *machines) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
+func (c onProxmox) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) error {
 	now, err := c.Proxmox.VMs.WaitIdle(ctx, vm)
 	if err != nil || now == nil || !now.Running {
 		return err
@@ -198,7 +214,7 @@ func (c *machines) switchOff(ctx context.Context, n spec.Node, vm *proxmox.VM) e
 
 // destroyOldStep destroys the machine that existed when the command started, not a machine
 // that has replaced it since.
-func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
+func (c onProxmox) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resource[*proxmox.VM] {
 	return &converge.Resource[*proxmox.VM]{
 		ID: "destroy/" + n.Name,
 		Observe: func(ctx context.Context) (*proxmox.VM, error) {
@@ -219,28 +235,19 @@ func (c *machines) destroyOldStep(n spec.Node, old *proxmox.VM) *converge.Resour
 			if err := c.seeds.DestroyVM(ctx, have); err != nil {
 				return err
 			}
-			c.nodes.Observation(n.Name).Made.Store(true)
-			c.nodes.Observation(n.Name).Absent.Store(true)
-			if n.Role != spec.Server {
-				return nil
-			}
-			c.members.SetClient(nil, "") // connections may be to this machine
-			if len(c.spec.Servers()) == 1 {
-				return nil
-			}
-			return c.members.APIBack(ctx, members.APITime)
+			return c.members.MachineGone(ctx, n)
 		},
 	}
 }
 
 // costsOfRetiring is the cost of deleting a node from Kubernetes. The step that destroys its
 // machine lists the data on it.
-func (c *machines) costsOfRetiring(n spec.Node, vm *proxmox.VM) func(context.Context, *kube.Node, converge.Diff) []converge.Cost {
+func (c *machines) costsOfRetiring(n spec.Node, old oldMachine) func(context.Context, *kube.Node, converge.Diff) []converge.Cost {
 	return func(ctx context.Context, _ *kube.Node, _ converge.Diff) []converge.Cost {
 		switch {
 		case n.External:
 			return []converge.Cost{c.uninstallCost(ctx, n)}
-		case vm == nil:
+		case !old.exists:
 			return nil // nothing runs there
 		}
 		return c.members.Stops(ctx, "drained and removed from Kubernetes", n.Name)

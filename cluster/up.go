@@ -10,9 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
-	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/offer"
-	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // Up is the whole flow, from a bare host to GPUs that can be scheduled. Read it from top to
@@ -25,16 +23,12 @@ func (c *Cluster) Up() *converge.Graph {
 
 	// Before anything changes, the hosts must be able to carry what the file asks for. All charts
 	// must be available and accept our values.
-	begin := []*converge.Ref{up.Add(f.beginStep()), f.parts.AddCheck(up)}
-	if f.Proxmox != nil { // and existing machines must let us log in
-		begin = append(begin, up.Add(f.nodes.LoginStep(), begin[0]))
-	}
+	from := f.source()
+	begin := []*converge.Ref{up.Add(from.check()), f.parts.AddCheck(up)}
+	begin = append(begin, from.prepare(up, begin[0])...)
 
 	// Machines that are no longer in the file release their GPUs first.
-	var removed *converge.Ref
-	if f.Proxmox != nil {
-		removed = up.Add(f.removedStep(), begin...)
-	}
+	removed := from.removal(up, begin...)
 
 	// Each host has one template: booted once, filled, sealed. Clones boot ready to use.
 	templates := parts.Refs{}
@@ -94,37 +88,15 @@ type ground struct {
 	again    bool            // the machine is about to be made again, whatever exists now
 }
 
-// machine adds the steps that bring a machine from nothing to where programs can be installed. vm is
-// nil for an external machine, which exists.
+// machine adds the steps that bring a machine to where programs can be installed. vm is nil for an external machine,
+// which exists.
 func (c *machines) machine(g *converge.Graph, n spec.Node, on ground) (vm, booted *converge.Ref) {
 	if n.External {
 		return nil, g.Add(c.nodes.ExternalStep(n), on.begin...)
 	}
-	needs := []*converge.Ref{on.free}
-	if !n.Adopt && n.Boot == nil {
-		needs = append(needs, on.template)
-	}
-	if !n.Adopt { // an adopted VM has finished its first boot
-		needs = append(needs, g.Add(c.seeds.Step(n, on.again), on.begin...))
-	}
-	if n.HasGPUs() {
-		needs = append(needs, g.Add(c.gpusStep(n), on.free))
-	}
-	if len(n.Devices) > 0 {
-		needs = append(needs, g.Add(c.devicesStep(n), on.free))
-	}
-	vm = g.Add(c.vmStep(n), append(needs, on.first...)...)
-	up := vm
-	if n.SecurityGroups != nil {
-		up = g.Add(c.firewallStep(n), vm)
-	}
-	switch {
-	case n.Boot == nil:
-		booted = g.Add(c.nodes.GuestStep(n), up)
-	case n.Boot.Agent.IsOn():
-		return vm, g.Add(c.nodes.AgentStep(n), up)
-	default:
-		return vm, up
+	vm, booted = c.source().machine(g, n, on)
+	if n.Boot != nil {
+		return vm, booted
 	}
 	if nodes.HasPassword(c.spec, n) {
 		g.Add(c.nodes.PasswordStep(n), booted)
@@ -215,7 +187,7 @@ func (c *flow) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref
 // mayChange returns what must hold before a run changes anything: the kubeconfig can be
 // written, the files of k3s.airgap are whole, and Kubernetes supports the step to the file's
 // version from that of every node. again are nodes whose machines the run makes again.
-func (c *site) mayChange(again ...string) func(context.Context) error {
+func (c *machines) mayChange(again ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := c.members.CheckKubeconfigWritable(ctx); err != nil {
 			return err
@@ -238,17 +210,11 @@ func (c *site) mayChange(again ...string) func(context.Context) error {
 
 // serverUp reports whether the machine of some server runs, as far as the hosts show it: others
 // need not be asked for their version.
-func (c *site) serverUp(ctx context.Context) (bool, error) {
-	var vms []proxmox.Summary
-	if c.Proxmox != nil {
-		var err error
-		if vms, err = c.Proxmox.VMs.List(ctx, names.Tag(c.spec)); err != nil {
-			return false, err
-		}
-	}
+func (c *machines) serverUp(ctx context.Context) (bool, error) {
+	all, err := c.source().list(ctx)
 	return slices.ContainsFunc(c.spec.Servers(), func(n spec.Node) bool {
-		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
-	}), nil
+		return n.External || slices.ContainsFunc(all, func(vm vmSeen) bool { return vm.name == n.Name && vm.running })
+	}), err
 }
 
 // UpgradeSnapshot returns the snapshot of etcd that [Cluster.Up] saved before it upgraded the

@@ -22,7 +22,7 @@ import (
 )
 
 // vmStep makes a node's VM and keeps it up to date.
-func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
+func (c onProxmox) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 	// A VM does not show which template it was cloned from, so a check needs no template.
 	want := func(template string) (proxmox.VMSpec, error) {
 		sd, err := c.seeds.Seed(n)
@@ -81,7 +81,7 @@ func (c *machines) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 
 // shape applies a spec to a VM. If the VM must stop for that, it is drained first, and only one
 // VM is down at a time.
-func (c *machines) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) error {
+func (c onProxmox) shape(ctx context.Context, n spec.Node, to proxmox.VMSpec, vm *proxmox.VM) error {
 	switch diff := to.Diff(vm); {
 	case vm == nil:
 		// Everything known about a machine of this name is about an earlier machine.
@@ -148,7 +148,7 @@ func summary(d converge.Diff) string {
 }
 
 // costsOfVM is the cost of changing a running VM: its restart, or the removal of a disk.
-func (c *machines) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, converge.Diff) []converge.Cost {
+func (c onProxmox) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, converge.Diff) []converge.Cost {
 	return func(ctx context.Context, vm *proxmox.VM, d converge.Diff) []converge.Cost {
 		if vm == nil || !vm.Running || d.Effect() > converge.Restart { // there is no VM, or the change is refused
 			return nil
@@ -265,7 +265,7 @@ func isOff(s spec.Switch) *bool { return isOn(-s) }
 // adoptable returns a node's VM that another owner has made, so that the differences can be shown
 // and applied. The first of them are this cluster's tag and its mark. An unsuitable VM is refused
 // with all the reasons, and not changed.
-func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
+func (c onProxmox) adoptable(ctx context.Context, n spec.Node, want func(string) (proxmox.VMSpec, error)) (*proxmox.VM, error) {
 	vm, err := c.Proxmox.VMs.GetForeign(ctx, names.Tag(c.spec), n.Name)
 	if err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (c *machines) adoptable(ctx context.Context, n spec.Node, want func(string)
 	}
 	reasons := unfitReasons(ctx, c.spec, c.Proxmox.Agents, vm, to)
 	if len(reasons) == 0 {
-		reasons, err = kubernetesReasons(ctx, c, n, vm)
+		reasons, err = kubernetesReasons(ctx, c.machines, n, vm)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", vm, err)

@@ -20,7 +20,7 @@ func (c *holdings) volumesChecked() func(ctx context.Context, host string) error
 	return func(ctx context.Context, host string) error {
 		var errs []error
 		for _, n := range c.spec.Machines() {
-			if n.External || n.Host != host || !existing(n) {
+			if !n.OnProxmox() || n.Host != host || !existing(n) {
 				continue
 			}
 			vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)

@@ -96,7 +96,7 @@ type Leftover struct {
 }
 
 // Leftovers finds what is ours and has no machine, by the machine's name. Claims whose device another machine uses
-// are not among them.
+// are not among them, nor what is being removed.
 func (c *Client) Leftovers(ctx context.Context) ([]Leftover, error) {
 	vms, err := c.list(ctx, vmKind(), c.namespace)
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *Client) Leftovers(ctx context.Context) ([]Leftover, error) {
 		}
 		for i := range all {
 			machine, ok := c.machineOf(&all[i])
-			if !ok || k == claimKind() && users[all[i].GetName()] != "" ||
+			if !ok || all[i].GetDeletionTimestamp() != nil || k == claimKind() && users[all[i].GetName()] != "" ||
 				slices.ContainsFunc(vms, func(u unstructured.Unstructured) bool { return u.GetName() == machine }) {
 				continue
 			}

@@ -14,7 +14,7 @@ type capacitySection struct{ *resolver }
 // nodeHost checks that the declared hosts include the node's.
 func (r capacitySection) nodeHost(n plannedNode) {
 	declared := r.declared
-	if n.External {
+	if !n.OnProxmox() {
 		return
 	}
 	at := any(&n.Host)
@@ -80,7 +80,7 @@ type demand struct {
 func (r capacitySection) capacity() {
 	loads := map[string]*demand{}
 	for _, n := range r.spec.Machines() {
-		if n.External {
+		if !n.OnProxmox() {
 			continue
 		}
 		l := loads[n.Host]
@@ -97,7 +97,7 @@ func (r capacitySection) capacity() {
 		}
 	}
 	for _, n := range r.machines() {
-		if !n.External {
+		if n.OnProxmox() {
 			r.coresFit(n)
 		}
 		if more := offer.OverReservedText(r.spec, *n.Node); more != "" && n.Boot == nil {

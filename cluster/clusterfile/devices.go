@@ -14,7 +14,7 @@ import (
 type devicesSection struct{ *resolver }
 
 func (r devicesSection) devices(n *spec.Node) {
-	if n.External {
+	if !n.OnProxmox() {
 		n.Devices = nil
 		return
 	}

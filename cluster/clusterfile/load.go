@@ -199,8 +199,10 @@ func (r *resolver) resolve(root *yamlnode.Node) {
 	r.patience()
 	mirrorSection{r}.mirror()
 	proxmoxSection{r}.proxmox()
+	harvesterSection{r}.harvester()
 	labSection{r}.labGuests()
 	imageSection{r}.image()
+	harvesterSection{r}.image()
 	networkSection{r}.network(&r.spec.Network)
 	guestSection{r}.access()
 	guestSection{r}.guest()
@@ -279,7 +281,7 @@ func (r *resolver) templateStorage() {
 	r.spec.TemplatesBeside()
 	if asked == "" {
 		r.spec.Image.TemplateStorage = r.defaultStorage()
-		if len(r.spec.Nodes) > 0 && !r.spec.Nodes[0].External {
+		if len(r.spec.Nodes) > 0 && r.spec.Nodes[0].OnProxmox() {
 			r.spec.Image.TemplateStorage = r.spec.Nodes[0].OSDisk.Storage
 		}
 	}

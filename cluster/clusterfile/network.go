@@ -195,6 +195,12 @@ func (r networkSection) mtu(at *int) {
 }
 
 func (r networkSection) bridge(at *string) {
+	if r.spec.HasHarvester() {
+		if r.IsSet(at) && !decode.Matches(nameIn, *at) {
+			r.Wrong(at, fmt.Sprintf("%q cannot be a VM network of Harvester", *at), "write NAMESPACE/NAME, e.g. default/vlan10")
+		}
+		return
+	}
 	if !decode.Matches(`^[A-Za-z][A-Za-z0-9_.-]{0,14}$`, *at) {
 		r.Wrong(at, fmt.Sprintf("%q cannot be a bridge's name", *at), "write the name that the host's network page shows, e.g. vmbr0")
 	}

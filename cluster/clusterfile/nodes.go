@@ -53,7 +53,7 @@ func (r nodesSection) nodeLabels(n plannedNode) {
 			r.Wrong(at, fmt.Sprintf("%q cannot be a label", key), "write letters, digits, - _ and . after an optional domain and slash, e.g. example.com/room")
 		case decode.IsProtectedLabel(key):
 			r.Wrong(at, fmt.Sprintf("label %s belongs to Kubernetes", key), "use a domain of your own, e.g. example.com/"+key[strings.LastIndexByte(key, '/')+1:])
-		case !n.External && spec.IsTopologyLabel(key):
+		case n.OnProxmox() && spec.IsTopologyLabel(key):
 			r.Wrong(at, fmt.Sprintf("label %s says where a VM is, and homelab sets it", key), "remove it: the zone is the node's host, and the region is proxmox.region; for other groups use a domain of your own")
 		case !spec.IsLabelValue(n.Labels[key]):
 			r.Wrong(at, fmt.Sprintf("label %s cannot have the value %q", key, n.Labels[key]), "write at most 63 letters, digits, - _ and ., with letters or digits at the ends")
@@ -262,6 +262,9 @@ func (r nodesSection) complete(n, own *spec.Node) plannedNode {
 	}
 	if r.IsSet(&n.SSH) {
 		r.external(n)
+	}
+	if r.spec.HasHarvester() && !n.External {
+		harvesterSection(r).node(n)
 	}
 	if n.Adopt && n.External {
 		r.Wrong(&n.Adopt, "an external machine is not a VM that could be adopted", "remove adopt or external")

@@ -54,6 +54,9 @@ func (r proxmoxSection) noProxmox() {
 	if nfs := r.spec.Platform.Storage.NFS; nfs != nil && nfs.VM != nil {
 		r.Wrong(&nfs.VM, "the NFS server would be created on a Proxmox host, and the file names none", cure+"; or name an existing server: server: and export:")
 	}
+	if r.IsSet(&r.spec.Harvester) {
+		return
+	}
 	var made []string
 	for _, n := range r.machines() {
 		if !n.External {
@@ -64,7 +67,7 @@ func (r proxmoxSection) noProxmox() {
 		return
 	}
 	r.Wrong(&r.spec.Proxmox, fmt.Sprintf("%s would be created on a Proxmox host, and the file names none", suggest.FirstOf(made)),
-		cure+"; or give each of them external: user@address, if the machines exist already")
+		cure+"; or harvester: with a kubeconfig; or give each of them external: user@address, if the machines exist already")
 }
 
 // labNeedsNone warns of settings that the lab does not use.
@@ -191,7 +194,7 @@ func (r proxmoxSection) hosts() {
 	}
 	r.spec.Proxmox.Hosts = slices.Clone(r.declared)
 	for _, n := range r.machines() {
-		if n.Host != "" && !n.Unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == n.Host }) {
+		if n.Host != "" && n.OnProxmox() && !n.Unplaced() && !slices.ContainsFunc(r.spec.Proxmox.Hosts, func(h spec.Host) bool { return h.Name == n.Host }) {
 			r.spec.Proxmox.Hosts = append(r.spec.Proxmox.Hosts, spec.Host{Name: n.Host})
 		}
 	}

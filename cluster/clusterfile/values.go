@@ -102,6 +102,9 @@ func (r *resolver) defaultStorage() string {
 	if r.spec.IsLab() {
 		return "vmdata"
 	}
+	if r.spec.HasHarvester() {
+		return "harvester-longhorn" // what Harvester's installer makes
+	}
 	return "local-lvm" // what Proxmox's installer makes
 }
 

@@ -195,7 +195,7 @@ func (s Sources) hosts(ctx context.Context) ([]Host, error) {
 func (s Sources) storages(host string) []string {
 	var out []string
 	for _, n := range s.Spec.Machines() {
-		if n.Host != host || n.External {
+		if n.Host != host || !n.OnProxmox() {
 			continue
 		}
 		out = append(out, n.OSDisk.Storage)

@@ -31,7 +31,7 @@ func (n *Node) CheckFirewall(r interface {
 func (s *Spec) SecurityGroups() []string {
 	var out []string
 	for _, n := range s.Machines() {
-		if !n.External {
+		if n.OnProxmox() {
 			out = append(out, n.SecurityGroups...)
 		}
 	}

@@ -80,7 +80,7 @@ func IsWithin(path, mount string) bool {
 func (s *Spec) ResourcePools() []string {
 	var out []string
 	for _, n := range s.Machines() {
-		if n.ResourcePool != "" && !n.External {
+		if n.ResourcePool != "" && n.OnProxmox() {
 			out = append(out, n.ResourcePool)
 		}
 	}

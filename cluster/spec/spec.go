@@ -17,7 +17,8 @@ type Spec struct {
 	File string // the file's path, as given to Load
 	Dir  string // the folder of File; relative paths in the file are joined to it
 
-	Proxmox   Proxmox   `yaml:"proxmox" absent:"required" doc:"The Proxmox VE API. Not needed if every node is ‘external’."`
+	Proxmox   Proxmox   `yaml:"proxmox" absent:"required" doc:"The Proxmox VE API. Not needed if every node is ‘external’, or with ‘harvester’."`
+	Harvester Harvester `yaml:"harvester" json:",omitzero" absent:"Proxmox VE" doc:"[Harvester](harvester.md), whose VMs the nodes are, instead of ‘proxmox’."`
 	LabGuests LabGuests `yaml:"lab" json:",omitzero" absent:"simulated VMs" doc:"Settings of the embedded lab."`
 	Image     Image     `yaml:"image" absent:"‘ubuntu-24.04’" doc:"The nodes' [operating system](distributions.md)."`
 	Network   Network   `yaml:"network" absent:"required without DHCP" doc:"The network of every node."`
@@ -382,8 +383,8 @@ func (s *Spec) TemplateStorage(host string) string {
 // IsLab reports whether the cluster is in the embedded lab.
 func (s *Spec) IsLab() bool { return s.Proxmox.Endpoint == Lab }
 
-// HasProxmox reports whether the file names a Proxmox VE. If not, every machine is external,
-// and cluster.Backend.Proxmox is nil.
+// HasProxmox reports whether the file names a Proxmox VE. If not, every machine is external or on
+// Harvester, and cluster.Backend.Proxmox is nil.
 func (s *Spec) HasProxmox() bool { return s.Proxmox.Endpoint != "" }
 
 func (s *Spec) nodes(keep func(Node) bool) []Node {

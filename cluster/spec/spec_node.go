@@ -27,10 +27,11 @@ type Node struct {
 	SudoPassword SecretRef    `yaml:"sudoPassword" json:",omitzero" absent:"‘ssh.sudoPassword’" doc:"Reference to the password that ‘sudo’ asks the user of this existing machine for."`
 	SSH          string       `yaml:"external" json:"-" doc:"An [existing machine](external.md): ‘user@address:port’ of its SSH server."`
 
-	External bool   `yaml:"-" doc:": SSH says it"`                  // not created by homelab, only reached over SSH
-	SSHUser  string `yaml:"-"`                                      // of an external node; empty: Access.User
-	SSHPort  int    `yaml:"-"`                                      // of an external node, default 22; 0 for a VM
-	OSDisk   OSDisk `yaml:"-" doc:", and write a disk os in Disks"` // the disk os of Disks
+	External    bool   `yaml:"-" doc:": SSH says it"`                  // not created by homelab, only reached over SSH
+	SSHUser     string `yaml:"-"`                                      // of an external node; empty: Access.User
+	SSHPort     int    `yaml:"-"`                                      // of an external node, default 22; 0 for a VM
+	OnHarvester bool   `yaml:"-" json:",omitempty"`                    // a VM of Harvester
+	OSDisk      OSDisk `yaml:"-" doc:", and write a disk os in Disks"` // the disk os of Disks
 
 	Boot *VMBoot `yaml:"-" json:",omitempty"` // of a VM that is not a node; nil: the machine is cloned from the nodes' template
 

@@ -44,7 +44,7 @@ func (i CloudImage) Sum() string { return i.SHA256 + i.SHA512 }
 func (r Role) IsNode() bool { return r != FileServer && r != PlainVM }
 
 // FromTemplate reports whether the machine is cloned from the template of its host, unless it is adopted.
-func (n Node) FromTemplate() bool { return !n.External && n.Boot == nil }
+func (n Node) FromTemplate() bool { return n.OnProxmox() && n.Boot == nil }
 
 // FromImage reports whether the machine's boot disk is made from an image of its own.
 func (n Node) FromImage() bool { return n.Boot != nil && n.Boot.Template == "" }

@@ -147,7 +147,7 @@ func (p *Prep) hostSpec(name string) Spec {
 	spec := Spec{Owner: p.owner(), Framebuffer: p.Framebuffer}
 	all := false
 	for _, n := range p.Spec.GPUMachines() {
-		if n.External || n.Host != name {
+		if !n.OnProxmox() || n.Host != name {
 			continue
 		}
 		spec.GPUs = true

@@ -70,7 +70,7 @@ func Hosts(s *spec.Spec) []string {
 	var hosts []string
 	for _, n := range s.Machines() {
 		switch {
-		case n.External:
+		case !n.OnProxmox():
 		case n.Unplaced(): // on any of them
 			for _, h := range s.Proxmox.Hosts {
 				hosts = append(hosts, h.Name)
@@ -176,7 +176,7 @@ func bridgeGrants(s *spec.Spec) []proxmox.Grant {
 		bridges = append(bridges, s.Network.Bridge)
 	}
 	for _, n := range s.Machines() {
-		if !n.External {
+		if n.OnProxmox() {
 			bridges = append(bridges, n.Network.Bridge)
 			for _, card := range n.Networks {
 				bridges = append(bridges, card.Bridge)
@@ -218,7 +218,7 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 		all = append(all, proxmox.Grant{Path: "/", Privileges: []string{"Sys.Audit"}, Reason: "read which devices the hosts have, and which of their disks are in use"})
 	}
 	switch {
-	case slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return !n.External && n.Startup != spec.Startup{} }):
+	case slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.OnProxmox() && n.Startup != spec.Startup{} }):
 		why := "set the startup order, which Proxmox counts as a change of the host"
 		if wantsGPUs(s) {
 			why += "; it is also enough to read which PCI devices the hosts have"
@@ -232,11 +232,11 @@ func hostGrants(s *spec.Spec) []proxmox.Grant {
 }
 
 func wantsGPUs(s *spec.Spec) bool {
-	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return !n.External && n.HasGPUs() })
+	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.OnProxmox() && n.HasGPUs() })
 }
 
 func wantsDevices(s *spec.Spec) bool {
-	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return !n.External && len(n.Devices) > 0 })
+	return slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.OnProxmox() && len(n.Devices) > 0 })
 }
 
 // mappingGrants returns the grants for resource mappings. A token can give a machine a GPU only
@@ -246,7 +246,7 @@ func mappingGrants(s *spec.Spec) []proxmox.Grant {
 	var named, namedUSB []string
 	made, usb := false, false
 	for _, n := range s.Machines() {
-		if n.External {
+		if !n.OnProxmox() {
 			continue
 		}
 		named = append(named, n.GPUs.Mapping...)

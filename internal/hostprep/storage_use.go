@@ -28,7 +28,7 @@ func Uses(s *spec.Spec, host string) []StorageUse {
 			StorageUse{Storage: s.TemplateStorage(host), Content: "images", Why: "the template's disk"})
 	}
 	for _, n := range s.Machines() {
-		if n.External || n.Host != host && !n.Unplaced() {
+		if !n.OnProxmox() || n.Host != host && !n.Unplaced() {
 			continue
 		}
 		if n.FromImage() {

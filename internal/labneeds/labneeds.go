@@ -88,7 +88,7 @@ func hostNeeds(s *spec.Spec) []labctl.HostNeeds {
 	}
 	for _, n := range s.Machines() {
 		switch {
-		case n.External:
+		case !n.OnProxmox():
 		case n.Host == spec.AnyHost:
 			if len(all) == 0 {
 				host("pve1")

@@ -119,7 +119,7 @@ const PoolLabel = "homelab.cps-gpu.github.com/pool"
 // file, or of a template of any file.
 func MayBeName(s *spec.Spec, name string) bool {
 	return strings.HasPrefix(name, s.Name+TemplateInfix) ||
-		slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.Name == name && !n.External })
+		slices.ContainsFunc(s.Machines(), func(n spec.Node) bool { return n.Name == name && n.OnProxmox() })
 }
 
 // BakeMAC is the MAC address of the machine that becomes the template on a host; its seed uses

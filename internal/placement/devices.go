@@ -30,7 +30,7 @@ func Devices(s *spec.Spec, host string, ledger *pci.Ledger, uses []pci.Use, usb 
 	b := &deviceBook{spec: s, host: host, ledger: ledger, uses: uses, usb: usb, given: map[string]pci.Device{}}
 	var nodes []spec.Node
 	for _, n := range s.Machines() {
-		if !n.External && n.Host == host && len(n.Devices) > 0 {
+		if n.OnProxmox() && n.Host == host && len(n.Devices) > 0 {
 			nodes = append(nodes, n)
 		}
 	}

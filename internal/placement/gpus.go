@@ -43,7 +43,7 @@ func Allot(s *spec.Spec, host string, ledger *pci.Ledger) *Allotment {
 	out := &Allotment{Mappings: ledger.Mappings, Shares: map[string]Share{}, current: b.current}
 	var nodes []spec.Node
 	for _, n := range s.GPUMachines() {
-		if !n.External && n.Host == host {
+		if n.OnProxmox() && n.Host == host {
 			nodes, b.nodes[n.Name] = append(nodes, n), n
 		}
 	}

@@ -112,7 +112,7 @@ func (p *placing) observe(ctx context.Context, pve *proxmox.Client) error {
 		r.ledger, r.cards = ledger, Allot(p.spec, r.host, ledger)
 	}
 	for _, n := range p.spec.Machines() {
-		if r := p.room(n.Host); r != nil && !n.External {
+		if r := p.room(n.Host); r != nil && n.OnProxmox() {
 			r.allocate(n)
 		}
 	}

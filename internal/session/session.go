@@ -348,6 +348,11 @@ func (s *Session) openSite(ctx context.Context, b *cluster.Backend) (err error) 
 			return err
 		}
 	}
+	if s.Spec.HasHarvester() {
+		if err := openHarvester(s, b); err != nil {
+			return exitError(invalid, err)
+		}
+	}
 	if err := s.login(b, token); err != nil {
 		return exitError(invalid, err)
 	}

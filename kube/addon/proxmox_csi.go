@@ -102,7 +102,7 @@ func (c ProxmoxCSI) check(s *Site) error {
 	}
 	for _, n := range s.Nodes {
 		switch {
-		case n.External:
+		case !n.OnProxmox():
 			bad("node %s is not a VM of this Proxmox VE, so a pod's disk could not follow it there: write another class for this cluster, or remove the node", n.Name)
 		case n.VMID == proxmoxCSIOwner:
 			bad("node %s has vmid %d, the number of all volumes, which Proxmox can delete together with that VM: write another", n.Name, n.VMID)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cps-gpu/homelab/cloudinit"
 	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/harvester"
 	"github.com/cps-gpu/homelab/internal/distro"
 )
 
@@ -20,8 +21,8 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 		Hostname: n.Name, User: s.Access.User, AuthorizedKeys: keys,
 		MAC: n.MAC.String(), Address: n.Address, Gateway: n.Network.Gateway, Address6: n.Address6, Gateway6: n.Network.Gateway6,
 		DNS: n.Network.DNS, Search: n.Network.Search, MTU: n.Network.MTU,
-		FreshHostKeys: s.Image.Template != "",
-		Packages:      firstBootPackages(s), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
+		FreshHostKeys: s.Image.Template != "" && n.OnProxmox(),
+		Packages:      firstBootPackages(s, n), Sysctls: s.Guest.Sysctls, KernelModules: s.Guest.KernelModules,
 		APTMirror: s.Guest.APTMirror, APTSecurity: APTSecurity(s), APTProxy: s.Guest.APTProxy, HTTPSProxy: s.Guest.HTTPSProxy, Timezone: s.Guest.Timezone,
 	}
 	m.Cards = cardsOf(n)
@@ -35,6 +36,9 @@ func cloudMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine {
 	}
 	for _, f := range s.Guest.Files {
 		m.Files = append(m.Files, cloudinit.File{Path: f.Path, Content: []byte(*f.Content), Owner: f.Owner, Mode: fs.FileMode(f.Perm)})
+	}
+	if n.OnHarvester {
+		m.Files = append(m.Files, cloudinit.File{Path: harvester.HostKeyFile, Content: []byte(harvester.HostKeyScript), Mode: 0o755})
 	}
 	return m
 }

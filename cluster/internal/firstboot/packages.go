@@ -19,10 +19,10 @@ func BakedPackages(s *spec.Spec) []string {
 // basePackages are what K3s and its storage need on a machine, in addition to the agent.
 func basePackages() []string { return []string{"nfs-common", "open-iscsi", "curl"} }
 
-// firstBootPackages are installed at a node's first boot if the template is the user's own: the
-// agent, which reports the host key, and the packages that a baked template already has.
-func firstBootPackages(s *spec.Spec) []string {
-	if s.Image.Template == "" {
+// firstBootPackages are installed at a node's first boot if no template of homelab's is below it: the
+// agent, which reports the host key or the addresses, and the packages that a baked template already has.
+func firstBootPackages(s *spec.Spec, n spec.Node) []string {
+	if s.Image.Template == "" && n.OnProxmox() {
 		return s.Guest.Packages
 	}
 	packages := slices.DeleteFunc(BakedPackages(s), func(p string) bool { return p == agentPackage })

@@ -54,6 +54,19 @@ func (m *Maker) seedAs(n spec.Node, id string) (func() ([]byte, error), error) {
 	return doc.ISO, err
 }
 
+// Documents are the user-data and the network configuration of a machine's first boot, for a host that hands them
+// over itself.
+func (m *Maker) Documents(n spec.Node) (userData, network []byte, err error) {
+	machine := cloudMachine(m.spec, n, m.AuthorizedKeys())
+	machine.AgentFirst = true
+	doc, err := m.renderer(n)(machine)
+	if err != nil {
+		return nil, nil, err
+	}
+	files, err := doc.Files()
+	return files["user-data"], files["network-config"], err
+}
+
 func (m *Maker) renderer(n spec.Node) func(cloudinit.Machine) (cloudinit.NoCloud, error) {
 	switch {
 	case n.Role == spec.FileServer:

@@ -98,7 +98,7 @@ func (m *Maker) seedsInDrives(ctx context.Context) (map[string]bool, error) {
 	}
 	made := map[string]bool{}
 	for _, n := range m.spec.Machines() {
-		if n.External {
+		if !n.OnProxmox() {
 			continue
 		}
 		sd, err := m.Seed(n)

@@ -35,7 +35,7 @@ const betaPrefix = "failure-domain.beta.kubernetes.io/"
 
 // topology are the labels that say where a VM's node is: the Proxmox cluster and the host.
 func topology(s *spec.Spec, n spec.Node) map[string]string {
-	if n.External {
+	if !n.OnProxmox() {
 		return nil
 	}
 	return map[string]string{

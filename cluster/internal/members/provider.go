@@ -18,7 +18,7 @@ import (
 // which it was first started, and that of its VM if it has not been started yet. Empty: the distribution's own,
 // such as k3s://NAME, as on external machines and in nodes that joined before homelab gave others.
 func (ks *Kubernetes) ProviderID(ctx context.Context, n spec.Node, have distribution.State) (string, error) {
-	if n.External || have.Configured {
+	if !n.OnProxmox() || have.Configured {
 		return have.ProviderID, nil
 	}
 	vm, err := ks.Nodes.Proxmox.VMs.Get(ctx, names.Tag(ks.Spec), n.Name)

@@ -128,7 +128,7 @@ func (ks *Kubernetes) Users(ctx context.Context, of func(*workload.Work) []conve
 
 // vmIdentity identifies the VM that a node is now. An external machine is known by its name alone.
 func (ks *Kubernetes) vmIdentity(ctx context.Context, name string) string {
-	if n, ok := ks.Spec.Node(name); !ks.VMs || ok && n.External {
+	if n, ok := ks.Spec.Node(name); !ks.VMs || ok && !n.OnProxmox() {
 		return ""
 	}
 	vm, err := ks.Nodes.Proxmox.VMs.Get(ctx, names.Tag(ks.Spec), name)

@@ -27,7 +27,7 @@ const slowBoot = time.Minute
 // error of the login. A look does not ask: it would hold up the host's other users.
 func (ns *Nodes) stateByAgent(ctx context.Context, n spec.Node, why error) (guestState, error) {
 	still := guestState{problem: bootStage(why)}
-	if n.External || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) || !ns.Observation(n.Name).isWaiting() {
+	if !n.OnProxmox() || ns.Proxmox == nil || errors.Is(why, proxmox.ErrAgentNotRunning) || !ns.Observation(n.Name).isWaiting() {
 		return still, nil
 	}
 	host := ns.memory.Load().agents.forHost(n.Host)

@@ -167,16 +167,23 @@ func (missingVM) Is(err error) bool { return err == fs.ErrNotExist }
 // Root returns a runner that runs commands as root on a node.
 func (ns *Nodes) Root(node string) remote.Runner { return ns.guests[node].root }
 
-// hostKeys returns the host keys of a node. It reads them through the guest agent, over the
-// authenticated API, and caches them in known_hosts. A cached key is removed when the VM is
+// hostKeys returns the host keys of a node. It reads them through the guest agent, or what else its source has, over
+// the authenticated API, and caches them in known_hosts. A cached key is removed when the VM is
 // made, and when it does not match.
 func (ns *Nodes) hostKeys(ctx context.Context, n spec.Node, addr string) ([]ssh.PublicKey, error) {
 	keys, err := ns.Hosts.Lookup(addr)
 	if err != nil || len(keys) > 0 {
 		return keys, err
 	}
-	if n.External {
+	switch {
+	case n.External:
 		return ns.keysOfOthers(n, addr)
+	case !n.OnProxmox():
+		keys, err := ns.HostKeys(ctx, n.Name)
+		if err != nil {
+			return nil, err
+		}
+		return keys, ns.Hosts.Store(addr, keys...)
 	}
 	vm, err := ns.vm(ctx, n, "host key")
 	if err != nil {
@@ -308,7 +315,7 @@ func isLocalFileError(err error) bool {
 // reached yet. The first check sees that in data that Proxmox has already returned, which is
 // faster than a knock. Repeated checks knock, which costs the host nothing.
 func (ns *Nodes) inFirstBoot(ctx context.Context, n spec.Node) bool {
-	if n.External || ns.Proxmox == nil {
+	if !n.OnProxmox() || ns.Proxmox == nil {
 		return false
 	}
 	if keys, err := ns.Hosts.Lookup(ns.guests[n.Name].addr); err != nil || len(keys) > 0 {
@@ -373,7 +380,7 @@ func CloudInitStatus(ctx context.Context, r remote.Runner) ([]byte, error) {
 
 // agentHint says, for an error about a login, whether at least the guest agent answers.
 func (ns *Nodes) agentHint(ctx context.Context, n spec.Node) string {
-	if n.External {
+	if !n.OnProxmox() {
 		return ""
 	}
 	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)

@@ -177,7 +177,7 @@ func (ns *Nodes) keyChanges(ctx context.Context) (out []keyChange, others bool, 
 	known, refusing := false, false // by a server
 	for _, n := range ns.Spec.Machines() {
 		runs := slices.ContainsFunc(all, func(vm proxmox.Summary) bool { return vm.Name == n.Name && vm.Running })
-		if n.External || n.Boot != nil || !runs {
+		if !n.OnProxmox() || n.Boot != nil || !runs {
 			continue
 		}
 		wg.Go(func() {

@@ -29,6 +29,8 @@ type Config struct {
 	Hosts *ssh.KnownHosts
 	// KnownHosts are the host keys of external machines. It is only read, and may be nil.
 	KnownHosts *ssh.KnownHosts
+	// HostKeys asks the source of machines that are no VMs of Proxmox VE for a machine's host keys; nil where there is none.
+	HostKeys func(ctx context.Context, machine string) ([]ssh.PublicKey, error)
 }
 
 // Nodes are the machines of a cluster, seen from inside in one run. They are safe for concurrent use.

@@ -57,7 +57,7 @@ type driverChoice struct {
 // without cards has that of the first node with some: any template serves it.
 func (ts *Templates) drivers(ctx context.Context, host string, seen nvidia.DriverState) (map[string]driverChoice, error) {
 	s, out := ts.Spec, map[string]driverChoice{}
-	nodes := slices.DeleteFunc(s.GPUNodes(), func(n spec.Node) bool { return n.External || n.Host != host })
+	nodes := slices.DeleteFunc(s.GPUNodes(), func(n spec.Node) bool { return !n.OnProxmox() || n.Host != host })
 	if !s.InstallsDriver() || len(nodes) == 0 {
 		return out, nil
 	}
@@ -140,17 +140,6 @@ func candidates(n spec.Node, gpus []pci.GPU) []pci.GPU {
 
 // choose chooses a driver for cards.
 func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) driverChoice {
-	if len(gpus) == 0 {
-		return driverChoice{}
-	}
-	policy := DriverPolicy(ts.Spec, installedBranch(seen))
-	if seen.System != "" { // an adopted node, or one of a template of the user's, may have another
-		policy.System = seen.System
-	}
-	if !distro.IsKnown(policy.System) {
-		return driverChoice{err: converge.Permanent(UnknownSystem(policy.System))}
-	}
-	c := driverChoice{Recipe: nvidia.Recipe{System: policy.System, Build: policy.Build}.ForMachine(seen)}
 	var ids []nvidia.PCIID
 	for _, g := range gpus {
 		id, err := nvidia.ParsePCIID(g.ID())
@@ -159,9 +148,26 @@ func (ts *Templates) choose(gpus []pci.GPU, seen nvidia.DriverState) driverChoic
 		}
 		ids = append(ids, id)
 	}
-	c.Driver, _, c.err = nvidia.SelectDriverBranch(ids, policy)
-	c.err = converge.Permanent(c.err)
-	return c
+	recipe, err := ts.DriverOf(ids, seen)
+	return driverChoice{recipe, err}
+}
+
+// DriverOf chooses a driver for a machine with these cards; without any it is the zero Recipe.
+func (ts *Templates) DriverOf(cards []nvidia.PCIID, seen nvidia.DriverState) (nvidia.Recipe, error) {
+	if len(cards) == 0 || !ts.Spec.InstallsDriver() {
+		return nvidia.Recipe{}, nil
+	}
+	policy := DriverPolicy(ts.Spec, installedBranch(seen))
+	if seen.System != "" { // an adopted node, or one of a template of the user's, may have another
+		policy.System = seen.System
+	}
+	if !distro.IsKnown(policy.System) {
+		return nvidia.Recipe{}, converge.Permanent(UnknownSystem(policy.System))
+	}
+	recipe := nvidia.Recipe{System: policy.System, Build: policy.Build}.ForMachine(seen)
+	var err error
+	recipe.Driver, _, err = nvidia.SelectDriverBranch(cards, policy)
+	return recipe, converge.Permanent(err)
 }
 
 // UnknownSystem is the error for a system for which homelab has no driver.

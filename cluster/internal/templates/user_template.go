@@ -184,7 +184,7 @@ func unfitReasons(vm *proxmox.VM, unbased []string) []string {
 
 // unfitForNodes says why nodes of a host, with a driver or with GPUs, cannot be clones of a template.
 func unfitForNodes(s *spec.Spec, host string, vm *proxmox.VM) (out []string) {
-	of := func(n spec.Node) bool { return !n.External && n.Host == host && n.HasGPUs() }
+	of := func(n spec.Node) bool { return n.OnProxmox() && n.Host == host && n.HasGPUs() }
 	if slices.ContainsFunc(s.Nodes, of) && BuildsModules(s) && vm.SecureBoot {
 		out = append(out, SecureBootOn("each clone"))
 	}

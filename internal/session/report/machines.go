@@ -144,10 +144,10 @@ func (c *collector) state(m cluster.Machine, inv *cluster.Inventory) (State, str
 	}
 	isNode := m.Role.IsNode()
 	switch {
-	case !m.External && inv.VMs == nil && m.VMID == 0:
+	case !m.External && inv.VMs == nil && !m.Made:
 		return Off, "has no VM yet"
 	case !m.External && inv.VMs == nil && !m.Running:
-		c.problem(m.Name, fmt.Sprintf("VM %d on %s is off\n  start it, or run homelab cluster:up", m.VMID, m.Host), false)
+		c.problem(m.Name, m.VM()+" is off\n  start it, or run homelab cluster:up", false)
 		return Bad, "its VM is off"
 	case isNode && m.Joined && !m.Ready:
 		c.problem(m.Name, "the node is not ready: "+m.Reason, false)

@@ -29,17 +29,17 @@ func TestStateOfAMachine(t *testing.T) {
 		problems []string // of its cause; warnings have a ? at the end
 	}{
 		"no VM":          {m: cluster.Machine{}, want: Off, words: "has no VM yet"},
-		"off":            {m: cluster.Machine{VMID: 100, Joined: true, Ready: true}, want: Bad, words: "its VM is off", problems: []string{"VM 100 on pve1 is off"}},
-		"not ready":      {m: cluster.Machine{VMID: 100, Running: true, Joined: true, Reason: "no CNI"}, want: Bad, words: "no CNI", problems: []string{"the node is not ready: no CNI"}},
-		"drained":        {m: cluster.Machine{VMID: 100, Running: true, Joined: true, Ready: true, Cordoned: true}, want: Waiting, words: "drained", problems: []string{"the node is drained and gets no pods?"}},
-		"not joined":     {m: cluster.Machine{VMID: 100, Running: true}, want: Waiting, words: "has not joined"},
-		"ready":          {m: cluster.Machine{VMID: 100, Running: true, Joined: true, Ready: true}, want: Good, words: "ready"},
+		"off":            {m: cluster.Machine{Made: true, VMID: 100, Joined: true, Ready: true}, want: Bad, words: "its VM is off", problems: []string{"VM 100 on pve1 is off"}},
+		"not ready":      {m: cluster.Machine{Made: true, VMID: 100, Running: true, Joined: true, Reason: "no CNI"}, want: Bad, words: "no CNI", problems: []string{"the node is not ready: no CNI"}},
+		"drained":        {m: cluster.Machine{Made: true, VMID: 100, Running: true, Joined: true, Ready: true, Cordoned: true}, want: Waiting, words: "drained", problems: []string{"the node is drained and gets no pods?"}},
+		"not joined":     {m: cluster.Machine{Made: true, VMID: 100, Running: true}, want: Waiting, words: "has not joined"},
+		"ready":          {m: cluster.Machine{Made: true, VMID: 100, Running: true, Joined: true, Ready: true}, want: Good, words: "ready"},
 		"external":       {m: cluster.Machine{External: true, Joined: true, Ready: true}, want: Good, words: "ready"},
 		"external, new":  {m: cluster.Machine{External: true}, want: Waiting, words: "has not joined"},
 		"unread":         {inv: unread, want: Good, words: "ready"},
-		"a failed step":  {m: cluster.Machine{VMID: 100, Running: true}, step: &steps{bad: 1, words: "no login"}, want: Bad, words: "no login"},
-		"a file server":  {m: cluster.Machine{Role: spec.FileServer, VMID: 100, Running: true}, want: Good, words: "ready"},
-		"off, as a disk": {m: cluster.Machine{Role: spec.FileServer, VMID: 100}, want: Bad, words: "its VM is off", problems: []string{"VM 100 on pve1 is off"}},
+		"a failed step":  {m: cluster.Machine{Made: true, VMID: 100, Running: true}, step: &steps{bad: 1, words: "no login"}, want: Bad, words: "no login"},
+		"a file server":  {m: cluster.Machine{Role: spec.FileServer, Made: true, VMID: 100, Running: true}, want: Good, words: "ready"},
+		"off, as a disk": {m: cluster.Machine{Role: spec.FileServer, Made: true, VMID: 100}, want: Bad, words: "its VM is off", problems: []string{"VM 100 on pve1 is off"}},
 	} {
 		x.m.Name, x.m.Host = "wk1", "pve1"
 		if x.inv == nil {

@@ -95,14 +95,14 @@ func checkTalosNode(c *decode.Checker, s *spec.Spec, n *spec.Node) {
 			c.Wrong(at, n.Name+": "+why, do)
 		}
 	}
-	wrong(&n.SSH, n.External, "homelab installs Talos on VMs of Proxmox only", "remove it, or write a VM")
+	wrong(&n.SSH, !n.OnProxmox(), "homelab installs Talos on VMs of Proxmox only", "remove it, or write a VM")
 	wrong(&n.Adopt, n.Adopt, "homelab makes the VM of a Talos machine", remove)
 	wrong(&n.Disks, len(n.Disks) > 0, "homelab does not give Talos machines further disks yet", "remove all but os")
 	wrong(&n.Network, n.DHCP(), "a Talos machine needs a static address, where its API is found", "write address")
 	wrong(&n.GPUs, n.HasGPUs() && sharing == spec.SharingMIG, "nothing on a Talos machine divides GPUs for homelab", "write sharing: time-slicing or mps, or leave it out")
 	wrong(&n.Networks, slices.ContainsFunc(n.Networks, func(card spec.Card) bool { return card.DHCP }),
 		"Talos would also use the default route of a further card with DHCP", "give the card an address")
-	if n.External || n.Adopt {
+	if !n.OnProxmox() || n.Adopt {
 		return
 	}
 	n.Boot = &spec.VMBoot{Agent: spec.On}

@@ -230,7 +230,7 @@ func (r section) fits(m *spec.Model) {
 // unmeasured reports whether nobody knows how much memory the cards of a place have: those that homelab chooses on a
 // Proxmox host are known before anything is made.
 func unmeasured(p serving.Place) bool {
-	return p.Memory == 0 && (p.Node.External || len(p.Node.GPUs.Mapping) > 0)
+	return p.Memory == 0 && (!p.Node.OnProxmox() || len(p.Node.GPUs.Mapping) > 0)
 }
 
 // refuse says why the model fits nowhere, and what would.
