@@ -1,7 +1,9 @@
 package cluster_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -9,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +21,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/harvester"
+	"github.com/cps-gpu/homelab/internal/share"
 	"github.com/cps-gpu/homelab/kube"
 	"github.com/cps-gpu/homelab/remote/ssh"
 	"github.com/cps-gpu/homelab/sim/guest"
@@ -119,7 +124,7 @@ pools:
   gpu: {count: 1, addresses: [10.0.0.21-10.0.0.22], gpus: {count: 1, model: A100}}
 `
 
-// TestLifeOnHarvester: a cluster on VMs of Harvester from nothing to GPUs, grown, changed, replaced, and taken away.
+// TestLifeOnHarvester: a cluster on VMs of Harvester from nothing to GPUs, grown, changed, replaced and removed.
 func TestLifeOnHarvester(t *testing.T) {
 	inHarvester(t, func(t *testing.T, w *onHarvester) {
 		file := parse(t, hci)
@@ -130,7 +135,11 @@ func TestLifeOnHarvester(t *testing.T) {
 
 		w.settle(t, file)
 		assert.Equal(t, []string{"cp1", "gpu1"}, w.machines(t, file))
-		assert.Equal(t, int64(1), w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))
+		verified, v := w.bind(t, file).GPUVerify(cluster.VerifyQuick, 0)
+		w.run(t, verified)
+		require.NoError(t, v.Clean(t.Context()))
+		require.Len(t, v.Results(), 1)
+		assert.True(t, v.Results()[0].Passed)
 
 		// Another computer finds the host keys at the VMs.
 		key, err := os.ReadFile(filepath.Join(w.dir, "id_ed25519"))
@@ -153,8 +162,7 @@ func TestLifeOnHarvester(t *testing.T) {
 		require.NoError(t, err)
 		before, err := w.client(t, larger).Get(t.Context(), "cp2")
 		require.NoError(t, err)
-		_, err = g.Run(t.Context(), w.listen(t))
-		require.NoError(t, err)
+		w.run(t, g)
 		after, err := w.client(t, larger).Get(t.Context(), "cp2")
 		require.NoError(t, err)
 		assert.NotEqual(t, before.Identity(), after.Identity())
@@ -162,8 +170,7 @@ func TestLifeOnHarvester(t *testing.T) {
 
 		down, err := w.bind(t, larger).Down(t.Context())
 		require.NoError(t, err)
-		_, err = down.Run(t.Context(), w.listen(t))
-		require.NoError(t, err)
+		w.run(t, down)
 		assert.Empty(t, w.machines(t, larger))
 		left, err := w.client(t, larger).Leftovers(t.Context())
 		require.NoError(t, err)
@@ -171,5 +178,106 @@ func TestLifeOnHarvester(t *testing.T) {
 		devices, err := w.client(t, larger).Devices(t.Context())
 		require.NoError(t, err)
 		assert.False(t, slices.ContainsFunc(devices, func(d harvester.Device) bool { return d.Cluster == "hci" && d.UsedBy != "" }))
+	})
+}
+
+// TestCrashOnHarvester: a run that dies at any change that it asks Harvester for is gone on with by the next one, and
+// nothing is there twice.
+func TestCrashOnHarvester(t *testing.T) {
+	mine := share.Start(t, "deaths on Harvester")
+	for n := 1; n <= 60; n++ { // a life has fewer
+		if mine.Next() {
+			t.Run(fmt.Sprint(n), func(t *testing.T) { crashOnHarvester(t, n, n%2 == 0) })
+		}
+	}
+}
+
+func crashOnHarvester(t *testing.T, n int, before bool) {
+	inHarvester(t, func(t *testing.T, w *onHarvester) {
+		file := parse(t, hci)
+		ctx, blow := context.WithCancel(t.Context())
+		defer blow()
+		f := &fuse{n: n, before: before, writes: true, blow: blow}
+		w.tap = func(next http.RoundTripper) http.RoundTripper {
+			f.next = next
+			return f
+		}
+		_, err := w.bind(t, file).Up().Run(ctx, w.listen(t))
+		if err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		time.Sleep(processStart)
+		w.tap = nil
+		w.settle(t, file)
+		assert.Equal(t, []string{"cp1", "gpu1"}, w.machines(t, file))
+		assert.Len(t, w.kube.Clusters(), 1, "one control plane, not two")
+		claimed := 0
+		devices, err := w.client(t, file).Devices(t.Context())
+		require.NoError(t, err)
+		for _, d := range devices {
+			if d.Claimed {
+				claimed++
+			}
+		}
+		assert.Equal(t, 1, claimed, "no card is claimed for nobody")
+	})
+}
+
+// TestKubeadmOnHarvester: what runs Kubernetes does not know where the machines are from.
+func TestKubeadmOnHarvester(t *testing.T) {
+	inHarvester(t, func(t *testing.T, w *onHarvester) {
+		text := strings.Replace(hci, "k3s: {vip: 10.0.0.10}", "distribution: kubeadm\nkubeadm: {vip: 10.0.0.10}\ncharts: {offline: true, folder: "+charts(t)+"}", 1)
+		w.settle(t, parse(t, text))
+		assert.Equal(t, int64(1), w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))
+		smaller, _, _ := strings.Cut(text, "  gpu:")
+		one := parse(t, smaller)
+		w.settle(t, one)
+		assert.Equal(t, []string{"cp1"}, w.machines(t, one), "a machine that left the file is gone")
+		assert.NotContains(t, w.nodes(t), "gpu1")
+	})
+}
+
+func (w *onHarvester) run(t testing.TB, g *converge.Graph) {
+	t.Helper()
+	_, err := g.Run(t.Context(), w.listen(t))
+	require.NoError(t, err)
+}
+
+// TestHubOnHarvester: parts of the platform, and another version of Kubernetes.
+func TestHubOnHarvester(t *testing.T) {
+	inHarvester(t, func(t *testing.T, w *onHarvester) {
+		hub := hci + "hub: {hostname: hub.lab.example, auth: {kind: native, admins: [teacher]}}\ncharts: {offline: true, folder: " + charts(t) + "}\n"
+		w.settle(t, parse(t, hub))
+		assert.Contains(t, w.kube.Clusters()[0].Names("deployments.apps"), "jupyterhub/hub")
+
+		w.settle(t, parse(t, strings.Replace(hub, "k3s: {", "k3s: {version: v1.36.6+k3s1, ", 1)))
+		for name, n := range w.nodes(t) {
+			assert.Equal(t, "v1.36.6+k3s1", n.Version, name)
+			assert.True(t, n.Ready && !n.Cordoned, name)
+		}
+	})
+}
+
+// TestRestoreOnHarvester: a backup, and what was there then on machines that are made anew.
+func TestRestoreOnHarvester(t *testing.T) {
+	inHarvester(t, func(t *testing.T, w *onHarvester) {
+		file := parse(t, hci)
+		w.settle(t, file)
+		w.kubectlApply(t, "before")
+		key, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		var saved bytes.Buffer
+		_, _, err = w.bind(t, file).Backup(t.Context(), &saved, []age.Recipient{key.Recipient()})
+		require.NoError(t, err)
+		w.kubectlApply(t, "after")
+
+		v := vault{key, saved.Bytes()}
+		r, _, err := v.open()
+		require.NoError(t, err)
+		g, err := w.bind(t, file).Restore(r.Contents, v.open)
+		require.NoError(t, err)
+		w.run(t, g)
+		assert.Equal(t, []string{"default/before"}, w.configMaps(t))
+		w.settle(t, file)
 	})
 }
