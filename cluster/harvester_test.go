@@ -42,6 +42,7 @@ func inHarvester(t *testing.T, test func(t *testing.T, w *onHarvester)) {
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, sim.Close()) }()
 		require.NoError(t, sim.AddNetwork(t.Context(), "default", "vlan10"))
+		require.NoError(t, sim.AddNamespace(t.Context(), "ml"))
 		for _, name := range []string{"harv1", "harv2"} {
 			require.NoError(t, sim.AddNode(t.Context(), harvestersim.Node{Name: name, CPUs: 64, Memory: 512 << 30, PCI: []harvestersim.PCI{
 				hciCard("0000:41:00.0", "41"), hciCard("0000:42:00.0", "42"),
@@ -114,7 +115,7 @@ func (w *onHarvester) machines(t testing.TB, of *spec.Spec) []string {
 
 const hci = `
 name: hci
-harvester: {kubeconfig: testdata/harvester.yaml}
+harvester: {kubeconfig: testdata/harvester.yaml, namespace: ml}
 image: debian-13
 network: {bridge: default/vlan10, prefix: 10.0.0.0/24, gateway: 10.0.0.1}
 nvidia: {driver: {mode: dkms}}

@@ -131,7 +131,7 @@ func (c onProxmox) list(ctx context.Context) ([]vmSeen, error) {
 	return seenVMs(all), err
 }
 
-// seenVMs are VMs of Proxmox VE; a template is no machine.
+// seenVMs are VMs of Proxmox VE; a template is not a machine.
 func seenVMs(all []proxmox.Summary) []vmSeen {
 	var out []vmSeen
 	for _, vm := range all {

@@ -26,7 +26,7 @@ type Device struct {
 	IOMMUGroup  string // empty: it cannot be passed through
 	Driver      string // that has it on the node
 
-	Claimed bool   // is bound for machines, of any owner
+	Claimed bool   // is bound for machines, by anyone
 	Enabled bool   // and the node has done so
 	Claim   string // the user that its claim names; ours have the cluster's name
 	Cluster string // whose claim it is, if a program like this one made it
@@ -225,7 +225,7 @@ func (c *Client) ours(all []Device, machine string) bool {
 	return slices.ContainsFunc(all, func(d Device) bool { return d.Cluster == c.owner && d.Machine == machine })
 }
 
-// claim claims a device for a machine of ours, unless somebody has: bound for machines, it is for whoever asks. A
+// claim claims a device for a machine of ours, unless somebody has: bound for machines, any machine may ask for it. A
 // claim that is not ours is used as it is, and stays.
 func (c *Client) claim(ctx context.Context, device, machine string) error {
 	there, err := c.read(ctx, claimKind(), "", device)
