@@ -129,6 +129,7 @@ pools:
 func TestLifeOnHarvester(t *testing.T) {
 	inHarvester(t, func(t *testing.T, w *onHarvester) {
 		file := parse(t, hci)
+		assert.Equal(t, spec.Harvester{Kubeconfig: "testdata/harvester.yaml", Namespace: "ml"}, file.Harvester, "kubeconfig and namespace")
 		plan, err := w.bind(t, file).Up().Plan(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, plan.Err())
@@ -259,7 +260,7 @@ func TestHubOnHarvester(t *testing.T) {
 	})
 }
 
-// TestRestoreOnHarvester: a backup, and what was there then on machines that are made anew.
+// TestRestoreOnHarvester: a backup, and what was there then on machines that are created again.
 func TestRestoreOnHarvester(t *testing.T) {
 	inHarvester(t, func(t *testing.T, w *onHarvester) {
 		file := parse(t, hci)

@@ -67,7 +67,7 @@ var yours = strings.NewReplacer(
 	`"AB:CD:…"`, `"`+strings.Repeat("7E:", 31)+`7E"`, `"7E:14:…"`, `"`+strings.Repeat("7E:", 31)+`7E"`,
 	"registry-ca.pem", "mixed-hosts/pve-root-ca.pem", "pve-root-ca.pem", "mixed-hosts/pve-root-ca.pem",
 	"ca.pem", "mixed-hosts/pve-root-ca.pem",
-	"airgap: k3s-files", "airgap: mixed-hosts", "folder: charts", "folder: ../sim/lab/charts",
+	"kubeconfig: harvester.yaml", "kubeconfig: mixed-hosts/pve-root-ca.pem", "airgap: k3s-files", "airgap: mixed-hosts", "folder: charts", "folder: ../sim/lab/charts",
 )
 
 // notFiles are blocks that are no part of a cluster file, by their first line.

@@ -73,11 +73,11 @@ func (r harvesterSection) node(n *spec.Node) {
 	}
 }
 
-// only refuses keys that say something that Harvester has not.
+// only refuses keys of a section, except for those that Harvester has too.
 func (r harvesterSection) only(section any, what string, keys ...string) {
 	for _, key := range decode.Keys(reflect.TypeOf(section).Elem()) {
 		if at := decode.FieldPlace(section, key); r.IsSet(at) && !slices.Contains(keys, key) {
-			r.Wrong(at, fmt.Sprintf("%s is a setting of Proxmox VE, which %s on Harvester has not", key, what), "remove "+key)
+			r.Wrong(at, fmt.Sprintf("%s is a setting of Proxmox VE, which does not exist for %s on Harvester", key, what), "remove "+key)
 		}
 	}
 }

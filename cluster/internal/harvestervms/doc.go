@@ -1,4 +1,4 @@
-// Package harvestervms has the steps that make a cluster's machines on Harvester, and take them away.
+// Package harvestervms has the steps that make a cluster's machines on Harvester, and remove them.
 package harvestervms
 
 import (

@@ -11,7 +11,7 @@ import (
 )
 
 // Leave drains a machine that is no longer in the file and deletes it from Kubernetes, before it is destroyed. plain: it
-// is no node, and no server has to know it.
+// is a VM without Kubernetes, and no server has to know it.
 func (ms *Members) Leave(ctx context.Context, machine string, plain bool) error {
 	switch _, err := ms.DrainFor(ctx, machine); {
 	case errors.Is(err, ErrUnformed): // no cluster knows it
