@@ -79,7 +79,9 @@ func rendered(t testing.TB) map[string]NoCloud {
 	require.NoError(t, err)
 	windows, err := RenderWindows(worker())
 	require.NoError(t, err)
-	return map[string]NoCloud{"worker": w, "server": s, "template": b, "windows": windows}
+	installed, err := RenderWindows(installation())
+	require.NoError(t, err)
+	return map[string]NoCloud{"worker": w, "server": s, "template": b, "windows": windows, "installed": installed}
 }
 
 func TestGolden(t *testing.T) {
@@ -87,7 +89,10 @@ func TestGolden(t *testing.T) {
 		files, err := n.Files()
 		require.NoError(t, err)
 		for file, got := range files {
-			path := filepath.Join("testdata", name+"."+file+".yaml")
+			path := filepath.Join("testdata", name+"."+file)
+			if filepath.Ext(file) == "" {
+				path += ".yaml"
+			}
 			if *update {
 				require.NoError(t, os.MkdirAll("testdata", 0o755))
 				require.NoError(t, os.WriteFile(path, got, 0o644))

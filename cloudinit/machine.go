@@ -42,6 +42,7 @@ type Machine struct {
 	APTProxy       string // URL of an HTTP proxy for packages from repositories without TLS
 	HTTPSProxy     string // URL of an HTTP proxy for repositories with TLS; empty: none
 	Timezone       string
+	Windows        *WindowsSetup // installs the system that RenderWindows describes; nil: it is there
 }
 
 // Mount is a data disk, found by its serial number and mounted, before K3s at each boot. It is
@@ -106,7 +107,7 @@ func RenderWindows(m Machine) (NoCloud, error) {
 		return NoCloud{}, fmt.Errorf("machine %q: %w", m.Hostname, err)
 	}
 	u := UserData{Hostname: m.Hostname, Users: []User{{Name: m.user().Name, Groups: []string{"Administrators"}, SSHAuthorizedKeys: m.AuthorizedKeys}}}
-	return identify(NoCloud{UserData: u, Network: network}, m.Hostname, m.InstanceID)
+	return identify(NoCloud{UserData: u, Network: network, Windows: m.Windows}, m.Hostname, m.InstanceID)
 }
 
 // kubernetesSysctls are settings that the kubelet checks or K3s needs.

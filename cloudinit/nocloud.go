@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
 
 	"github.com/cps-gpu/homelab/internal/iso9660"
 )
@@ -16,9 +17,10 @@ type NoCloud struct {
 	UserData UserData
 	MetaData MetaData
 	Network  Network
+	Windows  *WindowsSetup // additionally; nil where the system is there
 }
 
-// Files returns the three documents by file name.
+// Files returns the documents by file name.
 func (n NoCloud) Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, render := range map[string]func() ([]byte, error){
@@ -35,7 +37,12 @@ func (n NoCloud) Files() (map[string][]byte, error) {
 	if len(n.Network.Ethernets) == 0 {
 		delete(files, "network-config") // cloud-init then asks for an address on the first interface
 	}
-	return files, nil
+	if n.Windows == nil {
+		return files, nil
+	}
+	setup, err := n.Windows.files(n.MetaData.LocalHostname)
+	maps.Copy(files, setup)
+	return files, err
 }
 
 // ISO returns an image to attach as a CD-ROM. Equal documents give equal bytes.
@@ -54,7 +61,11 @@ func (n NoCloud) Digest() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return Digest(files["user-data"], files["meta-data"], files["network-config"]), nil
+	parts := [][]byte{files["user-data"], files["meta-data"], files["network-config"]}
+	if n.Windows != nil {
+		parts = append(parts, files[answerName], files[scriptName])
+	}
+	return Digest(parts...), nil
 }
 
 // Digest returns the SHA-256, in hexadecimal, of the parts, each with its length before it, so

@@ -22,6 +22,9 @@ func (c *holdings) hostStep() *converge.Resource[*preflight.Report] {
 			if err := c.templates.CheckSources(ctx); err != nil {
 				return nil, converge.Permanent(err)
 			}
+			if err := c.checkDiscs(ctx); err != nil {
+				return nil, converge.Permanent(err)
+			}
 			settled, err := c.allMachinesAsFile(ctx)
 			if err != nil {
 				return nil, converge.Permanent(err)

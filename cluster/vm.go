@@ -68,7 +68,11 @@ func (c onProxmox) vmStep(n spec.Node) *converge.Resource[*proxmox.VM] {
 				if vm, err = importVM(ctx, c.site, n, to); err != nil {
 					return err
 				}
-			case !n.FromImage() && !n.Adopt:
+			case n.FromDiscs() && vm == nil:
+				if vm, err = installVM(ctx, c.site, n, to); err != nil {
+					return err
+				}
+			case !n.FromImage() && !n.FromDiscs() && !n.Adopt:
 				if to, err = c.templates.SetTemplate(ctx, n, to, vm); err != nil {
 					return err
 				}

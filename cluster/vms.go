@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -36,6 +39,46 @@ func importVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*pr
 		Name: to.Name, Host: to.Host, VMID: to.VMID, Owner: to.Owner, Tags: to.Tags, Image: image, Storage: to.Storage,
 		Cores: to.Cores, Memory: to.Memory, CPUType: to.CPUType, NICs: to.NICs, Seed: to.Seed, Description: to.Description,
 	})
+}
+
+// installVM makes a VM with an empty disk and the discs of its installation, off.
+func installVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*proxmox.VM, error) {
+	return c.Proxmox.VMs.Create(ctx, proxmox.CreateSpec{
+		Name: to.Name, Host: to.Host, VMID: to.VMID, Owner: to.Owner, Tags: to.Tags, System: windowsSystem, Storage: to.Storage, DiskSize: n.OSDisk.Size,
+		Cores: to.Cores, Memory: to.Memory, CPUType: to.CPUType, SecureBoot: true, NICs: to.NICs, Seed: to.Seed, Discs: n.Boot.ISO.Discs(), Description: to.Description,
+	})
+}
+
+// windowsSystem is Proxmox's name of Windows 11 and of Windows Server since 2022.
+const windowsSystem = "win11"
+
+// checkDiscs looks for the discs of the VMs that are to be installed.
+func (c *holdings) checkDiscs(ctx context.Context) error {
+	var errs []error
+	for _, n := range c.spec.Machines() {
+		if !n.FromDiscs() {
+			continue
+		}
+		vm, err := c.Proxmox.VMs.Get(ctx, names.Tag(c.spec), n.Name)
+		if err != nil {
+			return err
+		}
+		for _, disc := range n.Boot.ISO.Discs() {
+			if vm != nil && !vm.Unfinished {
+				break
+			}
+			storage, _, _ := strings.Cut(disc, ":")
+			all, err := c.Proxmox.Storages.Volumes(ctx, n.Host, storage, "")
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(all, func(v proxmox.Volume) bool { return v.ID == disc }) {
+				errs = append(errs, fmt.Errorf("vms.%s.iso: %s has no %s, or the token may not see it (Datastore.Audit on /storage/%s); "+
+					"upload it in Proxmox's web interface: the storage, ISO Images", n.Name, n.Host, disc, storage))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // imageFile is the name of a machine's image on a storage. That of a node follows from its address: a plan does not

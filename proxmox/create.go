@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,15 +16,16 @@ import (
 	"github.com/cps-gpu/homelab/proxmox/internal/wire"
 )
 
-// CreateSpec describes a VM that is made from an image, not from a template. The VM becomes the
-// template.
+// CreateSpec describes a VM that is made from an image, or with an empty disk that a system is installed
+// on, and not from a template.
 type CreateSpec struct {
 	Name        string
 	Host        string
 	VMID        int // 0: the next free one
 	Owner       string
 	Tags        []string
-	Image       string // volume id of the image to import
+	Image       string // volume id of the image to import; empty: Discs
+	System      string // Proxmox's name of the guest's system; default l26
 	Storage     string // for the disks
 	DiskSize    Size   // the OS disk grows to this size
 	Cores       int
@@ -31,7 +33,8 @@ type CreateSpec struct {
 	CPUType     string // default host
 	SecureBoot  bool   // enrol Microsoft's keys in the firmware's variables, so that only signed kernels and modules load
 	NICs        []NIC
-	Seed        string // volume id of the NoCloud ISO
+	Seed        string   // volume id of the NoCloud ISO
+	Discs       []string // volume ids in further CD drives; the VM boots from the first as long as its disk is empty
 	Description string
 }
 
@@ -41,12 +44,8 @@ type CreateSpec struct {
 // the agent's channel. It has no balloon.
 func (s CreateSpec) params(vmid int) api.Params {
 	uuid := newUUID()
-	cpu := s.CPUType
-	if cpu == "" {
-		cpu = "host"
-	}
 	p := api.Params{
-		"vmid": vmid, "name": s.Name, "ostype": "l26", "machine": "q35", "bios": ovmf,
+		"vmid": vmid, "name": s.Name, "ostype": cmp.Or(s.System, "l26"), "machine": "q35", "bios": ovmf,
 		"efidisk0":    efiLine(s.Storage, s.SecureBoot),
 		"scsihw":      "virtio-scsi-single",
 		"scsi0":       fmt.Sprintf("%s:0,import-from=%s,discard=on,iothread=1,ssd=1", s.Storage, s.Image),
@@ -54,7 +53,7 @@ func (s CreateSpec) params(vmid int) api.Params {
 		"serial0":     "socket",
 		"vga":         "std",
 		"agent":       "enabled=1",
-		"cpu":         cpu,
+		"cpu":         cmp.Or(s.CPUType, "host"),
 		"cores":       s.Cores,
 		"memory":      wire.RoundMiB(s.Memory),
 		"balloon":     0,
@@ -71,6 +70,13 @@ func (s CreateSpec) params(vmid int) api.Params {
 	if s.Seed != "" {
 		p[seedSlot] = seedValue(s.Seed)
 	}
+	if s.Image == "" {
+		p["scsi0"] = fmt.Sprintf("%s:%d,discard=on,iothread=1,ssd=1", s.Storage, (s.DiskSize+GiB-1)/GiB)
+		p["boot"] = "order=scsi0;" + discSlot(0)
+	}
+	for i, disc := range s.Discs {
+		p[discSlot(i)] = seedValue(disc)
+	}
 	return p
 }
 
@@ -79,7 +85,10 @@ func (s CreateSpec) check() error {
 	if !isDNSName(s.Name) {
 		errs = append(errs, fmt.Errorf("vm name %q is not a DNS name", s.Name))
 	}
-	for what, v := range map[string]string{"host": s.Host, "owner": s.Owner, "image": s.Image, "storage": s.Storage} {
+	if s.Image == "" && (len(s.Discs) == 0 || s.DiskSize == 0) {
+		errs = append(errs, fmt.Errorf("vm %s: no image, and no discs and size to install a system", s.Name))
+	}
+	for what, v := range map[string]string{"host": s.Host, "owner": s.Owner, "storage": s.Storage} {
 		if v == "" {
 			errs = append(errs, fmt.Errorf("vm %s: no %s", s.Name, what))
 		}
@@ -119,7 +128,7 @@ func (c *VMClient) create(ctx context.Context, spec CreateSpec) (*VM, error) {
 				return nil, err
 			}
 		}
-		converge.Progressf(ctx, "creating %s as VM %d from %s", spec.Name, vmid, spec.Image)
+		converge.Progressf(ctx, "creating %s as VM %d from %s", spec.Name, vmid, cmp.Or(spec.Image, strings.Join(spec.Discs, ", ")))
 		vm, err := c.createAs(ctx, spec, vmid)
 		switch {
 		case err == nil:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/decode"
+	"github.com/cps-gpu/homelab/cluster/clusterfile/internal/vms"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/distro"
 )
@@ -24,6 +25,8 @@ func (r disksSection) disks(n *spec.Node) {
 	switch {
 	case n.Boot != nil && n.Boot.Template != "":
 		size = 0 // the template's
+	case n.FromDiscs():
+		size = vms.WindowsDisk
 	case n.Boot != nil:
 		size = 20 * spec.GiB
 	case n.Role == spec.Agent:

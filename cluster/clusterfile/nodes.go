@@ -348,6 +348,8 @@ func (r nodesSection) external(n *spec.Node) {
 func (r nodesSection) shape(n *spec.Node) {
 	cores, memory := 8, 16*spec.GiB
 	switch {
+	case n.FromDiscs() && !n.HasGPUs():
+		cores, memory = 4, 8*spec.GiB
 	case n.Boot != nil && !n.HasGPUs():
 		cores, memory = 2, 4*spec.GiB
 	case n.HasGPUs():
@@ -362,6 +364,7 @@ func (r nodesSection) shape(n *spec.Node) {
 		n.Memory = memory
 	}
 	n.NUMA = n.NUMA.Or(n.HasGPUs())
+	n.TPM = n.TPM || n.FromDiscs() && !r.IsSet(&n.TPM)
 	r.CheckRange(&n.Cores, "cores", 1, 1024)
 	r.CheckRange(&n.CPUUnits, "cpuUnits", 1, 10000)
 	if n.CPULimit > 128 || r.IsSet(&n.CPULimit) && n.CPULimit <= 0 {
@@ -370,6 +373,9 @@ func (r nodesSection) shape(n *spec.Node) {
 	least := 512 * spec.MiB
 	if n.Role == spec.Server {
 		least = 2 * spec.GiB
+	}
+	if n.FromDiscs() {
+		least = 4 * spec.GiB // Windows 11's
 	}
 	switch {
 	case n.Boot != nil && n.Memory < least:

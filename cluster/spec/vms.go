@@ -18,9 +18,10 @@ type VM struct {
 
 // VMBoot says what a VM boots, and when it is up.
 type VMBoot struct {
-	Cloud    CloudImage `yaml:"image" absent:"this or ‘template’" doc:"What its boot disk is made from, once."`
-	Template string     `yaml:"template" absent:"this or ‘image’" doc:"A template of Proxmox's, by name or VMID, that the VM is cloned from, once: [vms.md](vms.md#a-template-of-your-own)."`
-	System   string     `yaml:"system" default:"linux" enum:"linux,windows" doc:"What the first boot is written for: cloud-init on ‘linux’, cloudbase-init on ‘windows’, which needs ‘template’."`
+	Cloud    CloudImage `yaml:"image" absent:"this, ‘template’ or ‘iso’" doc:"What its boot disk is made from, once."`
+	Template string     `yaml:"template" absent:"this, ‘image’ or ‘iso’" doc:"A template of Proxmox's, by name or VMID, that the VM is cloned from, once: [vms.md](vms.md#a-template-of-your-own)."`
+	ISO      WindowsISO `yaml:"iso" absent:"this, ‘image’ or ‘template’" doc:"Windows is installed, once: [vms.md](vms.md#windows-from-its-disc)."`
+	System   string     `yaml:"system" default:"linux" enum:"linux,windows" doc:"What the first boot is written for: cloud-init on ‘linux’, cloudbase-init on ‘windows’, which needs ‘template’ or ‘iso’."`
 	Agent    Switch     `yaml:"agent" default:"true" doc:"The first boot installs QEMU's guest agent, and ‘cluster:up’ waits until it answers. ‘false’: the VM is up when it runs."`
 }
 
@@ -28,7 +29,9 @@ type VMBoot struct {
 const Windows = "windows"
 
 // Source identifies what the boot disk is made from.
-func (b VMBoot) Source() string { return b.Template + b.Cloud.Sum() }
+func (b VMBoot) Source() string {
+	return b.Template + b.Cloud.Sum() + b.ISO.Windows
+}
 
 // CloudImage is the disk image of a VM.
 type CloudImage struct {
@@ -47,7 +50,7 @@ func (r Role) IsNode() bool { return r != FileServer && r != PlainVM }
 func (n Node) FromTemplate() bool { return n.OnProxmox() && n.Boot == nil }
 
 // FromImage reports whether the machine's boot disk is made from an image of its own.
-func (n Node) FromImage() bool { return n.Boot != nil && n.Boot.Template == "" }
+func (n Node) FromImage() bool { return n.Boot != nil && n.Boot.Template == "" && !n.FromDiscs() }
 
 // Machine is the VM as one of the machines of the file.
 func (vm VM) Machine() Node {

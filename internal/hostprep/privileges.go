@@ -22,6 +22,10 @@ func Grants(s *spec.Spec, v proxmox.Version) []proxmox.Grant {
 		return nil // every machine belongs to another owner
 	}
 	all := machineGrants(v)
+	if slices.ContainsFunc(s.Machines(), spec.Node.FromDiscs) {
+		all = append(all, proxmox.Grant{Path: "/vms", Privileges: []string{"VM.Console"}, Propagate: true,
+			Reason: "press the key that the disc of Windows waits for; on all machines, because one has no path before it exists"})
+	}
 	all = append(all, storageGrants(s)...)
 	all = append(all, bridgeGrants(s)...)
 	all = append(all, poolGrants(s)...)
@@ -114,9 +118,12 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 			if holds[u.Storage] == nil {
 				holds[u.Storage] = map[string]bool{}
 			}
-			if u.Claims {
+			switch {
+			case u.Claims:
 				holds[u.Storage]["claims"] = true
-			} else {
+			case u.Discs:
+				holds[u.Storage]["discs"] = true
+			default:
 				holds[u.Storage][u.Content] = true
 			}
 		}
@@ -147,6 +154,9 @@ func storageGrants(s *spec.Spec) []proxmox.Grant {
 		}
 		if h["template"] {
 			on("see which machines' disks are linked clones of a template's; without it Proxmox omits them from the list", "Datastore.Audit")
+		}
+		if h["discs"] && filesOn(h) == "" && !h["template"] {
+			on("see whether the discs of an installation are there, and put them into drives", "Datastore.Audit")
 		}
 		if files := filesOn(h); files != "" {
 			on("see whether "+files+" are there; without it Proxmox omits the storage", "Datastore.Audit")

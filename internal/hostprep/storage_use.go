@@ -2,6 +2,7 @@ package hostprep
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
 )
@@ -9,6 +10,7 @@ import (
 // StorageUse is one purpose of a storage of a host.
 type StorageUse struct {
 	Storage, Content, Why string
+	Discs                 bool // others have put the files there
 	Claims                bool // storage.proxmox puts volumes there, with a token of its own
 }
 
@@ -34,6 +36,7 @@ func Uses(s *spec.Spec, host string) []StorageUse {
 		if n.FromImage() {
 			uses = append(uses, StorageUse{Storage: s.Image.ImageStorage, Content: "import", Why: "the image of " + n.Name})
 		}
+		uses = append(uses, discUses(n)...)
 		uses = append(uses, StorageUse{Storage: n.OSDisk.Storage, Content: "images", Why: "the disk of " + n.Name})
 		for _, d := range n.Disks {
 			uses = append(uses, StorageUse{Storage: d.Storage, Content: "images", Why: "the disk " + d.Name + " of " + n.Name})
@@ -44,10 +47,22 @@ func Uses(s *spec.Spec, host string) []StorageUse {
 	}
 	seen := map[StorageUse]bool{}
 	return slices.DeleteFunc(uses, func(u StorageUse) bool {
-		key := StorageUse{Storage: u.Storage, Content: u.Content, Claims: u.Claims}
+		key := StorageUse{Storage: u.Storage, Content: u.Content, Discs: u.Discs, Claims: u.Claims}
 		defer func() { seen[key] = true }()
 		return seen[key]
 	})
+}
+
+// discUses are the storages of the discs that a machine is installed from.
+func discUses(n spec.Node) (uses []StorageUse) {
+	if !n.FromDiscs() {
+		return nil
+	}
+	for _, disc := range n.Boot.ISO.Discs() {
+		storage, _, _ := strings.Cut(disc, ":")
+		uses = append(uses, StorageUse{Storage: storage, Content: ISOContent, Why: "the discs of " + n.Name, Discs: true})
+	}
+	return uses
 }
 
 // ISOContent is Proxmox's name for volumes that can be put into a CD drive.

@@ -59,6 +59,9 @@ func foreignMachine(s *spec.Spec, n spec.Node, keys []string) cloudinit.Machine 
 	if n.Boot.Agent.IsOn() && n.Boot.System != spec.Windows {
 		m.Packages = []string{agentPackage}
 	}
+	if w := n.Boot.ISO; n.FromDiscs() {
+		m.Windows = &cloudinit.WindowsSetup{Edition: w.Edition, Language: w.Language, ProductKey: w.ProductKey, Drivers: w.DriverFolder(), SHA256: w.CloudbaseInit.SHA256}
+	}
 	return m
 }
 

@@ -14,7 +14,7 @@ import (
 
 // AgentStep waits until the guest agent of a VM that is not a node answers. Nobody logs in to such a VM.
 func (ns *Nodes) AgentStep(n spec.Node) *converge.Resource[string] {
-	return &converge.Resource[string]{
+	step := &converge.Resource[string]{
 		ID:      "guest/" + n.Name,
 		Observe: func(ctx context.Context) (string, error) { return ns.observeAgent(ctx, n) },
 		Diff: func(problem string) converge.Diff {
@@ -28,6 +28,13 @@ func (ns *Nodes) AgentStep(n spec.Node) *converge.Resource[string] {
 		Hint: "look at the machine's console (in Proxmox's web interface, or qm terminal on the host): does it boot, with UEFI, and does its cloud-init " +
 			"install qemu-guest-agent? If the image cannot have one, write agent: false. A repeated run continues from here",
 	}
+	if n.FromDiscs() {
+		step.Apply = func(ctx context.Context, _ string) error { return ns.startInstallation(ctx, n) }
+		step.Settle = installTime
+		step.Hint = "look at the machine's console in Proxmox's web interface: Windows Setup says there which of its answers it does not take, and " +
+			`C:\Windows\Temp\install.log what failed after that. A repeated run continues from here`
+	}
+	return step
 }
 
 // osRelease is a file of every Linux with systemd.

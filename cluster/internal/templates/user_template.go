@@ -32,7 +32,7 @@ func (ts *Templates) CheckSources(ctx context.Context) error {
 
 // checkVMs looks for the templates of missing VMs that are not nodes.
 func (ts *Templates) checkVMs(ctx context.Context) error {
-	want := slices.DeleteFunc(slices.Clone(ts.Spec.Machines()), func(n spec.Node) bool { return n.Boot == nil || n.FromImage() })
+	want := slices.DeleteFunc(slices.Clone(ts.Spec.Machines()), func(n spec.Node) bool { return n.Boot == nil || n.Boot.Template == "" })
 	if len(want) == 0 {
 		return nil
 	}

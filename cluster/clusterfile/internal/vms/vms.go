@@ -36,16 +36,20 @@ const longestWindows = 15
 
 func source(c *decode.Checker, s *spec.Spec, vm *spec.VM) {
 	switch {
+	case vm.Template != "" && c.IsSet(&vm.Cloud):
+		c.Wrong(&vm.Template, "the VM is made from a template and from an image", "keep one of them")
+	case c.IsSet(&vm.ISO) && (vm.Template != "" || c.IsSet(&vm.Cloud)):
+		c.Wrong(&vm.ISO, "the VM is installed from discs and made from a template or an image", "keep one of them")
+	case c.IsSet(&vm.ISO):
+		installation(c, vm)
 	case vm.Template == "":
 		image(c, &vm.Cloud)
-	case c.IsSet(&vm.Cloud):
-		c.Wrong(&vm.Template, "the VM is made from a template and from an image", "keep one of them")
 	}
 	if vm.System != spec.Windows {
 		return
 	}
-	if vm.Template == "" {
-		c.Wrong(&vm.System, "there is no image of Windows to download", "install it once by hand, make that a template, and write template:")
+	if vm.Template == "" && !c.IsSet(&vm.ISO) {
+		c.Wrong(&vm.System, "there is no image of Windows to download", "write iso: with its discs, or template: with a template of yours")
 	}
 	if s.IsLab() && vm.Agent.IsOn() {
 		c.Wrong(&vm.System, "the lab has no Windows, so no agent would answer", "write agent: false while you try the file there")

@@ -1,0 +1,52 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cps-gpu/homelab/cluster/internal/run"
+	"github.com/cps-gpu/homelab/cluster/spec"
+	"github.com/cps-gpu/homelab/converge"
+	"github.com/cps-gpu/homelab/internal/names"
+)
+
+// installTime is how long Windows may take from power-on until its agent answers.
+const installTime = 2 * time.Hour
+
+// promptTime is how long a firmware may take to the prompt of a disc's boot loader, which waits some seconds for a key.
+const promptTime = 2 * time.Minute
+
+// keyPause is the time between two keys.
+const keyPause = time.Second
+
+// startInstallation makes a VM boot from its disc: Windows' boot loader waits for a key, and goes back to the firmware if
+// none comes. No key is pressed as soon as something boots, and none where nothing is to be installed any more. A VM
+// that found nothing to boot is reset, which an interrupted run makes necessary: it has written nothing that could be lost.
+func (ns *Nodes) startInstallation(ctx context.Context, n spec.Node) error {
+	rule := converge.WaitRule{What: "waiting for " + n.Name + " to boot from its disc", Limit: 5 * promptTime, Poll: keyPause, Strict: true,
+		TimeoutText: n.Name + " does not boot from " + n.Boot.ISO.Windows,
+		Hint:        "look at the machine's console in Proxmox's web interface: is the disc one that boots with UEFI? A repeated run continues from here",
+		OnChange:    func(string) {}}
+	var reset time.Time // QEMU's uptime goes on
+	return run.Until(ctx, ns.Spec, rule, func(ctx context.Context) (string, error) {
+		vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
+		if err != nil {
+			return "", err
+		}
+		if vm == nil {
+			return "", converge.Permanent(errors.New(n.Name + " is gone"))
+		}
+		does, err := ns.Proxmox.VMs.Activity(ctx, vm)
+		switch {
+		case err != nil || does.Running && does.Boots():
+			return "", err
+		case !does.Running:
+			return "it is off", nil
+		case min(does.Uptime, time.Since(reset)) > promptTime:
+			reset = time.Now()
+			return "it was reset", ns.Proxmox.VMs.Reset(ctx, vm)
+		}
+		return "no key was taken yet", ns.Proxmox.VMs.PressEnter(ctx, vm)
+	})
+}
