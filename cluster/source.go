@@ -121,7 +121,7 @@ func (c onProxmox) machine(g *converge.Graph, n spec.Node, on ground) (vm, boote
 	case n.Boot == nil:
 		return vm, g.Add(c.nodes.GuestStep(n), up)
 	case n.Boot.Agent.IsOn():
-		return vm, g.Add(c.nodes.AgentStep(n), up)
+		return vm, g.Add(c.agentStep(n), up)
 	}
 	return vm, up
 }

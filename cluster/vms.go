@@ -49,6 +49,20 @@ func installVM(ctx context.Context, c *site, n spec.Node, to proxmox.VMSpec) (*p
 	})
 }
 
+// agentStep waits for the agent of a VM. One whose disc waited for a key in vain is reset, which is asked for.
+func (c onProxmox) agentStep(n spec.Node) *converge.Resource[string] {
+	step := c.nodes.AgentStep(n)
+	if n.FromDiscs() {
+		step.Costs = func(ctx context.Context, _ string, d converge.Diff) []converge.Cost {
+			if d.Empty() || !c.nodes.MissedKey(ctx, n) {
+				return nil
+			}
+			return c.stops(ctx, "nothing is installed on it, and its firmware found nothing to boot", n.Name)
+		}
+	}
+	return step
+}
+
 // windowsSystem is Proxmox's name of Windows 11 and of Windows Server since 2022.
 const windowsSystem = "win11"
 

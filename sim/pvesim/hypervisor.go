@@ -5,6 +5,7 @@ import (
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/windows"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
@@ -59,6 +60,9 @@ func (h simulatedHypervisor) Plug(b Board) Guest {
 		SecureBoot: b.Config["bios"] == "ovmf" && h.s.Props("efidisk0", b.Config["efidisk0"])["pre-enrolled-keys"] == "1",
 	}
 	cfg.Disk = cfg.Disks[0].Data
+	if windows.IsInstalled(cfg.Disk) || windows.IsDisc(b.Discs) && !cfg.Disk.Exists("/etc/os-release") {
+		return windows.New(b, cfg.Disk, o.Speed)
+	}
 	for i := range 32 {
 		if value := b.Config["net"+strconv.Itoa(i)]; value != "" {
 			cfg.MACs = append(cfg.MACs, h.s.Props("net0", value)["macaddr"])

@@ -9,6 +9,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
+	"github.com/cps-gpu/homelab/proxmox"
 )
 
 // installTime is how long Windows may take from power-on until its agent answers.
@@ -21,32 +22,53 @@ const promptTime = 2 * time.Minute
 const keyPause = time.Second
 
 // startInstallation makes a VM boot from its disc: Windows' boot loader waits for a key, and goes back to the firmware if
-// none comes. No key is pressed as soon as something boots, and none where nothing is to be installed any more. A VM
-// that found nothing to boot is reset, which an interrupted run makes necessary: it has written nothing that could be lost.
+// none comes. No key is pressed as soon as something boots, and none where nothing is to be installed any more. A VM whose
+// key nobody pressed, after an interrupted run, is reset first.
 func (ns *Nodes) startInstallation(ctx context.Context, n spec.Node) error {
-	rule := converge.WaitRule{What: "waiting for " + n.Name + " to boot from its disc", Limit: 5 * promptTime, Poll: keyPause, Strict: true,
+	vm, does, err := ns.activity(ctx, n)
+	if err != nil {
+		return err
+	}
+	if missedKey(does) {
+		if err := ns.Proxmox.VMs.Reset(ctx, vm); err != nil {
+			return err
+		}
+	}
+	rule := converge.WaitRule{What: "waiting for " + n.Name + " to boot from its disc", Limit: promptTime, Poll: keyPause, Strict: true,
 		TimeoutText: n.Name + " does not boot from " + n.Boot.ISO.Windows,
 		Hint:        "look at the machine's console in Proxmox's web interface: is the disc one that boots with UEFI? A repeated run continues from here",
 		OnChange:    func(string) {}}
-	var reset time.Time // QEMU's uptime goes on
 	return run.Until(ctx, ns.Spec, rule, func(ctx context.Context) (string, error) {
-		vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
-		if err != nil {
-			return "", err
-		}
-		if vm == nil {
-			return "", converge.Permanent(errors.New(n.Name + " is gone"))
-		}
-		does, err := ns.Proxmox.VMs.Activity(ctx, vm)
+		vm, does, err := ns.activity(ctx, n)
 		switch {
-		case err != nil || does.Running && does.Boots():
+		case err != nil || does.Boots():
 			return "", err
 		case !does.Running:
 			return "it is off", nil
-		case min(does.Uptime, time.Since(reset)) > promptTime:
-			reset = time.Now()
-			return "it was reset", ns.Proxmox.VMs.Reset(ctx, vm)
 		}
 		return "no key was taken yet", ns.Proxmox.VMs.PressEnter(ctx, vm)
 	})
+}
+
+// MissedKey reports whether a VM that runs has found nothing to boot, so that it is reset. It has written nothing that
+// could be lost.
+func (ns *Nodes) MissedKey(ctx context.Context, n spec.Node) bool {
+	_, does, err := ns.activity(ctx, n)
+	return err == nil && missedKey(does)
+}
+
+func missedKey(does proxmox.Activity) bool {
+	return does.Running && !does.Boots() && does.Uptime > promptTime
+}
+
+func (ns *Nodes) activity(ctx context.Context, n spec.Node) (*proxmox.VM, proxmox.Activity, error) {
+	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
+	if err != nil {
+		return nil, proxmox.Activity{}, err
+	}
+	if vm == nil {
+		return nil, proxmox.Activity{}, converge.Permanent(errors.New(n.Name + " is gone"))
+	}
+	does, err := ns.Proxmox.VMs.Activity(ctx, vm)
+	return vm, does, err
 }

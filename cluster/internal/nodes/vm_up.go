@@ -37,8 +37,14 @@ func (ns *Nodes) AgentStep(n spec.Node) *converge.Resource[string] {
 	return step
 }
 
-// osRelease is a file of every Linux with systemd.
-const osRelease = "/etc/os-release"
+// smallFile is one that every system of the kind has: of Linux with systemd, or of Windows, whose agent says in the guest's
+// language that a file is not there.
+func smallFile(n spec.Node) string {
+	if n.Boot.System == spec.Windows {
+		return `C:\Windows\win.ini`
+	}
+	return "/etc/os-release"
+}
 
 // observeAgent says why an agent does not answer; "": it does.
 func (ns *Nodes) observeAgent(ctx context.Context, n spec.Node) (problem string, err error) {
@@ -51,7 +57,7 @@ func (ns *Nodes) observeAgent(ctx context.Context, n spec.Node) (problem string,
 	case !ns.Proxmox.Agents.HasSent(ctx, vm):
 		return "booting, it has not sent a network packet yet", nil
 	}
-	_, err = askAgent(ctx, ns, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, osRelease) })
+	_, err = askAgent(ctx, ns, vm, func(ctx context.Context) ([]byte, error) { return ns.Proxmox.Agents.ReadFile(ctx, vm, smallFile(n)) })
 	switch {
 	case errors.Is(err, proxmox.ErrAgentNotRunning):
 		return "its guest agent does not answer yet", nil

@@ -51,7 +51,9 @@ func source(c *decode.Checker, s *spec.Spec, vm *spec.VM) {
 	if vm.Template == "" && !c.IsSet(&vm.ISO) {
 		c.Wrong(&vm.System, "there is no image of Windows to download", "write iso: with its discs, or template: with a template of yours")
 	}
-	if s.IsLab() && vm.Agent.IsOn() {
+	if s.IsLab() && vm.IsInstalled() {
+		c.Wrong(&vm.ISO, "the lab has no discs of Windows", "try the rest of the file there, without this VM")
+	} else if s.IsLab() && vm.Agent.IsOn() {
 		c.Wrong(&vm.System, "the lab has no Windows, so no agent would answer", "write agent: false while you try the file there")
 	}
 	if len(vm.Name) > longestWindows {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
@@ -49,6 +50,9 @@ func currentStatus(c *world.Call) (any, error) {
 			e["clipboard"] = vga["clipboard"]
 		}
 	}
+	if m, ok := v.Machine.(hypervisor.Meter); ok {
+		e["blockstat"] = driveFigures(c.State, v, m)
+	}
 	if nics := nics(v); v.Running && len(nics) > 0 {
 		e["nics"] = nics
 	}
@@ -69,6 +73,24 @@ func nics(v *world.VM) map[string]any {
 	for k := range v.Conf {
 		if world.NetKey.MatchString(k) {
 			out["tap"+strconv.Itoa(v.ID)+"i"+strings.TrimPrefix(k, "net")] = map[string]any{"netin": 0, "netout": bytesSent(v)}
+		}
+	}
+	return out
+}
+
+// driveFigures are what QEMU counts of drives: here of those that count while a system is installed.
+func driveFigures(s *world.State, v *world.VM, m hypervisor.Meter) map[string]any {
+	out := map[string]any{}
+	figures := func(k string, t hypervisor.Traffic) {
+		out[k] = map[string]any{"rd_bytes": t.Read, "wr_bytes": t.Written}
+	}
+	disk, disc := m.Traffic()
+	figures(s.BootDisk(v.Conf), disk)
+	_, order, _ := strings.Cut(v.Conf["boot"], "order=")
+	for _, k := range schema.SplitList(order) {
+		if world.IsDrive(k) && world.IsCDROM(s.Props(k, v.Conf[k])) {
+			figures(k, disc)
+			break
 		}
 	}
 	return out

@@ -48,6 +48,18 @@ type Guest interface {
 	AgentInterfaces() ([]guest.Interface, error)
 }
 
+// Typist is a Guest that has a keyboard.
+type Typist interface{ Press(key string) }
+
+// Traffic is what a guest has read and written since its power-on, in bytes.
+type Traffic struct{ Read, Written int64 }
+
+// Meter is a Guest whose drives are metered.
+type Meter interface {
+	// Traffic returns that of the disk it boots from, and of its first disc.
+	Traffic() (disk, disc Traffic)
+}
+
 // Board is a VM as a hypervisor gets it.
 type Board struct {
 	VMID   int
@@ -62,6 +74,8 @@ type Board struct {
 	Seed    func() ([]byte, error)
 	Network *guest.Network
 	Faults  guest.Faults
+	// Discs are those in the other CD drives when it starts, that which it boots from first.
+	Discs [][]byte
 	// OnPoweroff is told that the guest has switched itself off, without locks held.
 	// With reboot it goes on by itself, and this is only news.
 	OnPoweroff func(reboot bool)

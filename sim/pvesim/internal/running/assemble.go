@@ -2,11 +2,14 @@ package running
 
 import (
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
@@ -37,12 +40,13 @@ func assemble(s *world.State, v *world.VM, pci []guest.PCI) hypervisor.Guest {
 		return nil
 	}
 	_, osVolume, err := h.Lookup(s.Props(osKey, v.Conf[osKey])["file"])
-	if err != nil || osVolume.Contents() == nil {
+	discs := discsOf(s, v)
+	if err != nil || osVolume.Contents() == nil && len(discs) == 0 {
 		return nil
 	}
 	b := hypervisor.Board{
 		VMID: v.ID, Config: maps.Clone(v.Conf), CPUs: v.CPUs(), Memory: v.Memory(), Drives: config.AttachedDisks(s, h, v, osKey), PCI: pci,
-		QEMU: s.QEMU, Seed: func() ([]byte, error) { return seed(s, v), nil }, Network: s.Network, Faults: v.Faults,
+		QEMU: s.QEMU, Seed: func() ([]byte, error) { return seed(s, v), nil }, Discs: discs, Network: s.Network, Faults: v.Faults,
 	}
 	var m hypervisor.Guest
 	b.OnPoweroff = func(reboot bool) { poweredOff(s, v, m, reboot) }
@@ -67,4 +71,24 @@ func seed(s *world.State, v *world.VM) []byte {
 		}
 	}
 	return nil
+}
+
+// discsOf are the discs that a VM may boot from, in that order, and those of its other drives but the first, which is the seed.
+func discsOf(s *world.State, v *world.VM) (out [][]byte) {
+	_, order, _ := strings.Cut(v.Conf["boot"], "order=")
+	keys := slices.DeleteFunc(schema.SplitList(order), func(k string) bool { return !world.IsDrive(k) || !world.IsCDROM(s.Props(k, v.Conf[k])) })
+	if len(keys) == 0 {
+		return nil // the firmware looks at none
+	}
+	for _, k := range world.Drives(v.Conf) {
+		if world.IsCDROM(s.Props(k, v.Conf[k])) && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range keys {
+		if _, vol, err := s.Hosts[v.Node].Lookup(s.Props(k, v.Conf[k])["file"]); err == nil && vol.Data != nil {
+			out = append(out, vol.Data)
+		}
+	}
+	return out
 }

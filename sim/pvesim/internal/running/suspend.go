@@ -8,6 +8,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/access"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/answer"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/nodes"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/pci"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/storages"
@@ -142,7 +143,13 @@ func sendKey(c *world.Call) (any, error) {
 	if err == nil && !v.Running {
 		err = answer.Die("VM %d not running", v.ID)
 	}
-	return nil, err
+	if err != nil {
+		return nil, err
+	}
+	if m, ok := v.Machine.(hypervisor.Typist); ok {
+		c.State.WithoutLock(func() { m.Press(c.Param("key")) })
+	}
+	return nil, nil
 }
 
 func vmHistory(c *world.Call) (any, error) {
