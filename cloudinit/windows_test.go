@@ -48,7 +48,7 @@ func texts(t testing.TB, document []byte) map[string][]string {
 	}
 }
 
-// Windows Setup finds the answer file on the disc beside cloudbase-init's documents, and nobody's password or key in it.
+// Windows Setup finds the answer file on the disc beside cloudbase-init's documents, and no password or key in it.
 func TestAnswerFile(t *testing.T) {
 	n, err := RenderWindows(installation())
 	require.NoError(t, err)
