@@ -22,7 +22,7 @@ $disc = Find-OnDisc 'CloudbaseInitSetup_x64.msi'
 $installer = Join-Path $env:SystemRoot 'Temp\CloudbaseInitSetup_x64.msi'
 Copy-Item -LiteralPath $disc -Destination $installer -Force
 if ((Get-FileHash -LiteralPath $installer -Algorithm SHA256).Hash -ne $SHA256) { throw "$disc does not have the checksum $SHA256" }
-Invoke-Installer 'msiexec.exe' '/i', $installer, '/qn', '/norestart', '/l*v', "$env:SystemRoot\Temp\cloudbase-init.log"
+Invoke-Installer 'msiexec.exe' '/i', $installer, '/qn', '/norestart', 'RUN_SERVICE_AS_LOCAL_SYSTEM=1', '/l*v', "$env:SystemRoot\Temp\cloudbase-init.log"
 
 $folder = Join-Path $env:ProgramFiles 'Cloudbase Solutions\Cloudbase-Init'
 @"

@@ -26,7 +26,7 @@ func rooms() []floor {
 		{"Parts of a platform", []string{"kube/addon", "kube/addon/internal/gatewayapi", "fleet", "fleet/lint", "fleet/lint/internal/gitops", "fleet/lint/internal/hub", "fleet/lint/internal/kustomization", "fleet/lint/internal/manifest", "fleet/lint/internal/python", "fleet/internal/reserved", "jupyterhub"}},
 		{"Played worlds", []string{"sim/pvesim", "sim/qemu", "sim/record", "sim/conform", "sim/cmd/pvesim", "sim/cmd/peers", "internal/labctl", "internal/labmodel"}},
 		{"Played Proxmox VE", []string{
-			"sim/pvesim/internal/clusterwide", "sim/pvesim/internal/consoles", "sim/pvesim/internal/hostshell", "sim/pvesim/internal/guests", "sim/pvesim/internal/running",
+			"sim/pvesim/internal/clusterwide", "sim/pvesim/internal/consoles", "sim/pvesim/internal/hostshell", "sim/pvesim/internal/windows", "sim/pvesim/internal/guests", "sim/pvesim/internal/running",
 			"sim/pvesim/internal/config", "sim/pvesim/internal/pci", "sim/pvesim/internal/storages", "sim/pvesim/internal/sdn", "sim/pvesim/internal/firewall",
 			"sim/pvesim/internal/nodes", "sim/pvesim/internal/access", "sim/pvesim/internal/release", "sim/pvesim/internal/world", "sim/pvesim/internal/hypervisor",
 			"sim/pvesim/internal/fault", "sim/pvesim/model", "sim/pvesim/internal/networkfile", "sim/pvesim/internal/schema", "sim/pvesim/internal/request",
