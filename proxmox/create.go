@@ -85,8 +85,11 @@ func (s CreateSpec) check() error {
 	if !isDNSName(s.Name) {
 		errs = append(errs, fmt.Errorf("vm name %q is not a DNS name", s.Name))
 	}
-	if s.Image == "" && (len(s.Discs) == 0 || s.DiskSize == 0) {
-		errs = append(errs, fmt.Errorf("vm %s: no image, and no discs and size to install a system", s.Name))
+	switch {
+	case s.Image == "" && len(s.Discs) == 0:
+		errs = append(errs, fmt.Errorf("vm %s: no image", s.Name))
+	case s.Image == "" && s.DiskSize == 0:
+		errs = append(errs, fmt.Errorf("vm %s: no size of the disk that a system is installed on", s.Name))
 	}
 	for what, v := range map[string]string{"host": s.Host, "owner": s.Owner, "storage": s.Storage} {
 		if v == "" {
