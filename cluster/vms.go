@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/members"
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
@@ -54,7 +55,7 @@ func (c onProxmox) agentStep(n spec.Node) *converge.Resource[string] {
 	step := c.nodes.AgentStep(n)
 	if n.FromDiscs() {
 		step.Costs = func(ctx context.Context, _ string, d converge.Diff) []converge.Cost {
-			if d.Empty() || !c.nodes.MissedKey(ctx, n) {
+			if d.Empty() || !nodes.MissedKey(ctx, c.nodes, n) {
 				return nil
 			}
 			return c.stops(ctx, "nothing is installed on it, and its firmware found nothing to boot", n.Name)

@@ -47,6 +47,7 @@ type Client struct {
 	VMs       *VMClient
 	Templates *TemplateClient
 	Agents    *AgentClient
+	Consoles  *ConsoleClient
 	Hosts     *HostClient
 	Storages  *StorageClient
 	PCI       *PCIClient
@@ -57,6 +58,8 @@ type Client struct {
 type (
 	// VMClient finds, makes, changes and removes VMs.
 	VMClient struct{ *core }
+	// ConsoleClient does what one does at the console of a VM that has no guest agent yet.
+	ConsoleClient struct{ *core }
 	// TemplateClient makes templates, and VMs from them.
 	TemplateClient struct{ *core }
 	// AgentClient asks guests through their agents.
@@ -94,7 +97,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	k := &core{pve: pve, agents: agent.New(pve), clones: semaphore.NewWeighted(maxClones), destroys: semaphore.NewWeighted(maxDestroys)}
-	k.client = &Client{k, &VMClient{k}, &TemplateClient{k}, &AgentClient{k}, &HostClient{k}, &StorageClient{k}, &PCIClient{k}, &FirewallClient{k}}
+	k.client = &Client{k, &VMClient{k}, &TemplateClient{k}, &AgentClient{k}, &ConsoleClient{k}, &HostClient{k}, &StorageClient{k}, &PCIClient{k}, &FirewallClient{k}}
 	return k.client, nil
 }
 

@@ -23,7 +23,7 @@ type Activity struct {
 
 // Activity returns what a VM has done with its drives. Proxmox asks QEMU for that (blockstat of
 // PVE::QemuServer::vmstatus).
-func (c *VMClient) Activity(ctx context.Context, vm *VM) (Activity, error) {
+func (c *ConsoleClient) Activity(ctx context.Context, vm *VM) (Activity, error) {
 	type figures struct {
 		Read    int64 `json:"rd_bytes"`
 		Written int64 `json:"wr_bytes"`
@@ -48,11 +48,11 @@ func (c *VMClient) Activity(ctx context.Context, vm *VM) (Activity, error) {
 func (a Activity) Boots() bool { return a.Written > 0 || a.Read > 4*MiB || a.Disc > 64*MiB }
 
 // PressEnter presses the enter key of a running VM. It is not repeated if the answer is lost: another key is pressed soon.
-func (c *VMClient) PressEnter(ctx context.Context, vm *VM) error {
+func (c *ConsoleClient) PressEnter(ctx context.Context, vm *VM) error {
 	return c.pve.Do(ctx, http.MethodPut, api.VMPath(vm.Host, vm.VMID, "sendkey"), api.Params{"key": "ret"})
 }
 
 // Reset restarts a running VM as its reset button would. What its guest has not written is lost.
-func (c *VMClient) Reset(ctx context.Context, vm *VM) error {
+func (c *ConsoleClient) Reset(ctx context.Context, vm *VM) error {
 	return c.pve.Do(ctx, http.MethodPost, api.VMPath(vm.Host, vm.VMID, "status", "reset"), nil)
 }

@@ -24,13 +24,13 @@ const keyPause = time.Second
 // startInstallation makes a VM boot from its disc: Windows' boot loader waits for a key, and goes back to the firmware if
 // none comes. No key is pressed as soon as something boots, and none where nothing is to be installed any more. A VM whose
 // key nobody pressed, after an interrupted run, is reset first.
-func (ns *Nodes) startInstallation(ctx context.Context, n spec.Node) error {
-	vm, does, err := ns.activity(ctx, n)
+func startInstallation(ctx context.Context, ns *Nodes, n spec.Node) error {
+	vm, does, err := activity(ctx, ns, n)
 	if err != nil {
 		return err
 	}
 	if missedKey(does) {
-		if err := ns.Proxmox.VMs.Reset(ctx, vm); err != nil {
+		if err := ns.Proxmox.Consoles.Reset(ctx, vm); err != nil {
 			return err
 		}
 	}
@@ -39,21 +39,21 @@ func (ns *Nodes) startInstallation(ctx context.Context, n spec.Node) error {
 		Hint:        "look at the machine's console in Proxmox's web interface: is the disc one that boots with UEFI? A repeated run continues from here",
 		OnChange:    func(string) {}}
 	return run.Until(ctx, ns.Spec, rule, func(ctx context.Context) (string, error) {
-		vm, does, err := ns.activity(ctx, n)
+		vm, does, err := activity(ctx, ns, n)
 		switch {
 		case err != nil || does.Boots():
 			return "", err
 		case !does.Running:
 			return "it is off", nil
 		}
-		return "no key was taken yet", ns.Proxmox.VMs.PressEnter(ctx, vm)
+		return "no key was taken yet", ns.Proxmox.Consoles.PressEnter(ctx, vm)
 	})
 }
 
 // MissedKey reports whether a VM that runs has found nothing to boot, so that it is reset. It has written nothing that
 // could be lost.
-func (ns *Nodes) MissedKey(ctx context.Context, n spec.Node) bool {
-	_, does, err := ns.activity(ctx, n)
+func MissedKey(ctx context.Context, ns *Nodes, n spec.Node) bool {
+	_, does, err := activity(ctx, ns, n)
 	return err == nil && missedKey(does)
 }
 
@@ -61,7 +61,7 @@ func missedKey(does proxmox.Activity) bool {
 	return does.Running && !does.Boots() && does.Uptime > promptTime
 }
 
-func (ns *Nodes) activity(ctx context.Context, n spec.Node) (*proxmox.VM, proxmox.Activity, error) {
+func activity(ctx context.Context, ns *Nodes, n spec.Node) (*proxmox.VM, proxmox.Activity, error) {
 	vm, err := ns.Proxmox.VMs.Get(ctx, names.Tag(ns.Spec), n.Name)
 	if err != nil {
 		return nil, proxmox.Activity{}, err
@@ -69,6 +69,6 @@ func (ns *Nodes) activity(ctx context.Context, n spec.Node) (*proxmox.VM, proxmo
 	if vm == nil {
 		return nil, proxmox.Activity{}, converge.Permanent(errors.New(n.Name + " is gone"))
 	}
-	does, err := ns.Proxmox.VMs.Activity(ctx, vm)
+	does, err := ns.Proxmox.Consoles.Activity(ctx, vm)
 	return vm, does, err
 }

@@ -29,7 +29,7 @@ func (ns *Nodes) AgentStep(n spec.Node) *converge.Resource[string] {
 			"install qemu-guest-agent? If the image cannot have one, write agent: false. A repeated run continues from here",
 	}
 	if n.FromDiscs() {
-		step.Apply = func(ctx context.Context, _ string) error { return ns.startInstallation(ctx, n) }
+		step.Apply = func(ctx context.Context, _ string) error { return startInstallation(ctx, ns, n) }
 		step.Settle = installTime
 		step.Hint = "look at the machine's console in Proxmox's web interface: Windows Setup says there which of its answers it does not take, and " +
 			`C:\Windows\Temp\install.log what failed after that. A repeated run continues from here`
