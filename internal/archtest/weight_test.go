@@ -44,8 +44,8 @@ var weighs = map[string]float64{
 	"k3s": 4,
 	// Of that 6.1 is net/http with TLS, encoding/json and regexp.
 	"proxmox":     6.8,
-	"fleet":       24,  // 33 with every kind of client-go's scheme
-	"clusterfile": 7, // with llm and its table of models
+	"fleet":       24, // 33 with every kind of client-go's scheme
+	"clusterfile": 7,  // with llm and its table of models
 	"jupyterhub":  11,
 	// Helm's template engine alone is 35: chartutil brings client-go's discovery and scheme with every kind.
 	"cluster": 52.5,
