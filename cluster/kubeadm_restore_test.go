@@ -11,6 +11,7 @@ import (
 	"github.com/cps-gpu/homelab/cluster/backup"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/internal/share"
+	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
 
@@ -103,6 +104,28 @@ func TestRestoreWithKubeadmCutShort(t *testing.T) {
 		}
 		w.up(t, s)
 		assert.Empty(t, w.plan(t, s))
+	})
+}
+
+// Without etcdutl nothing is stopped, and with it the same command restores.
+func TestRestoreWithKubeadmNeedsEtcdutl(t *testing.T) {
+	inWorld(t, pvesim.EightA100(), func(t *testing.T, w *world) {
+		s := kubeadmServers(t, 3, "")
+		w.up(t, s)
+		w.kubectlApply(t, "before")
+		v, _ := w.backup(t, s)
+		for _, n := range s.Servers() {
+			w.sim.SetGuestFaults(w.vm(t, n.Name).ID, guest.Faults{EtcdutlMissing: true})
+		}
+		_, err := w.restore(t.Context(), t, s, v)
+		require.ErrorContains(t, err, "has no etcdutl, which a restore needs: put that of the same release of etcd into /usr/local/bin. Nothing was stopped here")
+		assert.Empty(t, w.plan(t, s), "the cluster runs as before")
+		for _, n := range s.Servers() {
+			w.sim.SetGuestFaults(w.vm(t, n.Name).ID, guest.Faults{})
+		}
+		_, err = w.restore(t.Context(), t, s, v)
+		require.NoError(t, err)
+		w.isRestored(t, s)
 	})
 }
 

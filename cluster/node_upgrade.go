@@ -34,7 +34,7 @@ func (c *Cluster) NodeUpgrade(name string) (*converge.Graph, error) {
 	}
 	nodes = slices.DeleteFunc(nodes, func(n spec.Node) bool { return !n.OnProxmox() })
 	if len(nodes) == 0 {
-		return nil, &RefusedError{f.spec.Name, "all its machines are external: upgrade them there"}
+		return nil, &RefusedError{f.spec.Name, "none of its machines is a VM of Proxmox VE: upgrade them there"}
 	}
 	u := &systems{&f.machines}
 	g := f.members.Graph()

@@ -191,7 +191,7 @@ func TestUpgradeOfPackagesIsRefused(t *testing.T) {
 		var unknown *cluster.UnknownNodeError
 		require.ErrorAs(t, w.verb(t, spec, upgradedPackages("gpu7")), &unknown)
 		require.ErrorContains(t, w.verb(t, parse(t, strangers), upgradedPackages("a")), "the machine is external, so homelab does not upgrade its packages")
-		require.ErrorContains(t, w.verb(t, parse(t, strangers), upgradedPackages("")), "all its machines are external")
+		require.ErrorContains(t, w.verb(t, parse(t, strangers), upgradedPackages("")), "none of its machines is a VM of Proxmox VE")
 		assert.Empty(t, before.changes().Restarted)
 	})
 }

@@ -91,11 +91,12 @@ func placeAuthorities(ctx context.Context, r remote.Runner, of secret.Value) err
 
 // StopForRestore stops Kubernetes on a server, and lays its etcd, certificates and logins aside. It does not start again
 // before [FinishRestore] has been called, not even with the machine. what says in a few words what is being restored.
-// It can be repeated; once leaves a server as it is that was stopped for the same.
-func StopForRestore(ctx context.Context, r remote.Runner, what string, once bool) error {
+// It can be repeated; once leaves a server as it is that was stopped for the same. Nothing is stopped if neither the
+// machine nor the image of etcd of that version of Kubernetes has etcdutl.
+func StopForRestore(ctx context.Context, r remote.Runner, version, what string, once bool) error {
 	converge.Progressf(ctx, "stopping Kubernetes")
 	how := map[bool]string{true: "once", false: "anew"}[once]
-	if err := remote.Run(ctx, r, "sh", "-c", stopScript, "stop.sh", strings.Join(strings.Fields(what), " "), how); err != nil {
+	if err := remote.Run(ctx, r, "sh", "-c", stopScript, "stop.sh", strings.Join(strings.Fields(what), " "), how, version); err != nil {
 		return fmt.Errorf("stop Kubernetes for a restore: %w", err)
 	}
 	return nil

@@ -3,10 +3,11 @@
 # over. What it starts from is moved away, so that no server can come back with the state of before. May be run again
 # after it was cut short.
 #
-# usage: stop.sh WHAT anew|once
+# usage: stop.sh WHAT anew|once VERSION
 #
 # WHAT says in the mark what is being restored. once: a server that was stopped for the same is left as it is, since it
-# may have begun to join.
+# may have begun to join. Nothing is stopped without etcdutl, of this machine or of the image of kubeadm's etcd of
+# VERSION: it could not be restored.
 set -eu
 umask 077
 
@@ -17,6 +18,14 @@ at=--runtime-endpoint=unix:///run/containerd/containerd.sock
 
 if [ "$2" = once ] && [ -f "$ours/stopped" ] && [ "$(cat "$ours/stopped")" = "$1" ]; then
 	exit 0
+fi
+if ! command -v etcdutl >/dev/null; then
+	image=$(kubeadm config images list --kubernetes-version "$3" | grep /etcd:)
+	crictl $at inspecti --quiet "$image" >/dev/null 2>&1 || crictl $at pull "$image" >/dev/null
+	if ! ctr --namespace k8s.io run --rm "$image" "homelab-look-$$" etcdutl version >/dev/null; then
+		echo "$image has no etcdutl, which a restore needs: put that of the same release of etcd into /usr/local/bin. Nothing was stopped here" >&2
+		exit 66
+	fi
 fi
 mkdir -p "$ours"
 if [ ! -f "$ours/restoring" ]; then

@@ -36,8 +36,8 @@ func NodeUpgrade(s *Session, ctx context.Context, f NodeUpgradeFlags) error {
 	if f.Node == "" {
 		c.Nothing, c.Done = "All nodes have the newest packages.", "All nodes have the newest packages."
 		for _, n := range s.Spec.Nodes {
-			if n.External {
-				s.Printf("%s is external, so it keeps its packages: homelab node:drain -node=%[1]s, upgrade it there, homelab node:uncordon -node=%[1]s", n.Name)
+			if !n.OnProxmox() {
+				s.Printf("%s is not a VM of Proxmox VE, so it keeps its packages: homelab node:drain -node=%[1]s, upgrade it there, homelab node:uncordon -node=%[1]s", n.Name)
 			}
 		}
 	}

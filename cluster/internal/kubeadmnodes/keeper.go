@@ -57,7 +57,7 @@ func (ns *Nodes) Delete(ctx context.Context, server string, s distribution.Saved
 // Stop stops a server for a restore. One that joins the restored cluster is not stopped a second time for that: etcd
 // would count its member, and have too few left that work.
 func (ns *Nodes) Stop(ctx context.Context, server, what string) error {
-	return kubeadm.StopForRestore(ctx, ns.root(server), what, server != ns.spec.Servers()[0].Name)
+	return kubeadm.StopForRestore(ctx, ns.root(server), ns.spec.K3s.Version, what, server != ns.spec.Servers()[0].Name)
 }
 
 // Finish lets a server start by itself again.

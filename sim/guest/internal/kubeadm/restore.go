@@ -34,12 +34,19 @@ func listImages(p *machine.Proc, version string) {
 // restoredPart is between the member and the snapshot in etcd's data as etcdutl makes it.
 const restoredPart = "restored\n"
 
-// runCtr is ctr run, of etcd's image with etcdutl snapshot restore.
+// runCtr is ctr run, of etcd's image with etcdutl version or etcdutl snapshot restore.
 func runCtr(ctx context.Context, p *machine.Proc) int {
 	if p.User.UID != 0 {
 		return p.Fail("ctr: failed to dial \"/run/containerd/containerd.sock\": permission denied")
 	}
 	opts, args := getopt.Parse(p.Args[1:], "namespace", "mount", "data-dir", "name", "initial-cluster", "initial-advertise-peer-urls", "bump-revision")
+	if p.Sys.Faulty(func(f machine.Faults) bool { return f.EtcdutlMissing }) {
+		return p.Fail(`ctr: failed to create shim task: OCI runtime create failed: exec: "etcdutl": executable file not found in $PATH`)
+	}
+	if len(args) == 5 && args[0] == "run" && args[1] == etcdImage && slices.Equal(args[3:], []string{"etcdutl", "version"}) {
+		p.Printf("etcdutl version: 3.6.6\nAPI version: 3.6\n")
+		return 0
+	}
 	if len(args) != 7 || args[0] != "run" || args[1] != etcdImage || !slices.Equal(args[3:6], []string{"etcdutl", "snapshot", "restore"}) {
 		return p.Fail("ctr %s is not simulated", strings.Join(args, " "))
 	}

@@ -116,6 +116,7 @@ type Faults struct {
 	NodeNeverReady    bool // K3s runs, but its kubelet never joins
 	StartsSlowly      bool // its K3s server takes as long to start again as a real one, and refuses good tokens meanwhile
 	EtcdSick          bool // the etcd member of this server answers nobody
+	EtcdutlMissing    bool // the image of kubeadm's etcd has no etcdutl
 	SSHRefuses        bool // port 22 refuses connections
 	NeverBoots        bool // stays in the firmware
 	DiskFull          bool // the system's disk has no room left
