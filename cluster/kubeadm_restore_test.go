@@ -41,6 +41,7 @@ func TestRestoreWithKubeadm(t *testing.T) {
 				s := kubeadmServers(t, 3, "")
 				w.up(t, s)
 				w.kubectlApply(t, "before")
+				saved := w.node("cp1")["spec"].(map[string]any)["providerID"].(string)
 				v, m := w.backup(t, s)
 				assert.Equal(t, "kubeadm", m.Distribution())
 				assert.Equal(t, s.K3s.Version, m.Version())
@@ -61,7 +62,8 @@ func TestRestoreWithKubeadm(t *testing.T) {
 				_, err = w.restore(t.Context(), t, s, v)
 				require.NoError(t, err)
 				w.isRestored(t, s)
-				w.up(t, s) // it owns the labels of nodes that have registered again
+				w.knownAs = map[string]string{"cp1": saved} // its Node is that of the snapshot
+				w.up(t, s)                                  // it owns the labels of nodes that have registered again
 				assert.Empty(t, w.plan(t, s))
 				assert.NotContains(t, w.output.String(), "PRIVATE KEY")
 				assert.NotContains(t, w.output.String(), "has not joined yet")

@@ -10,6 +10,7 @@ import (
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/config"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/hypervisor"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/schema"
+	"github.com/cps-gpu/homelab/sim/pvesim/internal/windows"
 	"github.com/cps-gpu/homelab/sim/pvesim/internal/world"
 )
 
@@ -41,7 +42,7 @@ func assemble(s *world.State, v *world.VM, pci []guest.PCI) hypervisor.Guest {
 	}
 	_, osVolume, err := h.Lookup(s.Props(osKey, v.Conf[osKey])["file"])
 	discs := discsOf(s, v)
-	if err != nil || osVolume.Contents() == nil && len(discs) == 0 {
+	if err != nil || osVolume.Contents() == nil && !windows.IsDisc(discs) { // what other discs do is not played
 		return nil
 	}
 	b := hypervisor.Board{
