@@ -122,15 +122,20 @@ func (vs *VMs) VMStep(n spec.Node) *converge.Resource[state] {
 		ID:      "vm/" + n.Name,
 		Observe: func(ctx context.Context) (state, error) { return vs.observe(ctx, n) },
 		Diff:    func(s state) converge.Diff { return s.want.Diff(s.vm) },
-		Costs: func(ctx context.Context, s state, d converge.Diff) []converge.Cost {
-			if s.vm == nil || !s.vm.Running || d.Effect() != converge.Restart {
-				return nil
-			}
-			return vs.Members.Stops(ctx, "other "+strings.Join(paths(d), ", "), n.Name)
-		},
-		Apply:  func(ctx context.Context, s state) error { return vs.shape(ctx, n, s) },
-		Settle: vmTime,
-		Hint:   "the page Virtual Machines of Harvester says why it does not start. A repeated run continues from here",
+		Costs:   vs.costsOfVM(n),
+		Apply:   func(ctx context.Context, s state) error { return vs.shape(ctx, n, s) },
+		Settle:  vmTime,
+		Hint:    "the page Virtual Machines of Harvester says why it does not start. A repeated run continues from here",
+	}
+}
+
+// costsOfVM is the restart of a running VM.
+func (vs *VMs) costsOfVM(n spec.Node) func(context.Context, state, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, s state, d converge.Diff) []converge.Cost {
+		if s.vm == nil || !s.vm.Running || d.Effect() != converge.Restart {
+			return nil
+		}
+		return vs.Members.Stops(ctx, "other "+strings.Join(paths(d), ", "), n.Name)
 	}
 }
 
@@ -185,13 +190,7 @@ func (vs *VMs) RemovedStep() *converge.Resource[[]*harvester.VM] {
 			}
 			return d
 		},
-		Costs: func(ctx context.Context, gone []*harvester.VM, _ converge.Diff) []converge.Cost {
-			var out []converge.Cost
-			for _, vm := range gone {
-				out = append(out, vs.loss(ctx, vm, "no longer in the file"))
-			}
-			return out
-		},
+		Costs: vs.costsOfRemoval,
 		Apply: func(ctx context.Context, gone []*harvester.VM) error {
 			if err := vs.checkServerLeft(ctx, gone); err != nil {
 				return converge.Permanent(err)
@@ -207,6 +206,15 @@ func (vs *VMs) RemovedStep() *converge.Resource[[]*harvester.VM] {
 			return nil
 		},
 	}
+}
+
+// costsOfRemoval is the data that is lost with machines that are no longer in the file.
+func (vs *VMs) costsOfRemoval(ctx context.Context, gone []*harvester.VM, _ converge.Diff) []converge.Cost {
+	var out []converge.Cost
+	for _, vm := range gone {
+		out = append(out, vs.loss(ctx, vm, "no longer in the file"))
+	}
+	return out
 }
 
 // checkServerLeft refuses to remove machines if none of the file's servers exists: that would remove the cluster itself.
@@ -253,9 +261,7 @@ func (vs *VMs) DestroyStep(id string, seen *harvester.VM, why string, again bool
 			}
 			return converge.DiffUnwanted(vm.String() + ", with its disks")
 		},
-		Costs: func(ctx context.Context, vm *harvester.VM, _ converge.Diff) []converge.Cost {
-			return []converge.Cost{vs.loss(ctx, vm, why)}
-		},
+		Costs: vs.costsOfMachine(why),
 		Apply: func(ctx context.Context, vm *harvester.VM) error {
 			if err := vs.Client.Destroy(ctx, vm); err != nil {
 				return err
@@ -265,6 +271,13 @@ func (vs *VMs) DestroyStep(id string, seen *harvester.VM, why string, again bool
 			}
 			return nil
 		},
+	}
+}
+
+// costsOfMachine is what is lost with one machine.
+func (vs *VMs) costsOfMachine(why string) func(context.Context, *harvester.VM, converge.Diff) []converge.Cost {
+	return func(ctx context.Context, vm *harvester.VM, _ converge.Diff) []converge.Cost {
+		return []converge.Cost{vs.loss(ctx, vm, why)}
 	}
 }
 
