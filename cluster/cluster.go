@@ -168,6 +168,9 @@ func (c *site) flow() *flow {
 	return &flow{machines{holdings{cards{&s}}}}
 }
 
+// source is where the machines come from, for a question that no run asks.
+func (c *site) source() source { return (&machines{holdings{cards{c}}}).source() }
+
 // Spec returns the wanted state of the cluster.
 func (c *Cluster) Spec() *spec.Spec { return c.site.spec }
 
@@ -214,5 +217,5 @@ func K3sURL(s *spec.Spec) string { return distributionOn(s, nil).URL() }
 // VM without disks in Proxmox or, if all machines are external, a file on the first server of
 // the file, /var/lib/homelab-NAME.lease.
 func (c *Cluster) Lease() converge.LeaseStore {
-	return (&machines{holdings{cards{c.site}}}).source().lease()
+	return c.site.source().lease()
 }

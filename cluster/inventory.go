@@ -69,8 +69,8 @@ const nvidiaPrefix = "nvidia.com/"
 // cannot be read is missing, and the inventory says why.
 func (c *Cluster) Inventory(ctx context.Context, api bool) *Inventory {
 	inv := &Inventory{Time: time.Now()}
-	var vms []vmSeen
-	vms, inv.VMs = c.site.flow().source().list(ctx)
+	vms, err := c.site.source().list(ctx)
+	inv.VMs = err
 	var nodes []kube.Node
 	var holders []kube.Holder
 	if api {

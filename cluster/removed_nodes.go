@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/workload"
-	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/names"
 	"github.com/cps-gpu/homelab/internal/printable"
@@ -78,21 +76,15 @@ func (c *holdings) checkServerLeft(ctx context.Context, gone []proxmox.Summary) 
 	if err != nil {
 		return err
 	}
-	if serverAmong(c.spec, vms) {
-		return nil
-	}
-	going := make([]string, len(gone))
-	for i, vm := range gone {
-		going[i] = vm.Name
-	}
-	return members.NoServerError(going)
+	return members.CheckServerLeft(c.spec, namesOf(vms), namesOf(gone))
 }
 
-// serverAmong reports whether a server of the file exists: among the VMs, or as an external one.
-func serverAmong(s *spec.Spec, vms []proxmox.Summary) bool {
-	return slices.ContainsFunc(s.Servers(), func(n spec.Node) bool {
-		return n.External || slices.ContainsFunc(vms, func(vm proxmox.Summary) bool { return vm.Name == n.Name })
-	})
+func namesOf(vms []proxmox.Summary) []string {
+	var out []string
+	for _, vm := range vms {
+		out = append(out, vm.Name)
+	}
+	return out
 }
 
 // retire removes one machine from the cluster and from its host.

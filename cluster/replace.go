@@ -63,7 +63,8 @@ func (c onProxmox) replace(ctx context.Context, n spec.Node, force bool) (*conve
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkMayDestroy(ctx, n, c.oldVM(n, vm), force); err != nil {
+	old := c.oldVM(n, vm)
+	if err := c.checkMayDestroy(ctx, n, old, force); err != nil {
 		return nil, err
 	}
 	if err := c.protectedError(vm); err != nil {
@@ -81,7 +82,7 @@ func (c onProxmox) replace(ctx context.Context, n spec.Node, force bool) (*conve
 	if n.FromTemplate() {
 		template = g.Add(c.templates.Step(n.Host, n.Name), host) // before anything is destroyed
 	}
-	gone := g.Add(c.retireStep(n, c.oldVM(n, vm)), template)
+	gone := g.Add(c.retireStep(n, old), template)
 	if vm != nil {
 		gone = g.Add(c.destroyOldStep(n, vm), gone)
 	}

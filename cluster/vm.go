@@ -140,17 +140,6 @@ func replacements(d converge.Diff) converge.Diff {
 	return slices.DeleteFunc(slices.Clone(d), func(f converge.Field) bool { return f.Effect != converge.Replace })
 }
 
-// summary names the fields of a diff that require a restart.
-func summary(d converge.Diff) string {
-	var paths []string
-	for _, f := range d {
-		if f.Effect == converge.Restart && !slices.Contains(paths, f.Path) {
-			paths = append(paths, f.Path)
-		}
-	}
-	return "other " + strings.Join(paths, ", ")
-}
-
 // costsOfVM is the cost of changing a running VM: its restart, or the removal of a disk.
 func (c onProxmox) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, converge.Diff) []converge.Cost {
 	return func(ctx context.Context, vm *proxmox.VM, d converge.Diff) []converge.Cost {
@@ -159,7 +148,7 @@ func (c onProxmox) costsOfVM(n spec.Node) func(context.Context, *proxmox.VM, con
 		}
 		var out []converge.Cost
 		if d.Effect() == converge.Restart {
-			out = c.stops(ctx, summary(d), n.Name)
+			out = c.stops(ctx, members.RestartReason(d), n.Name)
 		}
 		for _, f := range d {
 			if slot, _ := strings.CutPrefix(f.Path, "disk/"); f.Want == nodes.Detached {

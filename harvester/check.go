@@ -42,7 +42,7 @@ func (f Finding) String() string {
 func (c *Client) Check(ctx context.Context, r Requirements) ([]Finding, error) {
 	k := &checker{c: c, r: r}
 	for _, check := range []func(context.Context) error{
-		k.version, k.rights, k.space, k.networks, k.storage, k.images, k.machines, k.addon, k.devices, k.capacity,
+		k.version, k.rights, k.space, k.networks, k.storage, k.images, k.machines, k.addon, k.devices,
 	} {
 		err := check(ctx)
 		switch {
@@ -129,7 +129,7 @@ func (k *checker) needs() []kube.Right {
 		namespace, _, _ := strings.Cut(k.c.qualify(i.Name), "/")
 		add("harvesterhci.io", "virtualmachineimages", namespace, "get", "create")
 	}
-	if slices.ContainsFunc(k.r.Machines, func(s VMSpec) bool { return len(s.Devices) > 0 }) {
+	if k.wantsDevices() {
 		add("kubevirt.io", "virtualmachines", "", "list")
 		add("devices.harvesterhci.io", "pcidevices", "", "get", "list")
 		add("devices.harvesterhci.io", "pcideviceclaims", "", "get", "list", "create", "delete")
@@ -286,7 +286,7 @@ func (k *checker) machines(ctx context.Context) error {
 
 // addon finds machines with devices where nothing offers devices.
 func (k *checker) addon(ctx context.Context) error {
-	if !slices.ContainsFunc(k.r.Machines, func(s VMSpec) bool { return len(s.Devices) > 0 }) {
+	if !k.wantsDevices() {
 		return nil
 	}
 	const name = "pcidevices-controller"
@@ -305,6 +305,9 @@ func (k *checker) addon(ctx context.Context) error {
 }
 
 func (k *checker) devices(ctx context.Context) error {
+	if !k.wantsDevices() {
+		return nil
+	}
 	all, err := k.c.Devices(ctx)
 	if err != nil {
 		return err
@@ -321,25 +324,23 @@ func (k *checker) devices(ctx context.Context) error {
 			taken[d.Name] = s.Name
 		}
 	}
-	return nil
+	return k.capacity(ctx, all)
 }
 
-// room is what is left on a node.
-type room struct{ cpu, memory int64 }
+// wantsDevices reports whether any machine has devices.
+func (k *checker) wantsDevices() bool {
+	return slices.ContainsFunc(k.r.Machines, func(s VMSpec) bool { return len(s.Devices) > 0 })
+}
 
 // capacity finds machines with devices that do not fit on the node of those. Other machines go where there is room.
-func (k *checker) capacity(ctx context.Context) error {
-	all, err := k.c.Devices(ctx)
-	if err != nil {
-		return err
-	}
+func (k *checker) capacity(ctx context.Context, all []Device) error {
 	nodes, err := kube.ListAs[corev1.Node](ctx, k.c.kube, "v1", "Node", "", "")
 	if err != nil {
 		return err
 	}
-	left := map[string]room{}
+	left := map[string]int64{} // bytes of memory
 	for _, n := range nodes {
-		left[n.Name] = room{n.Status.Allocatable.Cpu().Value(), n.Status.Allocatable.Memory().Value()}
+		left[n.Name] = n.Status.Allocatable.Memory().Value()
 	}
 	for _, s := range k.r.Machines {
 		if len(s.Devices) == 0 {
@@ -350,12 +351,11 @@ func (k *checker) capacity(ctx context.Context) error {
 			continue // devices has said so
 		}
 		node := all[i].Node
-		n := left[node]
-		if n.memory < int64(s.Memory) {
+		if left[node] < int64(s.Memory) {
 			k.bad("capacity", s.Name, "make it smaller, or use the devices of another node", "machine %s with %s of memory does not fit on %s, which has %s left of what it gives to machines",
-				s.Name, s.Memory, node, resource.NewQuantity(max(0, n.memory), resource.BinarySI))
+				s.Name, s.Memory, node, resource.NewQuantity(max(0, left[node]), resource.BinarySI))
 		}
-		left[node] = room{n.cpu - int64(s.Cores), n.memory - int64(s.Memory)}
+		left[node] -= int64(s.Memory)
 	}
 	return nil
 }

@@ -108,6 +108,9 @@ func (vs *VMs) observe(ctx context.Context, n spec.Node) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
+	if !n.HasGPUs() { // the ledger is of all hosts
+		return state{vm, want}, nil
+	}
 	cards, err := vs.allot(ctx)
 	if err != nil {
 		return state{}, err
@@ -135,23 +138,12 @@ func (vs *VMs) costsOfVM(n spec.Node) func(context.Context, state, converge.Diff
 		if s.vm == nil || !s.vm.Running || d.Effect() != converge.Restart {
 			return nil
 		}
-		return vs.Members.Stops(ctx, "other "+strings.Join(paths(d), ", "), n.Name)
+		return vs.Members.Stops(ctx, members.RestartReason(d), n.Name)
 	}
 }
 
 // vmTime is how long a VM may take to run: its volume is made from the image first.
 const vmTime = 5 * time.Minute
-
-// paths are what a diff restarts a machine for.
-func paths(d converge.Diff) []string {
-	var out []string
-	for _, f := range d {
-		if f.Effect == converge.Restart && !slices.Contains(out, f.Path) {
-			out = append(out, f.Path)
-		}
-	}
-	return out
-}
 
 // shape makes or changes a VM. One that stops for that is drained first, and no other node is down then.
 func (vs *VMs) shape(ctx context.Context, n spec.Node, s state) error {
@@ -223,16 +215,15 @@ func (vs *VMs) checkServerLeft(ctx context.Context, gone []*harvester.VM) error 
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(vs.Spec.Servers(), func(n spec.Node) bool {
-		return n.External || slices.ContainsFunc(all, func(vm *harvester.VM) bool { return vm.Name == n.Name })
-	}) {
-		return nil
+	return members.CheckServerLeft(vs.Spec, namesOf(all), namesOf(gone))
+}
+
+func namesOf(all []*harvester.VM) []string {
+	var out []string
+	for _, vm := range all {
+		out = append(out, vm.Name)
 	}
-	var going []string
-	for _, vm := range gone {
-		going = append(going, vm.Name)
-	}
-	return members.NoServerError(going)
+	return out
 }
 
 // retire removes one machine from the cluster and from Harvester.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -28,11 +29,25 @@ func (ms *Members) Leave(ctx context.Context, machine string, plain bool) error 
 	return converge.Confirm(ctx) // its server may have taken a while to leave
 }
 
-// NoServerError is the error for machines that would be removed while none of the file's servers exists: that would
-// remove the cluster itself, with its data.
-func NoServerError(going []string) error {
+// CheckServerLeft refuses to remove machines if none of the file's servers is there: that would remove the cluster itself,
+// with its data. An external one always is.
+func CheckServerLeft(s *spec.Spec, there, going []string) error {
+	if slices.ContainsFunc(s.Servers(), func(n spec.Node) bool { return n.External || slices.Contains(there, n.Name) }) {
+		return nil
+	}
 	return fmt.Errorf("none of the file's servers exists, and %s would be removed, with all of the cluster's data: "+
 		"if servers were renamed, keep the name of one until another has joined; to remove everything, use cluster:down", strings.Join(going, ", "))
+}
+
+// RestartReason names what a diff restarts a machine for.
+func RestartReason(d converge.Diff) string {
+	var paths []string
+	for _, f := range d {
+		if f.Effect == converge.Restart && !slices.Contains(paths, f.Path) {
+			paths = append(paths, f.Path)
+		}
+	}
+	return "other " + strings.Join(paths, ", ")
 }
 
 // MachineGone says that the machine of a node was destroyed, to be made again, and waits until the API is back if it may
