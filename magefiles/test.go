@@ -73,13 +73,10 @@ func library(ctx context.Context) error {
 		fmt.Fprintln(os.Stderr, "No C compiler here, which the race detector needs: testing without it.")
 		race = nil
 	}
-	if err := goTest(ctx, slices.Concat(race, []string{"-skip", raceless}, concurrent)...).Run(); err != nil {
-		return err
-	}
-	if err := runWithGuests(ctx, others); err != nil {
-		return err
-	}
-	return runPeers(ctx, "go-proxmox") // the one that needs nothing but Go
+	return errors.Join( // one red test does not hide another
+		goTest(ctx, slices.Concat(race, []string{"-skip", raceless}, concurrent)...).Run(),
+		runWithGuests(ctx, others),
+		runPeers(ctx, "go-proxmox")) // the one that needs nothing but Go
 }
 
 // goTest is go test for the library. Its programs are short-lived and small: collecting garbage
