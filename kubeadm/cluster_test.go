@@ -129,7 +129,7 @@ func TestACluster(t *testing.T) {
 				require.ErrorIs(t, kubeadm.Create(ctx, first, want, node("cp1", 11)), kubeadm.ErrNotInstalled)
 				for _, r := range []remote.Runner{first, second} {
 					require.NoError(t, kubeadm.Claim(ctx, r, "home"))
-					require.NoError(t, kubeadm.Install(ctx, r, want.Version))
+					require.NoError(t, kubeadm.Install(ctx, r, kubeadm.Release{Version: want.Version}))
 				}
 				require.NoError(t, kubeadm.Create(ctx, first, want, node("cp1", 11)))
 				require.NoError(t, kubeadm.Ready(ctx, first))

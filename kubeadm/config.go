@@ -32,6 +32,7 @@ type Node struct {
 	ProviderID string            // "": none
 	Labels     map[string]string // that it has when it registers
 	Taints     []Taint           // the same; a server has none besides these
+	Runtime    Runtime           // that its kubelet asks; "": containerd
 }
 
 // Taint is a taint of a Node.
@@ -41,10 +42,7 @@ type Taint struct {
 	Effect string `yaml:"effect"` // e.g. NoSchedule
 }
 
-const (
-	apiVersion = "kubeadm.k8s.io/v1beta4"
-	criSocket  = "unix:///run/containerd/containerd.sock" // constants/constants_unix.go
-)
+const apiVersion = "kubeadm.k8s.io/v1beta4"
 
 // arg is an argument of a component: since v1beta4 a list, which keeps their order.
 type arg struct {
@@ -177,7 +175,7 @@ func (n Node) check() error {
 }
 
 func (n Node) registration() registration {
-	r := registration{Name: n.Name, CRISocket: criSocket, Taints: append([]Taint{}, n.Taints...)}
+	r := registration{Name: n.Name, CRISocket: n.Runtime.socket(), Taints: append([]Taint{}, n.Taints...)}
 	add := func(name, value string) {
 		if value != "" {
 			r.Args = append(r.Args, arg{name, value})

@@ -24,7 +24,7 @@ func TestAStartThatIsCutShort(t *testing.T) {
 					server, first := s.boot(t, "cp1", 11, "noble")
 					agent, second := s.boot(t, "gpu1", 12, "noble")
 					for _, r := range []remote.Runner{first, second} {
-						require.NoError(t, kubeadm.Install(ctx, r, want.Version))
+						require.NoError(t, kubeadm.Install(ctx, r, kubeadm.Release{Version: want.Version}))
 					}
 					create := func(ctx context.Context) error { return kubeadm.Create(ctx, first, want, node("cp1", 11)) }
 					var token kubeadm.Token
@@ -68,10 +68,10 @@ func TestRefusals(t *testing.T) {
 		s, want, ctx := newSite(t), wanted(), t.Context()
 		server, first := s.boot(t, "cp1", 11, "noble")
 		_, second := s.boot(t, "gpu1", 12, "noble")
-		require.ErrorContains(t, kubeadm.Install(ctx, first, "v1.36.5+k3s1"), `"v1.36.5+k3s1" is not a release`)
-		require.ErrorContains(t, kubeadm.Install(ctx, first, "v1.36.99"), "Version '1.36.99-*' for 'kubelet' was not found")
+		require.ErrorContains(t, kubeadm.Install(ctx, first, kubeadm.Release{Version: "v1.36.5+k3s1"}), `"v1.36.5+k3s1" is not a release`)
+		require.ErrorContains(t, kubeadm.Install(ctx, first, kubeadm.Release{Version: "v1.36.99"}), "Version '1.36.99-*' for 'kubeadm' was not found")
 		for _, r := range []remote.Runner{first, second} {
-			require.NoError(t, kubeadm.Install(ctx, r, want.Version))
+			require.NoError(t, kubeadm.Install(ctx, r, kubeadm.Release{Version: want.Version}))
 		}
 		require.NoError(t, server.Disk().WriteFile("/etc/kubernetes/manifests/kube-scheduler.yaml", []byte("theirs\n"), 0o600))
 		for range 2 {

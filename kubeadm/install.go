@@ -2,8 +2,8 @@ package kubeadm
 
 import (
 	"context"
-	_ "embed" // the configuration of containerd
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cps-gpu/homelab/converge"
@@ -13,70 +13,87 @@ import (
 
 // Where things are on a machine.
 const (
-	folder         = "/etc/kubernetes/homelab"
-	keyring        = "/usr/share/keyrings/homelab-kubernetes.asc" // armoured; apt reads that by the suffix
-	sourceList     = "/etc/apt/sources.list.d/homelab-kubernetes.list"
-	containerdFile = "/etc/containerd/config.toml"
-	modulesFile    = "/etc/modules-load.d/homelab-kubernetes.conf"
-	sysctlFile     = "/etc/sysctl.d/90-homelab-kubernetes.conf"
+	folder      = "/etc/kubernetes/homelab"
+	modulesFile = "/etc/modules-load.d/homelab-kubernetes.conf"
+	sysctlFile  = "/etc/sysctl.d/90-homelab-kubernetes.conf"
 )
 
-// containerdConfig has systemd's cgroups, as kubelet has by kubeadm's default, and NVIDIA's runtime as a handler, which
-// is never the default. containerd 2 reads version 2, too. A runtime is looked for only when a pod asks for it.
-//
-//go:embed containerd.toml
-var containerdConfig []byte
+// Release is what a machine gets.
+type Release struct {
+	Version string  // of Kubernetes, e.g. v1.36.5
+	Runtime Runtime // "": containerd
+	Key     string  // fingerprint of the key of CRI-O's repository; "": that of its own
+}
 
-// packages are installed in one version and held, so that no upgrade of the machine changes Kubernetes.
-func packages() []string { return []string{"kubelet", "kubeadm", "kubectl"} }
-
-// pin names a package of a release for apt-get.
-func pin(name, version string) string { return name + "=" + strings.TrimPrefix(version, "v") + "-*" }
-
-// Install installs a release of Kubernetes and containerd. The runner must be root's. Nothing is started by it but
-// containerd: kubelet restarts in vain until the machine is a member, as its package has it.
-func Install(ctx context.Context, r remote.Runner, version string) error {
-	if !IsVersion(version) {
-		return fmt.Errorf("install Kubernetes: %q is not a release: write e.g. %s", version, DefaultVersion)
+// pins are the packages that are installed in one version and held, so that no upgrade of the machine changes
+// Kubernetes, as patterns for apt-get. CRI-O's patches are not those of Kubernetes, its minors are.
+func (r Release) pins() []string {
+	out := []string{}
+	for _, name := range r.Runtime.held() {
+		version := strings.TrimPrefix(r.Version, "v") + "-*"
+		if name == "cri-o" {
+			minor, _ := parts(r.Version)
+			version = fmt.Sprintf("1.%d.*", minor)
+		}
+		out = append(out, name+"="+version)
 	}
-	converge.Progressf(ctx, "installing Kubernetes %s and containerd", version)
-	lists, err := prepare(ctx, r, version)
+	return out
+}
+
+// held are the packages of a machine with a runtime that no upgrade of it changes, kubeadm first.
+func (r Runtime) held() []string {
+	all := []string{"kubeadm", "kubelet", "kubectl"}
+	if r == CRIO {
+		all = append(all, "cri-o")
+	}
+	return all
+}
+
+// Install installs a release of Kubernetes and what runs its containers. The runner must be root's. Nothing is started by
+// it but the runtime: kubelet restarts in vain until the machine is a member, as its package has it.
+func Install(ctx context.Context, r remote.Runner, of Release) error {
+	if !IsVersion(of.Version) {
+		return fmt.Errorf("install Kubernetes: %q is not a release: write e.g. %s", of.Version, DefaultVersion)
+	}
+	converge.Progressf(ctx, "installing Kubernetes %s and %s", of.Version, of.Runtime.service())
+	lists, err := of.prepare(ctx, r)
 	if err == nil {
-		err = installPackages(ctx, r, version, lists)
+		err = of.install(ctx, r, lists)
 	}
 	if err != nil {
-		return fmt.Errorf("install Kubernetes %s: %w", version, err)
+		return fmt.Errorf("install Kubernetes %s: %w", of.Version, err)
 	}
 	return nil
 }
 
-// prepare makes a machine ready for the packages of a release, and returns what [apt.ReadLists] does.
-func prepare(ctx context.Context, r remote.Runner, version string) (lists string, err error) {
-	if err := prepareKernel(ctx, r); err != nil {
+// prepare makes a machine ready for the packages, and returns what [apt.ReadLists] does.
+func (r Release) prepare(ctx context.Context, on remote.Runner) (lists string, err error) {
+	if err := prepareKernel(ctx, on); err != nil {
 		return "", err
 	}
-	if err := addRepository(ctx, r, version); err != nil {
+	if err := addRepository(ctx, on, repository{"kubernetes", repositoryURL(r.Version), keyFingerprint}); err != nil {
 		return "", err
 	}
-	if err := remote.WriteFile(ctx, r, containerdFile, containerdConfig, 0o644); err != nil { // which the package keeps
+	if err := r.prepareRuntime(ctx, on); err != nil {
 		return "", err
 	}
-	return apt.ReadLists(ctx, r)
+	return apt.ReadLists(ctx, on)
 }
 
-// installPackages installs and holds all of a release, and restarts containerd.
-func installPackages(ctx context.Context, r remote.Runner, version, lists string) error {
-	wanted := []string{"containerd", "conntrack"}
-	for _, name := range packages() {
-		wanted = append(wanted, pin(name, version))
-	}
-	if err := apt.Install(ctx, r, wanted, lists, "-o", "Dpkg::Options::=--force-confold"); err != nil {
+// install installs and holds all packages, and restarts the runtime.
+func (r Release) install(ctx context.Context, on remote.Runner, lists string) error {
+	wanted := slices.Concat(r.Runtime.needs(), []string{"conntrack"}, r.pins())
+	if err := apt.Install(ctx, on, wanted, lists, "-o", "Dpkg::Options::=--force-confold"); err != nil {
 		return err
 	}
-	if err := remote.Run(ctx, r, append([]string{"apt-mark", "hold"}, packages()...)...); err != nil {
-		return err
+	for _, do := range [][]string{
+		append([]string{"apt-mark", "hold"}, r.Runtime.held()...), {"systemctl", "enable", r.Runtime.service()}, {"systemctl", "restart", r.Runtime.service()},
+	} {
+		if err := remote.Run(ctx, on, do...); err != nil {
+			return err
+		}
 	}
-	return remote.Run(ctx, r, "systemctl", "restart", "containerd")
+	return nil
 }
 
 // prepareKernel sets what networks of pods need (preflight/checks_linux.go asks for the second).
@@ -94,18 +111,21 @@ func prepareKernel(ctx context.Context, r remote.Runner) error {
 	return remote.Run(ctx, r, "sysctl", "--system")
 }
 
-// addRepository adds the repository of a minor, once its key is the one that is known.
-func addRepository(ctx context.Context, r remote.Runner, version string) error {
-	url := repository(version)
-	key, err := remote.Output(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", url+"Release.key")
+// repository is one of apt's, for one minor.
+type repository struct{ name, url, key string }
+
+// addRepository adds a repository, once its key is the one that is known.
+func addRepository(ctx context.Context, r remote.Runner, of repository) error {
+	key, err := remote.Output(ctx, r, "curl", "--fail", "--silent", "--show-error", "--location", "--proto", "=https", "--retry", "3", of.url+"Release.key")
 	if err != nil {
-		return fmt.Errorf("fetch the key of %s: %w", url, err)
+		return fmt.Errorf("fetch the key of %s: %w", of.url, err)
 	}
-	if err := checkKey(key); err != nil {
-		return fmt.Errorf("the key of %s is not used: %w", url, err)
+	if err := checkKey(key, of.key); err != nil {
+		return fmt.Errorf("the key of %s is not used: %w", of.url, err)
 	}
+	keyring := "/usr/share/keyrings/homelab-" + of.name + ".asc" // armoured; apt reads that by the suffix
 	if err := remote.WriteFile(ctx, r, keyring, key, 0o644); err != nil {
 		return err
 	}
-	return remote.WriteFile(ctx, r, sourceList, fmt.Appendf(nil, "deb [signed-by=%s] %s /\n", keyring, url), 0o644)
+	return remote.WriteFile(ctx, r, "/etc/apt/sources.list.d/homelab-"+of.name+".list", fmt.Appendf(nil, "deb [signed-by=%s] %s /\n", keyring, of.url), 0o644)
 }

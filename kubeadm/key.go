@@ -14,8 +14,12 @@ import (
 // 2048 bits, of 2022-08-25. Its owners prolong it: what is pinned is the key, and not its end.
 const keyFingerprint = "DE15B14486CD377B9E876E1A234654DA9A296436"
 
-// checkKey returns an error unless an armoured file has that one key.
-func checkKey(armoured []byte) error {
+// crioFingerprint is that of the key that signs all repositories of CRI-O: "isv:cri-o OBS Project", RSA of 4096 bits, of
+// 2025-02-11 (cri-o/cri-o#9298).
+const crioFingerprint = "85B67D5C50100B1AC8CEFE49CBA9C85640A2B579"
+
+// checkKey returns an error unless an armoured file has one key, with that fingerprint.
+func checkKey(armoured []byte, want string) error {
 	packets, err := dearmour(armoured)
 	if err != nil {
 		return err
@@ -29,8 +33,8 @@ func checkKey(armoured []byte) error {
 		packets = rest
 		if tag == 6 || tag == 14 { // a public key, or a subkey, which may sign, too
 			keys++
-			if got := fingerprint(body); got != keyFingerprint {
-				return fmt.Errorf("it has the key %s, and the key of pkgs.k8s.io is %s", got, keyFingerprint)
+			if got := fingerprint(body); got != want {
+				return fmt.Errorf("it has the key %s, and should have %s", got, want)
 			}
 		}
 	}

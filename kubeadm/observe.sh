@@ -16,10 +16,18 @@ print() {
 section arch
 uname -m
 
+runtime=
+for program in containerd crio; do
+	if [ -x /usr/bin/$program ]; then runtime=$program; fi
+done
+
 section version
-if [ -x /usr/bin/kubelet ] && [ -x /usr/bin/kubeadm ] && [ -x /usr/bin/containerd ]; then
+if [ -x /usr/bin/kubelet ] && [ -x /usr/bin/kubeadm ] && [ -n "$runtime" ]; then
 	kubelet --version 2>/dev/null
 fi
+
+section runtime
+echo "$runtime"
 
 section held
 apt-mark showhold 2>/dev/null

@@ -11,6 +11,7 @@ if [ "$1" = all ]; then
 	names="etcd kube-apiserver kube-controller-manager kube-scheduler kube-vip"
 fi
 at=--runtime-endpoint=unix:///run/containerd/containerd.sock
+if [ -x /usr/bin/crio ]; then at=--runtime-endpoint=unix:///var/run/crio/crio.sock; fi
 for name in $names; do
 	for id in $(crictl $at ps --quiet --label "io.kubernetes.container.name=$name"); do
 		crictl $at stop --timeout 30 "$id" >/dev/null

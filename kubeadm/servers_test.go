@@ -46,7 +46,7 @@ func octetOf(name string) byte { return name[len(name)-1] - '0' + 10 }
 func (s *servers) add(t *testing.T, name string) {
 	t.Helper()
 	s.machines[name], s.roots[name] = s.boot(t, name, octetOf(name), "noble")
-	require.NoError(t, kubeadm.Install(t.Context(), s.roots[name], "v1.36.5"))
+	require.NoError(t, kubeadm.Install(t.Context(), s.roots[name], kubeadm.Release{Version: "v1.36.5"}))
 }
 
 // begin makes machines, of which the first creates a cluster.

@@ -10,6 +10,7 @@ folder=$2
 name=$1-$3-$(date +%s)
 pki=/etc/kubernetes/pki/etcd
 at=--runtime-endpoint=unix:///run/containerd/containerd.sock
+if [ -x /usr/bin/crio ]; then at=--runtime-endpoint=unix:///var/run/crio/crio.sock; fi
 
 etcd=$(crictl $at ps --quiet --label io.kubernetes.container.name=etcd | head -n 1)
 if [ -z "$etcd" ]; then

@@ -39,7 +39,7 @@ for file in kubelet.conf bootstrap-kubelet.conf pki/ca.crt manifests/kube-apiser
 	manifests/kube-scheduler.yaml manifests/etcd.yaml; do
 	again=$again,FileAvailable-$(printf '%s' "$etc/$file" | tr / -)
 done
-systemctl enable containerd kubelet
+systemctl enable kubelet
 # The endpoint is a virtual address from the beginning, and admin.conf may do nothing before kubeadm has given it rights
 # by way of super-admin.conf, which releases before v1.36 ask for at the endpoint.
 if [ "$verb" = init ]; then

@@ -31,7 +31,8 @@ const (
 // State is Kubernetes on a machine.
 type State struct {
 	Arch      string // amd64 or arm64
-	Version   string // of its kubelet, the one that runs; "": kubelet, kubeadm or containerd is not installed
+	Version   string // of its kubelet, the one that runs; "": kubelet, kubeadm or a runtime is not installed
+	Runtime   Runtime
 	Held      bool   // no upgrade of the machine's packages changes Kubernetes
 	Role      Role
 	Starting  bool     // its start was cut short, or goes on
@@ -99,7 +100,7 @@ func parse(out []byte) (State, error) {
 	s := State{
 		Arch:     map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[text["arch"]],
 		Starting: text["starting"] != "", Joined: text["joined"] != "", kubeVIP: text["kube-vip"], Active: text["active"], Cluster: text["cluster"],
-		Restoring: text["restoring"],
+		Restoring: text["restoring"], Runtime: Runtime(text["runtime"]),
 	}
 	if m := versionLine.FindStringSubmatch(text["version"]); m != nil {
 		s.Version = m[1]
@@ -107,7 +108,7 @@ func parse(out []byte) (State, error) {
 	if was := text["upgrading"]; IsVersion(was) {
 		s.Version = was
 	}
-	s.Held = !slices.ContainsFunc(packages(), func(p string) bool { return !slices.Contains(strings.Fields(text["held"]), p) })
+	s.Held = !slices.ContainsFunc(s.Runtime.held(), func(p string) bool { return !slices.Contains(strings.Fields(text["held"]), p) })
 	s.Authority, _, _ = strings.Cut(text["authority"], " ")
 	switch {
 	case text["server"] != "" || text["starting"] == string(Server):

@@ -6,8 +6,8 @@
 # usage: stop.sh WHAT anew|once VERSION
 #
 # WHAT says in the mark what is being restored. once: a server that was stopped for the same is left as it is, since it
-# may have begun to join. Nothing is stopped without etcdutl, of this machine or of the image of kubeadm's etcd of
-# VERSION: it could not be restored.
+# may have begun to join. Nothing is stopped without etcdutl, of this machine or, with containerd, of the image of
+# kubeadm's etcd of VERSION: it could not be restored.
 set -eu
 umask 077
 
@@ -15,11 +15,16 @@ etc=/etc/kubernetes
 ours=$etc/homelab
 aside=/var/lib/homelab/before-restore
 at=--runtime-endpoint=unix:///run/containerd/containerd.sock
+if [ -x /usr/bin/crio ]; then at=--runtime-endpoint=unix:///var/run/crio/crio.sock; fi
 
 if [ "$2" = once ] && [ -f "$ours/stopped" ] && [ "$(cat "$ours/stopped")" = "$1" ]; then
 	exit 0
 fi
 if ! command -v etcdutl >/dev/null; then
+	if [ -x /usr/bin/crio ]; then # which runs no single program of an image
+		echo "this server has no etcdutl, which a restore needs: put that of its release of etcd into /usr/local/bin. Nothing was stopped here" >&2
+		exit 66
+	fi
 	image=$(kubeadm config images list --kubernetes-version "$3" | grep /etcd:)
 	crictl $at inspecti --quiet "$image" >/dev/null 2>&1 || crictl $at pull "$image" >/dev/null
 	if ! ctr --namespace k8s.io run --rm "$image" "homelab-look-$$" etcdutl version >/dev/null; then

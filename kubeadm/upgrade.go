@@ -26,27 +26,30 @@ func CheckUpgrade(from, to string) error {
 // UpgradeFirst brings the cluster and one server to another release: kubeadm, what that changes, and then kubelet. The
 // runner must be root's. The caller has drained the node. The other servers follow, and then the agents, by [Upgrade].
 // kubeadm also renews a server's certificates. One that was cut short is gone on with by the next.
-func UpgradeFirst(ctx context.Context, r remote.Runner, version string) error {
+func UpgradeFirst(ctx context.Context, r remote.Runner, to Release) error {
 	// CreateJob runs a pod on any node that is not cordoned, also if that has a taint which the pod does not tolerate:
 	// with this server drained, no cluster whose agents have taints would pass (cmd/kubeadm/app/phases/upgrade/health.go).
-	return upgradeBy(ctx, r, version, "kubeadm", "upgrade", "apply", version, "--yes", "--ignore-preflight-errors=CreateJob")
+	return upgradeBy(ctx, r, to, "kubeadm", "upgrade", "apply", to.Version, "--yes", "--ignore-preflight-errors=CreateJob")
 }
 
 // Upgrade is [UpgradeFirst] for all other members.
-func Upgrade(ctx context.Context, r remote.Runner, version string) error {
-	return upgradeBy(ctx, r, version, "kubeadm", "upgrade", "node")
+func Upgrade(ctx context.Context, r remote.Runner, to Release) error {
+	return upgradeBy(ctx, r, to, "kubeadm", "upgrade", "node")
 }
 
-func upgradeBy(ctx context.Context, r remote.Runner, version string, verb ...string) error {
+func upgradeBy(ctx context.Context, r remote.Runner, to Release, verb ...string) error {
 	have, err := Observe(ctx, r)
 	if err == nil && !have.Joined {
 		err = fmt.Errorf("the machine is not part of a cluster: see Create and Join")
 	}
 	if err == nil {
-		err = CheckUpgrade(have.Version, version)
+		err = CheckUpgrade(have.Version, to.Version)
 	}
 	if err == nil {
-		err = upgrade(ctx, r, have, version, verb)
+		err = have.CheckRuntime(to.Runtime)
+	}
+	if err == nil {
+		err = upgrade(ctx, r, have, to, verb)
 	}
 	if err != nil {
 		return fmt.Errorf("upgrade Kubernetes: %w", err)
@@ -54,22 +57,22 @@ func upgradeBy(ctx context.Context, r remote.Runner, version string, verb ...str
 	return nil
 }
 
-func upgrade(ctx context.Context, r remote.Runner, have State, version string, verb []string) error {
+func upgrade(ctx context.Context, r remote.Runner, have State, to Release, verb []string) error {
 	if err := remote.WriteFile(ctx, r, upgradingFile, []byte(have.Version+"\n"), 0o644); err != nil {
 		return err
 	}
-	lists, err := prepare(ctx, r, version)
+	lists, err := to.prepare(ctx, r)
 	if err != nil {
 		return err
 	}
-	if err := apt.Install(ctx, r, []string{pin("kubeadm", version)}, lists); err != nil {
+	if err := apt.Install(ctx, r, to.pins()[:1], lists); err != nil {
 		return err
 	}
 	converge.Progressf(ctx, "kubeadm upgrade %s", verb[2])
 	if err := r.Run(ctx, remote.Cmd{Args: verb, Stdout: converge.ProgressWriter(ctx)}); err != nil {
 		return checksFailed("upgrade", err)
 	}
-	if err := installPackages(ctx, r, version, lists); err != nil {
+	if err := to.install(ctx, r, lists); err != nil {
 		return err
 	}
 	if have.kubeVIP != "" {

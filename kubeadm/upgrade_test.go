@@ -21,7 +21,7 @@ func (s *site) twoMachines(t *testing.T) (server *guest.Machine, first, second r
 	server, first = s.boot(t, "cp1", 11, "noble")
 	_, second = s.boot(t, "gpu1", 12, "noble")
 	for _, r := range []remote.Runner{first, second} {
-		require.NoError(t, kubeadm.Install(ctx, r, want.Version))
+		require.NoError(t, kubeadm.Install(ctx, r, kubeadm.Release{Version: want.Version}))
 	}
 	require.NoError(t, kubeadm.Create(ctx, first, want, node("cp1", 11)))
 	token, err := kubeadm.CreateToken(ctx, first, time.Hour, "x")
@@ -64,13 +64,13 @@ func TestUpgrade(t *testing.T) {
 			require.NoError(t, err)
 			assert.Contains(t, all, saved)
 			if to == "v1.37.2" {
-				require.ErrorContains(t, kubeadm.Upgrade(ctx, second, to), "the servers are upgraded first")
+				require.ErrorContains(t, kubeadm.Upgrade(ctx, second, kubeadm.Release{Version: to}), "the servers are upgraded first")
 			}
-			require.NoError(t, kubeadm.UpgradeFirst(ctx, first, to))
-			require.NoError(t, kubeadm.Upgrade(ctx, second, to))
+			require.NoError(t, kubeadm.UpgradeFirst(ctx, first, kubeadm.Release{Version: to}))
+			require.NoError(t, kubeadm.Upgrade(ctx, second, kubeadm.Release{Version: to}))
 			s.isUpgraded(t, to, first, second)
 		}
-		require.EqualError(t, kubeadm.UpgradeFirst(ctx, first, "v1.36.6"), "upgrade Kubernetes: Kubernetes cannot go from v1.37.2 to v1.36.6: Kubernetes cannot be downgraded")
+		require.EqualError(t, kubeadm.UpgradeFirst(ctx, first, kubeadm.Release{Version: "v1.36.6"}), "upgrade Kubernetes: Kubernetes cannot go from v1.37.2 to v1.36.6: Kubernetes cannot be downgraded")
 		require.ErrorContains(t, kubeadm.CheckUpgrade("v1.34.12", "v1.36.5"), "write a v1.35 release first")
 		require.ErrorContains(t, kubeadm.CheckUpgrade("v1.37.0-rc.1", "v1.37.2"), "not a release")
 	})
@@ -87,7 +87,7 @@ func TestAnUpgradeThatIsCutShort(t *testing.T) {
 					s, ctx := newSite(t), t.Context()
 					server, first, second := s.twoMachines(t)
 					short, cancel := context.WithTimeout(ctx, cut)
-					over := kubeadm.UpgradeFirst(short, first, to)
+					over := kubeadm.UpgradeFirst(short, first, kubeadm.Release{Version: to})
 					cancel()
 					if power {
 						server.Kill()
@@ -99,8 +99,8 @@ func TestAnUpgradeThatIsCutShort(t *testing.T) {
 						want.Version = to
 						assert.NotEmpty(t, have.Diff(want, kubeadm.Node{}, kubeadm.Server))
 					}
-					eventually(t, func() bool { return kubeadm.UpgradeFirst(ctx, first, to) == nil })
-					eventually(t, func() bool { return kubeadm.Upgrade(ctx, second, to) == nil })
+					eventually(t, func() bool { return kubeadm.UpgradeFirst(ctx, first, kubeadm.Release{Version: to}) == nil })
+					eventually(t, func() bool { return kubeadm.Upgrade(ctx, second, kubeadm.Release{Version: to}) == nil })
 					s.isUpgraded(t, to, first, second)
 				})
 			})

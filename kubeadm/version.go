@@ -31,8 +31,8 @@ func CompareVersions(a, b string) int {
 	return cmp.Or(cmp.Compare(am, bm), cmp.Compare(ap, bp))
 }
 
-// repository is the apt repository of a release: there is one for each minor.
-func repository(version string) string {
+// repositoryURL is the apt repository of a release: there is one for each minor.
+func repositoryURL(version string) string {
 	minor, _ := parts(version)
 	return fmt.Sprintf("https://pkgs.k8s.io/core:/stable:/v1.%d/deb/", minor)
 }

@@ -93,6 +93,12 @@ func (t Toolkit) Diff(s DriverState) converge.Diff {
 	if s.Runtime == "" {
 		return append(diff, converge.Field{Path: "runtime", Have: "no nvidia-container-runtime", Want: "nvidia-container-runtime in PATH", Effect: converge.Create, Note: "install " + t.holds()[0]})
 	}
+	if s.Containerd.CRIO && !s.Containerd.NVIDIA {
+		return append(diff, converge.Field{
+			Path: "containerd", Have: "no runtime nvidia", Want: "runtime nvidia", Effect: converge.Update,
+			Note: "CRI-O looks for NVIDIA's runtime at its start: restart crio; pods keep running",
+		})
+	}
 	if s.Containerd.Configured && !s.Containerd.NVIDIA {
 		diff = append(diff, converge.Field{
 			Path: "containerd", Have: "no runtime nvidia", Want: "runtime nvidia", Effect: converge.Restart,

@@ -37,8 +37,9 @@ func (s DriverState) GPUs() []SMIGPU { return s.SMI.GPUs }
 // mismatchNVML reports whether module and libraries are of different versions.
 func (s DriverState) mismatchNVML() bool { return errors.Is(s.SMIError, ErrVersionMismatch) }
 
-// Containerd is K3s' configuration of its containerd.
+// Containerd is K3s' configuration of its containerd, or that of a CRI-O.
 type Containerd struct {
+	CRIO       bool   // it is CRI-O's
 	Configured bool   // K3s has started once and written a configuration
 	NVIDIA     bool   // and found NVIDIA's runtime
 	Template   string // a template that replaces K3s' own configuration
@@ -102,6 +103,7 @@ func parseObservation(out string) (DriverState, error) {
 		default:
 			s.Containerd.Configured = true
 			s.Containerd.NVIDIA = s.Containerd.NVIDIA || line == "nvidia"
+			s.Containerd.CRIO = s.Containerd.CRIO || line == "crio"
 		}
 	}
 	slices.Sort(s.Held)

@@ -34,6 +34,11 @@ done
 if [ -r "$k3s/config.toml" ]; then
 	if grep -q nvidia-container-runtime "$k3s/config.toml"; then echo nvidia; else echo plain; fi
 fi
+# CRI-O says what it runs with, which is not what its files say (internal/criocli/status.go).
+if systemctl is-active --quiet crio 2>/dev/null; then
+	echo crio
+	if crio status config 2>/dev/null | grep -q 'crio\.runtime\.runtimes\.nvidia\]'; then echo nvidia; fi
+fi
 
 section log
 dmesg 2>/dev/null |

@@ -66,7 +66,7 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 		return err
 	}
 	if t.diffPackages(state).Empty() {
-		return nil
+		return state.restartCRIO(ctx, r)
 	}
 	do := t.installFromRepository
 	if t.Folder != "" {
@@ -76,7 +76,15 @@ func InstallToolkit(ctx context.Context, r remote.Runner, t Toolkit) error {
 	if err := do(ctx, r); err != nil {
 		return fmt.Errorf("install NVIDIA container toolkit %s: %w", t.version(), err)
 	}
-	return nil
+	return state.restartCRIO(ctx, r)
+}
+
+// restartCRIO lets a CRI-O that runs without NVIDIA's runtime look for it. Its containers go on.
+func (s DriverState) restartCRIO(ctx context.Context, r remote.Runner) error {
+	if !s.Containerd.CRIO || s.Containerd.NVIDIA {
+		return nil
+	}
+	return remote.Run(ctx, r, "systemctl", "restart", "crio")
 }
 
 // installFromRepository installs the toolkit from NVIDIA's repository.

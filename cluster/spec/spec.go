@@ -213,6 +213,9 @@ type K3s struct {
 type Kubeadm struct {
 	Version    string `yaml:"version" absent:"‘v1.36.5’" doc:"An exact release. Its packages are checked by signature."`
 	Kubernetes `yaml:",inline"`
+	Runtime    string `yaml:"runtime" json:",omitempty" enum:"containerd,crio" absent:"‘containerd’" doc:"What runs containers: ‘containerd’ of the distribution, or [‘crio’](kubeadm.md#cri-o), CRI-O of its own repository. A node that has another one is refused: ‘node:replace’ recreates it."`
+	// RuntimeKey is the fingerprint of the key of a simulated repository of CRI-O, whose own nobody else can have.
+	RuntimeKey string `yaml:"-" json:"-"`
 }
 
 // Choices of Spec.Distribution. Only the rooms of the distributions ask for them; everything else asks what follows.

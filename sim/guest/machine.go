@@ -69,13 +69,16 @@ var allPrograms = sync.OnceValue(func() map[string]machine.Program {
 	return all
 })
 
-// serviceOf is K3s or kubelet, for what starts it.
+// serviceOf is K3s, kubelet or CRI-O, for what starts it.
 func serviceOf(argv []string) machine.Service {
 	if path.Base(argv[0]) == "k3s" && len(argv) > 1 && (argv[1] == "server" || argv[1] == "agent") {
 		return k3s.Start
 	}
 	if kubeadm.IsKubelet(argv) {
 		return kubeadm.Start
+	}
+	if kubeadm.IsCRIO(argv) {
+		return kubeadm.StartCRIO
 	}
 	return nil
 }

@@ -62,6 +62,9 @@ type StatusError = internet.StatusError
 // and Debian 13 with their SHA256SUMS and SHA512SUMS.
 func DefaultInternet() Internet { return internet.Default() }
 
+// CRIOFingerprint is that of the key of CRI-O's repositories in [DefaultInternet].
+const CRIOFingerprint = internet.CRIOFingerprint
+
 // SHA256 returns the checksum of a file of the simulated internet, in hexadecimal:
 // for Ubuntu's disk image, that of the real one; for everything else, its own.
 func SHA256(content []byte) string { return internet.SHA256(content) }

@@ -48,6 +48,9 @@ func (m *member) Refuse(context.Context) error {
 	if m.have.Role != "" && m.have.Role != kubeadm.Role(m.node.Role) {
 		return fmt.Errorf("%s is %s of a cluster and should be %s: homelab node:replace -node=%s recreates its machine", m.node.Name, m.have.Role, m.node.Role, printable.Word(m.node.Name))
 	}
+	if err := m.have.CheckRuntime(kubeadm.Runtime(m.spec.Kubeadm.Runtime)); err != nil {
+		return fmt.Errorf("%s: %w: write kubeadm.runtime as it was, or recreate the machine (homelab node:replace -node=%s)", m.node.Name, err, printable.Word(m.node.Name))
+	}
 	return m.CheckRanges()
 }
 
@@ -78,7 +81,7 @@ func (m *member) Install(ctx context.Context) error {
 	if m.have.Version == m.spec.K3s.Version && m.have.Held {
 		return nil
 	}
-	return kubeadm.Install(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
+	return kubeadm.Install(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.release())
 }
 
 // Start creates the cluster, or joins it. It returns once that is done, or kubelet is started.
@@ -99,5 +102,9 @@ func (m *member) Upgrade(ctx context.Context, _ distribution.Wish, _ distributio
 	if m.isFirst() {
 		do = kubeadm.UpgradeFirst
 	}
-	return do(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.spec.K3s.Version)
+	return do(ctx, nodes.WithProxy(m.spec, m.root(m.node.Name)), m.release())
+}
+
+func (m *member) release() kubeadm.Release {
+	return kubeadm.Release{Version: m.spec.K3s.Version, Runtime: kubeadm.Runtime(m.spec.Kubeadm.Runtime), Key: m.spec.Kubeadm.RuntimeKey}
 }

@@ -111,7 +111,7 @@ func (ns *Nodes) clusterOf() kubeadm.Cluster {
 }
 
 func (ns *Nodes) nodeOf(n spec.Node, w distribution.Wish) kubeadm.Node {
-	node := kubeadm.Node{Name: n.Name, ProviderID: w.ProviderID, Labels: w.Labels}
+	node := kubeadm.Node{Name: n.Name, ProviderID: w.ProviderID, Labels: w.Labels, Runtime: kubeadm.Runtime(ns.spec.Kubeadm.Runtime)}
 	if !n.DHCP() {
 		node.Address = n.Address.Addr()
 	}

@@ -122,7 +122,7 @@ func (a *apt) update(ctx context.Context) int {
 // find finds a package in the indexes that update has fetched.
 func (a *apt) find(name string) (archive.Release, bool) {
 	r, ok := a.release(name)
-	if r.Origin == archive.Kubernetes && len(r.Versions) > 1 { // a repository has one minor
+	if (r.Origin == archive.Kubernetes || r.Origin == archive.CRIO) && len(r.Versions) > 1 { // a repository has one minor
 		r.Versions = slices.DeleteFunc(slices.Clone(r.Versions), func(v string) bool {
 			minor := "/v" + strings.Join(strings.SplitN(v, ".", 3)[:2], ".") + "/"
 			return !slices.ContainsFunc(sources(a.fs), func(s aptSource) bool { return s.has(r.Origin) && strings.Contains(s.uri, minor) })
@@ -293,6 +293,9 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 		a.fs.Save("/boot/vmlinuz-"+m[2], "kernel "+m[2]+"\n", 0o644)
 		a.fs.Save("/run/reboot-required", "*** System restart required ***\n", 0o644) // unattended-upgrades' hook of kernels
 	}
+	if name == "cri-o" {
+		a.unpackCRIO()
+	}
 	_ = disk.Install(a.disk, name, version)
 	a.p.Sys.RecordChange("package " + name + " " + version + " installed")
 	if r.Service != "" {
@@ -305,6 +308,18 @@ func (a *apt) unpack(ctx context.Context, name, version string) {
 			_ = systemd.Start(ctx, a.p.Sys, r.Service+".service", true)
 		}
 	}
+}
+
+// unpackCRIO are the files of CRI-O's package besides its programs (cri-o/packaging, templates/latest/cri-o).
+func (a *apt) unpackCRIO() {
+	for _, program := range []string{"crun", "runc", "conmon", "conmonrs"} {
+		a.fs.Save("/usr/libexec/crio/"+program, string(disk.Program(program)), 0o755)
+	}
+	config := "[crio.image]\nsignature_policy = \"/etc/crio/policy.json\"\n\n[crio.runtime]\ndefault_runtime = \"crun\"\n"
+	for _, name := range []string{"crun", "runc"} {
+		config += fmt.Sprintf("\n[crio.runtime.runtimes.%s]\nruntime_path = \"/usr/libexec/crio/%[1]s\"\nruntime_root = \"/run/%[1]s\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n", name)
+	}
+	a.fs.Save("/etc/crio/crio.conf.d/10-crio.conf", config, 0o644)
 }
 
 func (a *apt) remove(names []string) int {

@@ -27,10 +27,10 @@ func (s aptSource) listFile() string {
 // has reports whether the archive is the one of that name; mirrors count.
 func (s aptSource) has(origin string) bool {
 	switch origin {
-	case archive.Toolkit, archive.NVIDIA, archive.Kubernetes:
+	case archive.Toolkit, archive.NVIDIA, archive.Kubernetes, archive.CRIO:
 		return strings.Contains(s.uri, origin)
 	}
-	return strings.Contains(s.uri, origin) && !strings.Contains(s.uri, archive.Toolkit) && !strings.Contains(s.uri, archive.NVIDIA) && !strings.Contains(s.uri, archive.Kubernetes)
+	return strings.Contains(s.uri, origin) && !strings.Contains(s.uri, archive.Toolkit) && !strings.Contains(s.uri, archive.NVIDIA) && !strings.Contains(s.uri, archive.Kubernetes) && !strings.Contains(s.uri, archive.CRIO)
 }
 
 var oneLine = regexp.MustCompile(`^deb\s+(?:\[([^\]]*)\]\s+)?(\S+)`)

@@ -119,7 +119,7 @@ func debianVersions(name string) string {
 
 // inDebian is a package as Debian has it.
 func (r Release) inDebian() (Release, bool) {
-	if r.Origin == Toolkit || r.Origin == Kubernetes {
+	if r.Origin == Toolkit || r.Origin == Kubernetes || r.Origin == CRIO {
 		return r, true
 	}
 	version := debianVersions(r.Name)

@@ -26,11 +26,17 @@ const (
 	Toolkit = "libnvidia-container"
 
 	Kubernetes = "pkgs.k8s.io" // whose repositories have one minor each
+	CRIO       = "download.opensuse.org/repositories/isv:/cri-o:/stable:" // the same
 )
 
 // kubernetesVersions are some of the packages there, of all minors.
 func kubernetesVersions() []string {
 	return []string{"1.37.2-1.1", "1.36.6-1.1", "1.36.5-1.1", "1.36.3-1.1", "1.35.9-1.1", "1.34.12-1.1"}
+}
+
+// crioVersions are some of CRI-O's, whose patches are not those of Kubernetes.
+func crioVersions() []string {
+	return []string{"1.37.1-1.1", "1.36.6-3.1", "1.35.5-1.1", "1.34.0-1.1"}
 }
 
 func toolkitVersions() []string {
@@ -89,6 +95,7 @@ func plainPackages() map[string]Release {
 		"runc":                          {Versions: []string{"1.3.3-0ubuntu1~24.04.2"}, Programs: []string{"runc"}},
 		"kubelet":                       {Origin: Kubernetes, Needs: []string{"kubernetes-cni"}, Programs: []string{"kubelet"}, Service: "kubelet", Restarts: true},
 		"kubeadm":                       {Origin: Kubernetes, Needs: []string{"cri-tools"}, Programs: []string{"kubeadm"}},
+		"cri-o":                         {Origin: CRIO, Programs: []string{"crio", "pinns"}, Service: "crio", Idle: true},
 		"kubectl":                       {Origin: Kubernetes, Programs: []string{"kubectl"}},
 		"kubernetes-cni":                {Origin: Kubernetes, Versions: []string{"1.8.0-1.1"}},
 		"cri-tools":                     {Origin: Kubernetes, Versions: []string{"1.36.0-1.1"}, Programs: []string{"crictl"}},
@@ -121,6 +128,8 @@ func InUbuntu(name string) (Release, bool) {
 	switch {
 	case ok && r.Origin == Toolkit:
 		r.Versions = toolkitVersions()
+	case ok && r.Origin == CRIO:
+		r.Versions = crioVersions()
 	case ok && r.Origin == Kubernetes && r.Versions == nil:
 		r.Versions = kubernetesVersions()
 	case ok && r.Versions == nil:

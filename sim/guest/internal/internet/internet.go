@@ -81,6 +81,10 @@ func Default() Internet {
 			if strings.HasPrefix(u.Path, "/core:/stable:/v1.") && strings.HasSuffix(u.Path, "/deb/Release.key") {
 				return []byte(kubernetesKey), nil
 			}
+		case "download.opensuse.org":
+			if strings.HasPrefix(u.Path, "/repositories/isv:/cri-o:/stable:/v1.") && strings.HasSuffix(u.Path, "/deb/Release.key") {
+				return []byte(crioKey), nil
+			}
 		case "cloud-images.ubuntu.com":
 			return ubuntuImage(u.Path)
 		case "cloud.debian.org":
@@ -118,6 +122,16 @@ qmREN+3Y9+5VcRZvQHeyBxCG+hdUGE740ixgnY2gSqZ/J4YeQntQ6pMUEhT6pbaE
 Lan2KLcZcgTxP+0+HfzKefvGEnZa11civbe9ABEBAAE=
 -----END PGP PUBLIC KEY BLOCK-----
 `
+
+// crioKey stands for CRI-O's key, which cannot be made up: it has another fingerprint.
+const crioKey = `-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+mAYEAAAAAQE=
+-----END PGP PUBLIC KEY BLOCK-----
+`
+
+// CRIOFingerprint is that of the simulated key of CRI-O's repositories.
+const CRIOFingerprint = "4056F97A92B17010E884B13B949013B2E6FA92AB"
 
 // Noble is the content of the simulated image file.
 const Noble = "QFI\xfb pvesim ubuntu-24.04 noble-server-cloudimg-amd64\n"

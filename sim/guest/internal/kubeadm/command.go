@@ -18,7 +18,7 @@ import (
 
 // Programs returns kubeadm, and kubelet and kubectl as one calls them by hand.
 func Programs() map[string]machine.Program {
-	return map[string]machine.Program{"kubeadm": runKubeadm, "kubelet": runKubelet, "kubectl": runKubectl, "crictl": runCrictl, "ctr": runCtr}
+	return map[string]machine.Program{"kubeadm": runKubeadm, "kubelet": runKubelet, "kubectl": runKubectl, "crictl": runCrictl, "ctr": runCtr, "crio": runCRIO}
 }
 
 func runKubelet(_ context.Context, p *machine.Proc) int {

@@ -30,7 +30,10 @@ func runCrictl(ctx context.Context, p *machine.Proc) int {
 			containers[fmt.Sprintf("%x", sha256.Sum256([]byte(n.cluster.id+name)))] = name
 		}
 	}
-	opts, args := getopt.Parse(p.Args[1:], "label", "timeout")
+	opts, args := getopt.Parse(p.Args[1:], "label", "timeout", "runtime-endpoint")
+	if socket := getopt.Last(opts, "runtime-endpoint"); !listens(p.Sys, socket) {
+		return p.Fail("validate service connection: validate CRI v1 runtime API for endpoint %q: connection refused", socket)
+	}
 	switch {
 	case len(args) == 2 && args[0] == "inspecti" && getopt.Has(opts, "quiet", "q"):
 		return 0 // kubeadm has pulled the images before it does anything

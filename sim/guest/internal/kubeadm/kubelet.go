@@ -32,6 +32,7 @@ type node struct {
 	cluster *cluster
 	member  string // of etcd
 	flags   map[string]string
+	socket  string // of the runtime
 }
 
 // IsKubelet reports whether a service is one.
@@ -51,13 +52,13 @@ func Start(ctx context.Context, s *machine.System, unit string, argv, _ []string
 	if _, err := v.ReadFile(kubelet + "/config.yaml"); err != nil {
 		return fail("failed to load kubelet config file, path: %s/config.yaml, error: open %[1]s/config.yaml: no such file or directory", kubelet)
 	}
-	if !systemd.Active(s, "containerd.service") {
-		return fail("failed to run Kubelet: validate service connection: validate CRI v1 runtime API for endpoint unix:///run/containerd/containerd.sock: connection refused")
+	n := &node{sys: s, flags: flagsOf(v), socket: socketOf(v)}
+	if !listens(s, n.socket) {
+		return fail("failed to run Kubelet: validate service connection: validate CRI v1 runtime API for endpoint %s: connection refused", n.socket)
 	}
 	if forward, _ := v.ReadFile("/proc/sys/net/ipv4/ip_forward"); strings.TrimSpace(string(forward)) != "1" {
 		return fail("failed to run Kubelet: ip_forward is off")
 	}
-	n := &node{sys: s, flags: flagsOf(v)}
 	if _, err := v.Stat(manifests + "/kube-apiserver.yaml"); err == nil {
 		n.server = true
 	}
@@ -152,6 +153,20 @@ func endpointOf(v *disk.View) string {
 	return u.Host
 }
 
+// instanceFile has what is this machine's own (kubeadm's phases/kubelet/config.go).
+const instanceFile = kubelet + "/instance-config.yaml"
+
+var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint: (\S+)$`)
+
+// socketOf is where kubelet asks the runtime.
+func socketOf(v *disk.View) string {
+	data, _ := v.ReadFile(instanceFile)
+	if m := endpointLine.FindSubmatch(data); m != nil {
+		return string(m[1])
+	}
+	return containerdSocket
+}
+
 // flagsOf reads what kubeadm has written for kubelet (phases/kubelet/flags.go).
 func flagsOf(v *disk.View) map[string]string {
 	data, _ := v.ReadFile(kubelet + "/kubeadm-flags.env")
@@ -196,12 +211,9 @@ func (n *node) describe(version string) plane.Node {
 	return out
 }
 
-// gpus are those that containers can use: containerd must know NVIDIA's runtime, and it must be there.
+// gpus are those that containers can use.
 func (n *node) gpus() []plane.GPU {
-	v := n.sys.Root()
-	config, _ := v.ReadFile("/etc/containerd/config.toml")
-	_, err := v.Stat("/usr/bin/nvidia-container-runtime")
-	if err != nil || !strings.Contains(string(config), ".runtimes.nvidia.options]") || n.sys.Context().Err() != nil {
+	if n.nvidiaRuntime() == "" || n.sys.Context().Err() != nil {
 		return nil
 	}
 	cards, failed := gpu.NVML(n.sys)

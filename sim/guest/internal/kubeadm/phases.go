@@ -37,7 +37,8 @@ func (d *documents) preflight(p *machine.Proc, ignored string) int {
 	}
 	running := stateOf(p.Sys).running.Load()
 	serves := network.StateOf[servers](p.Sys.Config.Network).get(p.Sys.Answers()) != nil
-	check(!systemd.Active(p.Sys, "containerd.service"), "CRI", "could not connect to the container runtime: failed to create new CRI runtime service: validate service connection")
+	socket := d.registration().CRISocket
+	check(!listens(p.Sys, socket), "CRI", "could not connect to the container runtime: failed to create new CRI runtime service: validate service connection: validate CRI v1 runtime API for endpoint %q", socket)
 	for _, program := range []string{"conntrack", "mount", "ip"} {
 		_, err := p.Find(program)
 		check(err != nil, "FileExisting-"+program, "%s not found in system path", program)
@@ -154,6 +155,7 @@ func (d *documents) configureKubelet(p *machine.Proc) {
 	v := p.Sys.Root()
 	v.Save(kubelet+"/config.yaml", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n", 0o644)
 	v.Save(kubelet+"/kubeadm-flags.env", d.registration().flags(), 0o644)
+	v.Save(instanceFile, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: "+d.registration().CRISocket+"\n", 0o644)
 	_ = systemd.Stop(p.Sys, "kubelet.service")
 }
 
