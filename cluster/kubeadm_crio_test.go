@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/cps-gpu/homelab/cluster/spec"
-	"github.com/cps-gpu/homelab/remote"
 	"github.com/cps-gpu/homelab/sim/guest"
 	"github.com/cps-gpu/homelab/sim/pvesim"
 )
@@ -37,11 +36,7 @@ func TestLifeWithCRIO(t *testing.T) {
 		}
 		same(crio)
 
-		root := remote.Sudo(w.rootShell(t, "gpu1"))
-		const program = "/usr/bin/nvidia-container-runtime"
-		for _, do := range [][]string{{"mv", program, program + ".away"}, {"systemctl", "restart", "crio"}, {"mv", program + ".away", program}} {
-			require.NoError(t, remote.Run(t.Context(), root, do...))
-		}
+		w.inside(t, "gpu1", "mv /usr/bin/nvidia-container-runtime /root && systemctl restart crio && mv /root/nvidia-container-runtime /usr/bin")
 		assert.Contains(t, changedSteps(w.up(t, crio)), "driver/gpu1")
 		assert.Equal(t, int64(1), w.nodes(t)["gpu1"].Count("nvidia.com/gpu"))
 		same(crio)
