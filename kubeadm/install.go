@@ -29,7 +29,7 @@ type Release struct {
 // Kubernetes, as patterns for apt-get. CRI-O's patches are not those of Kubernetes, its minors are.
 func (r Release) pins() []string {
 	out := []string{}
-	for _, name := range r.Runtime.held() {
+	for _, name := range r.Runtime.heldPackages() {
 		version := strings.TrimPrefix(r.Version, "v") + "-*"
 		if name == "cri-o" {
 			minor, _ := parts(r.Version)
@@ -40,8 +40,8 @@ func (r Release) pins() []string {
 	return out
 }
 
-// held are the packages of a machine with a runtime that no upgrade of it changes, kubeadm first.
-func (r Runtime) held() []string {
+// heldPackages are the packages of a machine with a runtime that no upgrade of it changes, kubeadm first.
+func (r Runtime) heldPackages() []string {
 	all := []string{"kubeadm", "kubelet", "kubectl"}
 	if r == CRIO {
 		all = append(all, "cri-o")
@@ -87,7 +87,7 @@ func (r Release) install(ctx context.Context, on remote.Runner, lists string) er
 		return err
 	}
 	for _, do := range [][]string{
-		append([]string{"apt-mark", "hold"}, r.Runtime.held()...), {"systemctl", "enable", r.Runtime.service()}, {"systemctl", "restart", r.Runtime.service()},
+		append([]string{"apt-mark", "hold"}, r.Runtime.heldPackages()...), {"systemctl", "enable", r.Runtime.service()}, {"systemctl", "restart", r.Runtime.service()},
 	} {
 		if err := remote.Run(ctx, on, do...); err != nil {
 			return err

@@ -31,8 +31,8 @@ const (
 var containerdConfig []byte
 
 // crioConfig has the same for CRI-O, as nvidia-ctk writes it (pkg/config/engine/crio). CRI-O looks for a handler's
-// runtime when it starts, and is without the handler if there is none (pkg/config/config.go, ValidateRuntimes): whoever
-// installs NVIDIA's runtime afterwards restarts CRI-O.
+// runtime when it starts, and is without the handler if there is none (pkg/config/config.go, ValidateRuntimes), until it is
+// restarted.
 //
 //go:embed crio.conf
 var crioConfig []byte

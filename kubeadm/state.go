@@ -33,7 +33,7 @@ type State struct {
 	Arch      string // amd64 or arm64
 	Version   string // of its kubelet, the one that runs; "": kubelet, kubeadm or a runtime is not installed
 	Runtime   Runtime
-	Held      bool   // no upgrade of the machine's packages changes Kubernetes
+	Held      bool // no upgrade of the machine's packages changes Kubernetes
 	Role      Role
 	Starting  bool     // its start was cut short, or goes on
 	Joined    bool     // it is a member: it has a login of its own
@@ -108,7 +108,7 @@ func parse(out []byte) (State, error) {
 	if was := text["upgrading"]; IsVersion(was) {
 		s.Version = was
 	}
-	s.Held = !slices.ContainsFunc(s.Runtime.held(), func(p string) bool { return !slices.Contains(strings.Fields(text["held"]), p) })
+	s.Held = !slices.ContainsFunc(s.Runtime.heldPackages(), func(p string) bool { return !slices.Contains(strings.Fields(text["held"]), p) })
 	s.Authority, _, _ = strings.Cut(text["authority"], " ")
 	switch {
 	case text["server"] != "" || text["starting"] == string(Server):

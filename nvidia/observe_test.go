@@ -111,6 +111,8 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 			"driver: module 580.173.02 → module and libraries of one version (needs a restart)", "drain the node, restart it"}},
 		"N3, order": {func(s string) string { return strings.Replace(s, "\nnvidia\n", "\nplain\n", 1) }, []string{
 			"containerd: no runtime nvidia → runtime nvidia (needs a restart)", "restart k3s-agent"}},
+		"CRI-O": {func(s string) string { return strings.Replace(s, "\nnvidia\n", "\ncrio\n", 1) }, []string{
+			"containerd: no runtime nvidia → runtime nvidia", "restart crio; pods keep running"}},
 		"N3, template": {func(s string) string {
 			return strings.Replace(s, "\nnvidia\n", "\ntemplate /var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl\nnvidia\n", 1)
 		}, []string{"config.toml.tmpl", "remove the file and restart K3s"}},

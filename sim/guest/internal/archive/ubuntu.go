@@ -25,7 +25,7 @@ const (
 	debian  = "debian"
 	Toolkit = "libnvidia-container"
 
-	Kubernetes = "pkgs.k8s.io" // whose repositories have one minor each
+	Kubernetes = "pkgs.k8s.io"                                            // whose repositories have one minor each
 	CRIO       = "download.opensuse.org/repositories/isv:/cri-o:/stable:" // the same
 )
 
