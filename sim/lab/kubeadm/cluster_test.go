@@ -91,7 +91,9 @@ func TestCluster(t *testing.T) {
 	}
 	token, err := kubeadm.CreateToken(ctx, first, time.Hour, "for gpu1")
 	require.NoError(t, err)
-	require.NoError(t, kubeadm.Join(ctx, second, want, node("gpu1", 12), token))
+	agent := node("gpu1", 12)
+	agent.Runtime = kubeadm.CRIO
+	require.NoError(t, kubeadm.Join(ctx, second, want, agent, token))
 	require.NoError(t, kubeadm.RevokeToken(ctx, first, token.ID))
 	require.NoError(t, kubeadm.RevokeToken(ctx, first, token.ID))
 	step("joined")
@@ -100,11 +102,12 @@ func TestCluster(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, state.Running(), "%+v", state)
 	assert.Equal(t, "https://10.99.0.10:6443", state.API)
+	assert.Equal(t, kubeadm.CRIO, state.Runtime)
 	step("nodes")
 	runPod(t, first)
 	step("pod")
 	require.NoError(t, kubeadm.Create(ctx, first, want, node("cp1", 11)))
-	require.NoError(t, kubeadm.Join(ctx, second, want, node("gpu1", 12), kubeadm.Token{}))
+	require.NoError(t, kubeadm.Join(ctx, second, want, agent, kubeadm.Token{}))
 	step("again")
 	server, err := kubeadm.CreateServerToken(ctx, first, want, node("cp1", 11), time.Hour, "for cp2")
 	require.NoError(t, err)
@@ -132,18 +135,50 @@ func checkEtcd(t *testing.T, server remote.Runner) {
 	assert.Equal(t, []kubeadm.Snapshot{snapshot}, all)
 }
 
+// prepare gives a machine what packages and the network of pods would, and a runtime: the agent's is CRI-O.
 func prepare(t *testing.T, r remote.Runner, i int) {
 	t.Helper()
 	ctx := t.Context()
 	eventually(t, func() error { return remote.Run(ctx, r, "systemctl", "is-active", "dbus") })
-	config, err := os.ReadFile("../../../kubeadm/containerd.toml")
-	require.NoError(t, err)
-	require.NoError(t, remote.WriteFile(ctx, r, "/etc/containerd/config.toml", config, 0o644))
 	network := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"pods","plugins":[{"type":"ptp","ipam":{"type":"host-local","subnet":"10.42.%d.0/24"}}]}`, i)
 	require.NoError(t, remote.WriteFile(ctx, r, "/etc/cni/net.d/10-pods.conflist", []byte(network), 0o644))
 	do(ctx, t, r, "sysctl", "--quiet", "net.ipv4.ip_forward=1")
+	if i > 0 {
+		startCRIO(t, r)
+		return
+	}
+	place(t, r, "../../../kubeadm/containerd.toml", "/etc/containerd/config.toml")
 	do(ctx, t, r, "systemctl", "start", "containerd")
 	do(ctx, t, r, "ctr", "--namespace", "k8s.io", "images", "import", "/images/images.tar")
+}
+
+func place(t *testing.T, r remote.Runner, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, remote.WriteFile(t.Context(), r, to, data, 0o644))
+}
+
+// startCRIO makes CRI-O the only runtime of a machine, with our configuration. It has no handler nvidia as long as it has
+// started without NVIDIA's runtime, for which a script stands, and has it once it is restarted.
+func startCRIO(t *testing.T, r remote.Runner) {
+	t.Helper()
+	ctx := t.Context()
+	do(ctx, t, r, "sh", "-c", `rm /usr/bin/containerd /usr/bin/ctr
+mkdir -p /usr/libexec/crio /etc/crio
+ln -s /usr/bin/conmon /usr/libexec/crio/conmon
+ln -s ../lib/node/crio ../lib/node/pinns /usr/bin
+echo '{"default": [{"type": "insecureAcceptAnything"}]}' >/etc/crio/policy.json`)
+	for _, name := range []string{"10-crio.conf", "20-images.conf"} {
+		place(t, r, "testdata/crio/"+name, "/etc/crio/crio.conf.d/"+name)
+	}
+	place(t, r, "../../../kubeadm/crio.conf", "/etc/crio/crio.conf.d/90-homelab.conf")
+	do(ctx, t, r, "systemctl", "start", "crio")
+	const handler = "[crio.runtime.runtimes.nvidia]"
+	assert.NotContains(t, do(ctx, t, r, "crio", "status", "config"), handler)
+	require.NoError(t, remote.WriteFile(ctx, r, "/usr/bin/nvidia-container-runtime", []byte("#!/bin/sh\nexec runc \"$@\"\n"), 0o755))
+	do(ctx, t, r, "systemctl", "restart", "crio")
+	assert.Contains(t, do(ctx, t, r, "crio", "status", "config"), handler)
 }
 
 func kubectl(ctx context.Context, r remote.Runner, args ...string) (string, error) {
@@ -175,6 +210,7 @@ func checkNodes(t *testing.T, server remote.Runner) {
 		assert.Equal(t, "2", n.Metadata.Labels["room"])
 		assert.Equal(t, "proxmox://home/"+name, n.Spec.ProviderID)
 		assert.Equal(t, version, n.Status.NodeInfo.KubeletVersion)
+		assert.Equal(t, map[string]string{"cp1": "containerd", "gpu1": "cri-o"}[name], strings.Split(n.Status.NodeInfo.ContainerRuntimeVersion, ":")[0])
 		ours := slices.DeleteFunc(n.Spec.Taints, func(t kubeadm.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") }) // which outlive what they are for by moments
 		assert.Equal(t, []kubeadm.Taint{{Key: "only", Value: "ml", Effect: "NoSchedule"}}, ours, name)
 	}
@@ -185,10 +221,12 @@ func runPod(t *testing.T, server remote.Runner) {
 	t.Helper()
 	ctx := t.Context()
 	overrides := `{"spec":{"nodeName":"gpu1","terminationGracePeriodSeconds":1}}`
-	_, err := kubectl(ctx, server, "run", "wait", "--image="+podImage, "--image-pull-policy=Never", "--overrides="+overrides)
+	_, err := kubectl(ctx, server, "run", "wait", "--image="+podImage, "--image-pull-policy=IfNotPresent", "--overrides="+overrides)
 	require.NoError(t, err)
-	_, err = kubectl(ctx, server, "wait", "--for=condition=Ready", "--timeout=60s", "pod/wait")
-	require.NoError(t, err)
+	if _, err = kubectl(ctx, server, "wait", "--for=condition=Ready", "--timeout=60s", "pod/wait"); err != nil {
+		events, _ := kubectl(ctx, server, "get", "events", "-o", "custom-columns=:.message")
+		require.NoError(t, err, "%s", events)
+	}
 	out, err := kubectl(ctx, server, "logs", "wait")
 	require.NoError(t, err)
 	assert.Equal(t, "waiting\n", out)

@@ -39,7 +39,7 @@ func need(t *testing.T) {
 	if os.Geteuid() != 0 {
 		lacks = append(lacks, "root's rights")
 	}
-	for _, program := range []string{"/lib/systemd/systemd", "/usr/lib/cni/ptp", "dbus-daemon", "runc", "conntrack", "iptables", "ip", "unshare", "nsenter", "ldd"} {
+	for _, program := range []string{"/lib/systemd/systemd", "/usr/lib/cni/ptp", "dbus-daemon", "runc", "conmon", "gcc", "conntrack", "iptables", "ip", "unshare", "nsenter", "ldd"} {
 		if _, err := exec.LookPath(program); err != nil {
 			lacks = append(lacks, program)
 		}
@@ -66,7 +66,28 @@ func build(t *testing.T) string {
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	buildCRIO(t, dir)
 	return dir
+}
+
+// buildCRIO compiles CRI-O, which is in a module of its own, since it needs other versions of what Kubernetes needs, and
+// its program pinns, which is in C.
+func buildCRIO(t *testing.T, dir string) {
+	t.Helper()
+	args := []string{"build", "-C", "crio", "-buildvcs=false", "-ldflags", "-s -w", "-o", dir + "/",
+		"-tags=containers_image_openpgp,containers_image_ostree_stub,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper", "tool"}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	list := exec.CommandContext(t.Context(), "go", "list", "-C", "crio", "-m", "-f", "{{.Dir}}", "github.com/cri-o/cri-o")
+	list.Env = append(os.Environ(), "GOWORK=off")
+	source, err := list.Output()
+	require.NoError(t, err)
+	files, err := filepath.Glob(strings.TrimSpace(string(source)) + "/pinns/src/*.c")
+	require.NoError(t, err)
+	out, err = exec.CommandContext(t.Context(), "gcc", append([]string{"-std=c99", "-O1", "-o", dir + "/pinns"}, files...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 // saveImages saves one image by all names that kubeadm, our manifests and the test ask for. In it are the parts of the

@@ -45,7 +45,7 @@ ln -s /proc/self/fd "$new/dev/fd"
 mount -t tmpfs -o mode=755 run "$new/run"
 mount -t tmpfs -o mode=1777 tmp "$new/tmp"
 # Layers of images cannot be laid over an overlay.
-for folder in containerd kubelet etcd; do
+for folder in containerd containers kubelet etcd; do
 	mkdir -p "$root/var/$folder" "$new/var/lib/$folder"
 	mount --bind "$root/var/$folder" "$new/var/lib/$folder"
 done
