@@ -44,7 +44,12 @@ func (m *member) State() distribution.State {
 }
 
 // Refuse says what this machine cannot become.
-func (m *member) Refuse(context.Context) error {
+func (m *member) Refuse(ctx context.Context) error {
+	if m.node.External && !m.have.Joined {
+		if err := kubeadm.CheckMachine(ctx, m.root(m.node.Name), kubeadm.Role(m.node.Role), m.have.Cluster != ""); err != nil {
+			return fmt.Errorf("on the external machine %s: %w", m.node.Name, err)
+		}
+	}
 	if m.have.Role != "" && m.have.Role != kubeadm.Role(m.node.Role) {
 		return fmt.Errorf("%s is %s of a cluster and should be %s: homelab node:replace -node=%s recreates its machine", m.node.Name, m.have.Role, m.node.Role, printable.Word(m.node.Name))
 	}

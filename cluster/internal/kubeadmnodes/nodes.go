@@ -5,7 +5,6 @@ package kubeadmnodes
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -52,12 +51,9 @@ func (ns *Nodes) Restart(ctx context.Context, n spec.Node, _ distribution.Admiss
 	return remote.Run(ctx, ns.root(n.Name), "systemctl", "restart", "kubelet")
 }
 
-// Remove is of machines that stay, which the file does not have.
-func (ns *Nodes) Remove(context.Context, spec.Node) error { return notYet("removes it from a machine") }
-
-// notYet says what is not done with kubeadm.
-func notYet(what string) error {
-	return fmt.Errorf("homelab does not do this with kubeadm yet: nothing %s, and nothing was changed (docs/kubeadm.md)", what)
+// Remove removes Kubernetes with all its data, and what was installed for it.
+func (ns *Nodes) Remove(ctx context.Context, n spec.Node) error {
+	return kubeadm.Remove(ctx, ns.root(n.Name))
 }
 
 // meaning adds to an error what it means to a cluster.

@@ -106,7 +106,7 @@ func (ns *Nodes) checkExternal(ctx context.Context, n spec.Node) (problem string
 	var auth *ssh.AuthError
 	switch init := strings.TrimSpace(string(out)); {
 	case err == nil && init != "":
-		return "", converge.Permanent(fmt.Errorf("on %s systemd does not run (its init is %s), and K3s runs here as a unit of systemd: "+
+		return "", converge.Permanent(fmt.Errorf("on %s systemd does not run (its init is %s), and Kubernetes runs here as a unit of systemd: "+
 			"install a distribution with systemd there, or take the machine out of the file", n.Name, init))
 	case err == nil:
 		return "", nil

@@ -41,7 +41,6 @@ func checkKubeadm(c *decode.Checker, s *spec.Spec) {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		no(n.External, &s.Distribution, n.Name+" is a machine that exists", "give the node a VM, or write distribution: k3s")
 		no(n.DHCP() && n.Role == spec.Server, &s.Distribution, "the server "+n.Name+" has its address from a DHCP server", "give it an address")
 		no(n.Role == spec.Server && n.Cores == 1, &s.Distribution, n.Name+" has one core, and kubeadm refuses a server with fewer than two", "write cores: 2")
 	}

@@ -39,7 +39,7 @@ func ownVersion(p *machine.Proc) string {
 }
 
 func runKubeadm(ctx context.Context, p *machine.Proc) int {
-	opts, args := getopt.Parse(p.Args[1:], "config", "kubeconfig", "ttl", "description", "ignore-preflight-errors", "skip-phases", "o", "output", "kubernetes-version")
+	opts, args := getopt.Parse(p.Args[1:], "config", "kubeconfig", "ttl", "description", "ignore-preflight-errors", "skip-phases", "o", "output", "kubernetes-version", "cri-socket")
 	if len(args) == 0 {
 		return fails(p, 1, "a command is needed")
 	}
@@ -58,6 +58,8 @@ func runKubeadm(ctx context.Context, p *machine.Proc) int {
 	switch {
 	case args[0] == "init" || args[0] == "join":
 		return start(ctx, p, opts, args)
+	case args[0] == "reset":
+		return reset(ctx, p, opts)
 	case args[0] == "upgrade" && len(args) > 1:
 		return upgrade(ctx, p, opts, args[1:])
 	case strings.Join(args, " ") == "certs renew all":
