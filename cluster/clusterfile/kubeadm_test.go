@@ -35,7 +35,6 @@ func TestKubeadm(t *testing.T) {
 		"kubeadm: {vip: 10.0.1.9}":            "6:16: vip 10.0.1.9 is outside the network",
 		"kubeadm: {podCIDR: 10.0.0.0/16}":     "kubeadm.podCIDR",
 		"nvidia: {stack: operator}":           "6:17: distribution: kubeadm cannot do this yet: NVIDIA's operator and DRA driver",
-		"nodes: {a: {external: u@10.0.0.30}}": "2:15: distribution: kubeadm cannot do this yet: a is a machine that exists",
 		"nodes: {a: {role: server, address: 10.0.0.12}, b: {role: server, address: 10.0.0.13}}": "3 servers have no vip: nodes that joined through a server lose the API when it is down; write kubeadm: {vip: ...} with a free address",
 		"nodes: {cp1: {cores: 1}}":       "cp1 has one core",
 		"lab: {guests: qemu}":            "real guests of the lab",
