@@ -224,12 +224,22 @@ func TestWhatKeepsKubeadmFromAnExternalMachine(t *testing.T) {
 			for _, want := range append(c.want, "on the external machine b: ") {
 				require.ErrorContains(t, err, want)
 			}
-			w.bareDown(t, parse(t, kubeadmStrangers(t)), keys)
 			assert.Equal(t, before, b.Mutations())
 			assert.False(t, b.Disk().Exists("/etc/kubernetes/homelab"))
+			assert.False(t, a.Disk().Exists("/usr/bin/kubelet"), "nothing is changed on the other either")
+			assert.False(t, a.Disk().Exists("/etc/kubernetes/homelab"))
 			require.Zero(t, b.Run(t.Context(), "root", c.undo, io.Discard), c.undo)
 		}
+		for _, m := range []*guest.Machine{a, b} {
+			require.Zero(t, m.Run(t.Context(), "root", "echo '/dev/zram0 partition 524284 0 100' >>/proc/swaps", io.Discard))
+		}
 		_, err := w.bare(t, parse(t, kubeadmStrangers(t)), keys).Up().Run(t.Context(), w.listen(t))
+		require.ErrorContains(t, err, "on the external machine a: it swaps to /dev/zram0")
+		require.ErrorContains(t, err, "on the external machine b: it swaps to /dev/zram0")
+		for _, m := range []*guest.Machine{a, b} {
+			require.Zero(t, m.Run(t.Context(), "root", "echo Filename Type Size Used Priority >/proc/swaps", io.Discard))
+		}
+		_, err = w.bare(t, parse(t, kubeadmStrangers(t)), keys).Up().Run(t.Context(), w.listen(t))
 		require.NoError(t, err)
 
 		// Another cluster, of the same names and addresses, changes nothing, also where the mark is lost.

@@ -186,7 +186,7 @@ func (c *flow) schedule(up *converge.Graph, joined parts.Refs, api *converge.Ref
 
 // mayChange returns what must hold before a run changes anything: the kubeconfig can be
 // written, the files of k3s.airgap are whole, and Kubernetes supports the step to the file's
-// version from that of every node. again are nodes whose machines the run makes again.
+// version from that of every node; and machines that exist are fit for it. again are nodes whose machines the run makes again.
 func (c *machines) mayChange(again ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := c.members.CheckKubeconfigWritable(ctx); err != nil {
@@ -200,6 +200,9 @@ func (c *machines) mayChange(again ...string) func(context.Context) error {
 			if err := o.Open(ctx); err != nil {
 				return err
 			}
+		}
+		if err := c.members.InspectExternal(ctx, again...); err != nil {
+			return err
 		}
 		if up, err := c.serverUp(ctx); err != nil || !up {
 			return err

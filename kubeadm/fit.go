@@ -3,7 +3,6 @@ package kubeadm
 import (
 	"context"
 	_ "embed" // the script below
-	"errors"
 	"fmt"
 	"strings"
 
@@ -14,46 +13,44 @@ import (
 //go:embed fit.sh
 var fitScript string
 
-// CheckMachine says all that keeps Kubernetes from being set up on a machine that somebody else has set up, with what to
-// do about each, and changes nothing. What [Claim] has marked may have packages and files: they are homelab's.
-func CheckMachine(ctx context.Context, r remote.Runner, role Role, claimed bool) error {
+// InspectMachine says all that keeps Kubernetes from being set up on a machine that somebody else has set up, with what
+// to do about each, and changes nothing. What [Claim] has marked may have packages and files: they are homelab's.
+func InspectMachine(ctx context.Context, r remote.Runner, role Role, claimed bool) (problems []string, err error) {
 	state := "found"
 	if claimed {
 		state = "claimed"
 	}
 	out, err := remote.Output(ctx, r, "sh", "-c", fitScript, "fit.sh", string(role), state)
 	if err != nil {
-		return fmt.Errorf("look at the machine: %w", err)
+		return nil, fmt.Errorf("look at the machine: %w", err)
 	}
-	var all []error
 	for line := range strings.Lines(string(out)) {
-		kind, what, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if ok {
-			all = append(all, unfit(kind, printable.Text(what)))
+		if kind, what, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			problems = append(problems, unfit(kind, printable.Text(what)))
 		}
 	}
-	return errors.Join(all...)
+	return problems, nil
 }
 
 // unfit says what a line of fit.sh means.
-func unfit(kind, what string) error {
+func unfit(kind, what string) string {
 	switch kind {
 	case "system":
-		return fmt.Errorf("its system is %s, and Kubernetes is installed by packages of Debian and Ubuntu: install one of these there, or write distribution: k3s", what)
+		return fmt.Sprintf("its system is %s, and Kubernetes is installed by packages of Debian and Ubuntu: install one of these there, or write distribution: k3s", what)
 	case "arch":
-		return fmt.Errorf("it is %s, and homelab installs kubeadm's Kubernetes on amd64 and arm64: install a 64-bit system there, or write distribution: k3s", what)
+		return fmt.Sprintf("it is %s, and homelab installs kubeadm's Kubernetes on amd64 and arm64: install a 64-bit system there, or write distribution: k3s", what)
 	case "swap":
-		return fmt.Errorf("it swaps to %s, with which kubelet does not start: run there, as root, swapoff -a, and take swap out of /etc/fstab, or remove the package that sets it up (dphys-swapfile, rpi-swap, zram-tools)", what)
+		return fmt.Sprintf("it swaps to %s, with which kubelet does not start: run there, as root, swapoff -a, and take swap out of /etc/fstab, or remove the package that sets it up (dphys-swapfile, rpi-swap, zram-tools)", what)
 	case "cgroup":
-		return errors.New("its kernel counts no memory of groups, which kubelet needs: add cgroup_enable=memory cgroup_memory=1 to its command line (on a Raspberry Pi /boot/firmware/cmdline.txt), and restart it")
+		return "its kernel counts no memory of groups, which kubelet needs: add cgroup_enable=memory cgroup_memory=1 to its command line (on a Raspberry Pi /boot/firmware/cmdline.txt), and restart it"
 	case "cores":
-		return fmt.Errorf("it has %s core, and kubeadm refuses a server with fewer than two: make it an agent, or take another machine", what)
+		return fmt.Sprintf("it has %s core, and kubeadm refuses a server with fewer than two: make it an agent, or take another machine", what)
 	case "packages":
-		return fmt.Errorf("it has %s already, which homelab would change, and whoever uses them would notice: move that work and remove them there (apt-get purge), or take the machine out of the file", what)
+		return fmt.Sprintf("it has %s already, which homelab would change, and whoever uses them would notice: move that work and remove them there (apt-get purge), or take the machine out of the file", what)
 	case "file":
-		return fmt.Errorf("%s is there already, and homelab installs its own: remove it there if nobody needs it, or take the machine out of the file", what)
+		return fmt.Sprintf("%s is there already, and homelab installs its own: remove it there if nobody needs it, or take the machine out of the file", what)
 	case "folder":
-		return fmt.Errorf("%s has files already, of a Kubernetes or etcd that is not homelab's: save what is needed and empty it there (kubeadm reset), or take the machine out of the file", what)
+		return fmt.Sprintf("%s has files already, of a Kubernetes or etcd that is not homelab's: save what is needed and empty it there (kubeadm reset), or take the machine out of the file", what)
 	}
-	return fmt.Errorf("%s %s", kind, what)
+	return kind + " " + what
 }

@@ -157,6 +157,7 @@ func (f Facts) StepID(node string) string { return f.Step + "/" + node }
 var (
 	ErrNoCluster = errors.New("no cluster was created on this machine yet")
 	ErrForeign   = errors.New("it belongs to another cluster")
+	ErrUnfit     = errors.New("the machine cannot become a member as it is")
 	ErrVersion   = skew.ErrUnsupported
 	ErrStale     = errors.New("it must be admitted again")
 	ErrName      = errors.New("the cluster knows another machine of its name")

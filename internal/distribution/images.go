@@ -35,6 +35,12 @@ type Forgetter interface {
 	Forget(ctx context.Context, node string) error
 }
 
+// Inspector is a [Distribution] that looks at a machine which somebody else has set up, before a run changes anything.
+type Inspector interface {
+	// Inspect says all that keeps Kubernetes from it, as [ErrUnfit]. A member is not asked for more.
+	Inspect(ctx context.Context, n spec.Node) error
+}
+
 // Site is how a [Distribution] reaches the machines of a file.
 type Site struct {
 	Spec *spec.Spec

@@ -3,6 +3,7 @@ package kubeadmnodes
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -45,10 +46,8 @@ func (m *member) State() distribution.State {
 
 // Refuse says what this machine cannot become.
 func (m *member) Refuse(ctx context.Context) error {
-	if m.node.External && !m.have.Joined {
-		if err := kubeadm.CheckMachine(ctx, m.root(m.node.Name), kubeadm.Role(m.node.Role), m.have.Cluster != ""); err != nil {
-			return fmt.Errorf("on the external machine %s: %w", m.node.Name, err)
-		}
+	if err := m.fit(ctx); err != nil {
+		return err
 	}
 	if m.have.Role != "" && m.have.Role != kubeadm.Role(m.node.Role) {
 		return fmt.Errorf("%s is %s of a cluster and should be %s: homelab node:replace -node=%s recreates its machine", m.node.Name, m.have.Role, m.node.Role, printable.Word(m.node.Name))
@@ -57,6 +56,27 @@ func (m *member) Refuse(ctx context.Context) error {
 		return fmt.Errorf("%s: %w: write kubeadm.runtime as it was, or recreate the machine (homelab node:replace -node=%s)", m.node.Name, err, printable.Word(m.node.Name))
 	}
 	return m.CheckRanges()
+}
+
+// Inspect says what keeps Kubernetes from an external machine.
+func (ns *Nodes) Inspect(ctx context.Context, n spec.Node) error {
+	have, err := kubeadm.Observe(ctx, ns.root(n.Name))
+	if err != nil {
+		return err
+	}
+	return (&member{ns, n, have}).fit(ctx)
+}
+
+// fit is Inspect of the machine as it was just seen.
+func (m *member) fit(ctx context.Context) error {
+	if !m.node.External || m.have.Joined {
+		return nil
+	}
+	all, err := kubeadm.InspectMachine(ctx, m.root(m.node.Name), kubeadm.Role(m.node.Role), m.have.Cluster != "")
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return distribution.Means(fmt.Errorf("on the external machine %s: %s", m.node.Name, strings.Join(all, "; ")), distribution.ErrUnfit)
 }
 
 // CheckRanges returns an error if a server was created with other settings.

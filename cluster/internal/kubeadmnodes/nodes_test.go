@@ -14,6 +14,7 @@ import (
 var (
 	_ distribution.Distribution = (*Nodes)(nil)
 	_ distribution.Forgetter    = (*Nodes)(nil)
+	_ distribution.Inspector    = (*Nodes)(nil)
 )
 
 // TestSettings: what the file says of Kubernetes and of a node is in kubeadm's configuration.

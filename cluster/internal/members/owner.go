@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/cps-gpu/homelab/cluster/internal/occupants"
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
@@ -120,6 +122,28 @@ func (ks *Kubernetes) claim(ctx context.Context, n spec.Node, have distribution.
 		return fmt.Errorf("mark %s on %s as ours: %w", ks.title(), n.Name, err)
 	}
 	return nil
+}
+
+// InspectExternal says what keeps Kubernetes from external machines, of all at once; only names, if there are any. The
+// step of a machine that does not answer says that.
+func (ks *Kubernetes) InspectExternal(ctx context.Context, names ...string) error {
+	i, ok := ks.Distribution.(distribution.Inspector)
+	if !ok {
+		return nil
+	}
+	var errs []error
+	for _, n := range ks.Spec.Nodes {
+		if !n.External || len(names) > 0 && !slices.Contains(names, n.Name) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, run.Limit(ks.Spec, askTime))
+		err := i.Inspect(ctx, n)
+		cancel()
+		if errors.Is(err, distribution.ErrUnfit) {
+			errs = append(errs, err)
+		}
+	}
+	return converge.Permanent(errors.Join(errs...))
 }
 
 // PermanentIfForeign makes the error for a machine of another cluster permanent.
