@@ -46,7 +46,7 @@ func unfit(kind, what string) string {
 	case "cores":
 		return fmt.Sprintf("it has %s core, and kubeadm refuses a server with fewer than two: make it an agent, or take another machine", what)
 	case "packages":
-		return fmt.Sprintf("it has %s already, which homelab would change, and whoever uses them would notice: move that work and remove them there (apt-get purge), or take the machine out of the file", what)
+		return fmt.Sprintf("it has %s already, which homelab would change for anyone who uses them: move that work and remove them there (apt-get purge), or take the machine out of the file", what)
 	case "file":
 		return fmt.Sprintf("%s is there already, and homelab installs its own: remove it there if nobody needs it, or take the machine out of the file", what)
 	case "folder":

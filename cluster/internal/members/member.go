@@ -88,6 +88,11 @@ func (ks *Kubernetes) observe(ctx context.Context, n spec.Node) (distribution.Me
 		}
 	}
 	if err := have.Refuse(ctx); err != nil {
+		if errors.Is(err, distribution.ErrUnfit) && n.Name == ks.Spec.Servers()[0].Name { // all others wait for it
+			if all := ks.InspectExternal(ctx); all != nil {
+				err = all
+			}
+		}
 		return nil, converge.Permanent(err)
 	}
 	if s.Stuck != nil && s.Version == ks.Spec.K3s.Version && ks.Nodes.Observation(n.Name).Started.Load() {
