@@ -28,13 +28,14 @@ func TestKubeadm(t *testing.T) {
 	assert.Equal(t, "10.0.0.9", s.APIAddress().String())
 
 	for more, want := range map[string]string{
-		"k3s: {version: v1.36.5+k3s1}":     "6:1: K3s is configured, and kubeadm runs Kubernetes",
-		"kubeadm: {version: v1.36.5+k3s1}": `6:20: "v1.36.5+k3s1" is not a release of Kubernetes`,
-		"kubeadm: {version: v1.29.1}":      "6:20: this kubeadm (v1.29.1) does not read",
-		"kubeadm: {cni: flannel}":          "6:16: kubeadm brings no network for pods",
-		"kubeadm: {vip: 10.0.1.9}":         "6:16: vip 10.0.1.9 is outside the network",
-		"kubeadm: {podCIDR: 10.0.0.0/16}":  "kubeadm.podCIDR",
-		"nvidia: {stack: operator}":        "6:17: distribution: kubeadm cannot do this yet: NVIDIA's operator and DRA driver",
+		"k3s: {version: v1.36.5+k3s1}":                                  "6:1: K3s is configured, and kubeadm runs Kubernetes",
+		"kubeadm: {version: v1.36.5+k3s1}":                              `6:20: "v1.36.5+k3s1" is not a release of Kubernetes`,
+		"kubeadm: {version: v1.29.1}":                                   "6:20: this kubeadm (v1.29.1) does not read",
+		"kubeadm: {cni: flannel}":                                       "6:16: kubeadm brings no network for pods",
+		"kubeadm: {vip: 10.0.1.9}":                                      "6:16: vip 10.0.1.9 is outside the network",
+		"kubeadm: {podCIDR: 10.0.0.0/16}":                               "kubeadm.podCIDR",
+		"nodes: {a: {external: u@10.0.0.30}}\nkubeadm: {runtime: crio}": "2:15: distribution: kubeadm cannot do this yet: the machine of a exists, and CRI-O is not taken off one again",
+		"nvidia: {stack: operator}":                                     "6:17: distribution: kubeadm cannot do this yet: NVIDIA's operator and DRA driver",
 		"nodes: {a: {role: server, address: 10.0.0.12}, b: {role: server, address: 10.0.0.13}}": "3 servers have no vip: nodes that joined through a server lose the API when it is down; write kubeadm: {vip: ...} with a free address",
 		"nodes: {cp1: {cores: 1}}":       "cp1 has one core",
 		"lab: {guests: qemu}":            "real guests of the lab",

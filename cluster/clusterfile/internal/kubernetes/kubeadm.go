@@ -41,6 +41,7 @@ func checkKubeadm(c *decode.Checker, s *spec.Spec) {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
+		no(n.External && s.Kubeadm.Runtime == string(kubeadm.CRIO), &s.Distribution, "the machine of "+n.Name+" exists, and CRI-O is not taken off one again", "remove runtime, or give the node a VM")
 		no(n.DHCP() && n.Role == spec.Server, &s.Distribution, "the server "+n.Name+" has its address from a DHCP server", "give it an address")
 		no(n.Role == spec.Server && n.Cores == 1, &s.Distribution, n.Name+" has one core, and kubeadm refuses a server with fewer than two", "write cores: 2")
 	}
