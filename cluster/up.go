@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cps-gpu/homelab/cluster/internal/members"
 	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/parts"
 	"github.com/cps-gpu/homelab/cluster/spec"
@@ -201,7 +202,7 @@ func (c *machines) mayChange(again ...string) func(context.Context) error {
 				return err
 			}
 		}
-		if err := c.members.InspectExternal(ctx, again...); err != nil {
+		if err := members.InspectExternal(ctx, c.members.Kubernetes, again...); err != nil {
 			return err
 		}
 		if up, err := c.serverUp(ctx); err != nil || !up {

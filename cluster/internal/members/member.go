@@ -89,7 +89,7 @@ func (ks *Kubernetes) observe(ctx context.Context, n spec.Node) (distribution.Me
 	}
 	if err := have.Refuse(ctx); err != nil {
 		if errors.Is(err, distribution.ErrUnfit) && n.Name == ks.Spec.Servers()[0].Name { // all others wait for it
-			if all := ks.InspectExternal(ctx); all != nil {
+			if all := InspectExternal(ctx, ks); all != nil {
 				err = all
 			}
 		}

@@ -126,7 +126,7 @@ func (ks *Kubernetes) claim(ctx context.Context, n spec.Node, have distribution.
 
 // InspectExternal says what keeps Kubernetes from external machines, of all at once; only names, if there are any. The
 // step of a machine that does not answer says that.
-func (ks *Kubernetes) InspectExternal(ctx context.Context, names ...string) error {
+func InspectExternal(ctx context.Context, ks *Kubernetes, names ...string) error {
 	i, ok := ks.Distribution.(distribution.Inspector)
 	if !ok {
 		return nil
