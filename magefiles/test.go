@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cps-gpu/homelab/internal/labctl"
 	"github.com/cps-gpu/homelab/internal/share"
 )
 
@@ -41,7 +40,7 @@ func TestAll(ctx context.Context) error { return test(ctx, share.All) }
 // the lab with its real control plane. The lab's tests mostly wait, so the library's are run
 // meanwhile. Nothing is vetted here: lint does that.
 func test(ctx context.Context, mine string) error {
-	if err := os.Setenv(share.Variable, mine); err != nil {
+	if err := errors.Join(os.Setenv(share.Variable, mine), compileAsTheLab()); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "Campaigns run with %s=%s; go tool mage testAll runs them whole.\n", share.Variable, mine)
@@ -60,7 +59,7 @@ func runTalos(ctx context.Context) error {
 // runKubeadm has a cluster of real machines, in namespaces, with the programs of kubeadm's. It goes last, when the lab
 // has compiled most of what these are made of, and two processors are free.
 func runKubeadm(ctx context.Context) error {
-	return run(ctx, slices.Concat([]string{"env", alone, "go", "-C", "sim/lab/kubeadm", "test", "-vet=off", "-v", "-timeout", "20m"}, labctl.CompilerFlags(), []string{"./..."})...)
+	return run(ctx, "env", alone, "go", "-C", "sim/lab/kubeadm", "test", "-vet=off", "-v", "-timeout", "20m", "./...")
 }
 
 func library(ctx context.Context) error {
