@@ -1,5 +1,5 @@
-// Package backup is one file with all that it takes to restore a cluster of K3s or of kubeadm: a snapshot of
-// etcd, the token that opens it, or the authorities, which kubeadm keeps beside it, the settings
+// Package backup is one file with all that it takes to restore a cluster of K3s, of kubeadm or of Talos machines: a snapshot of
+// etcd, the token that opens it, or the authorities, which the others keep beside it, the settings
 // of the servers, and the cluster's file. The file is encrypted to age recipients (age-encryption.org), and its content is never on a disk
 // unencrypted, neither while it is written nor while it is read.
 //

@@ -81,10 +81,10 @@ func (m Manifest) check() error {
 	if m.Size < 0 || m.Size > largest {
 		return errLargest
 	}
-	if m.K3s != "" && m.Kubeadm != "" {
-		return errors.New("it is of K3s and of kubeadm")
+	if m.Version() != m.K3s+m.Kubeadm+m.Talos {
+		return errors.New("it is of several distributions")
 	}
-	for _, name := range slices.Concat([]string{m.Cluster, m.K3s, m.Kubeadm, m.Server}, m.Servers, m.Agents) {
+	for _, name := range slices.Concat([]string{m.Cluster, m.K3s, m.Kubeadm, m.Talos, m.Server}, m.Servers, m.Agents) {
 		if len(name) > 253 || strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
 			return fmt.Errorf("%q is not a name of a cluster, a machine or a version", shorten(name))
 		}

@@ -30,6 +30,7 @@ type Manifest struct {
 	Made     time.Time `json:"made"`              // when the snapshot was taken
 	K3s      string    `json:"k3s,omitempty"`     // version of K3s on the server
 	Kubeadm  string    `json:"kubeadm,omitempty"` // version of Kubernetes on the server, instead, if kubeadm has set it up
+	Talos    string    `json:"talos,omitempty"`   // the same with Talos machines
 	Server   string    `json:"server"`            // where the snapshot was taken
 	Servers  []string  `json:"servers"`           // of the cluster's file
 	Agents   []string  `json:"agents"`            // of the cluster's file
@@ -42,21 +43,41 @@ type Manifest struct {
 	Objects map[string]int `json:"objects,omitempty"`
 }
 
-// Distribution is k3s or kubeadm: a backup of one is nothing to the other.
+// Distribution is k3s, kubeadm or talos: a backup of one is nothing to the others.
 func (m Manifest) Distribution() string {
-	if m.Kubeadm != "" {
+	switch {
+	case m.Kubeadm != "":
 		return "kubeadm"
+	case m.Talos != "":
+		return "talos"
 	}
 	return "k3s"
 }
 
-// Version is that of K3s, or of Kubernetes with kubeadm.
-func (m Manifest) Version() string { return cmp.Or(m.Kubeadm, m.K3s) }
+// With returns the manifest of a distribution in a version.
+func (m Manifest) With(distribution, version string) Manifest {
+	m.K3s, m.Kubeadm, m.Talos = "", "", ""
+	switch distribution {
+	case "kubeadm":
+		m.Kubeadm = version
+	case "talos":
+		m.Talos = version
+	default:
+		m.K3s = version
+	}
+	return m
+}
+
+// HasAuthorities reports whether the backup has the files of the cluster's authorities, and not K3s' token.
+func (m Manifest) HasAuthorities() bool { return m.Kubeadm != "" || m.Talos != "" }
+
+// Version is that of K3s, or else of Kubernetes.
+func (m Manifest) Version() string { return cmp.Or(m.Kubeadm, m.Talos, m.K3s) }
 
 // Program is the same with its name.
 func (m Manifest) Program() string {
-	if m.Kubeadm != "" {
-		return "Kubernetes " + m.Kubeadm
+	if m.HasAuthorities() {
+		return "Kubernetes " + m.Version()
 	}
 	return "K3s " + m.K3s
 }
@@ -64,8 +85,8 @@ func (m Manifest) Program() string {
 // Contents is what a backup has beside the snapshot.
 type Contents struct {
 	Manifest
-	Token       secret.Value // of servers: it decrypts what K3s keeps in etcd; with kubeadm the files of the authorities, as a JSON object
-	AgentToken  secret.Value // of agents; it may be that of servers; with kubeadm there is none
+	Token       secret.Value // of servers: it decrypts what K3s keeps in etcd; with kubeadm and Talos the files of the authorities, as a JSON object
+	AgentToken  secret.Value // of agents; it may be that of servers; with kubeadm and Talos there is none
 	Config      []byte       // config.yaml of the server, or what kubeadm has set it up with
 	ClusterYAML []byte       // the cluster's file
 

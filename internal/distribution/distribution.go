@@ -102,6 +102,7 @@ type State struct {
 	Authority  string    // SHA-256 of its cluster's certificate authority; "": it never joined one
 	ProviderID string    // it registers with; "": the distribution's own
 	Restoring  string    // what a restore that was cut short began with
+	Away       bool      // it does not answer now, as while it starts: nothing else is known
 }
 
 // Fault is a known reason why a member does not run.
@@ -140,6 +141,7 @@ type Facts struct {
 	Images  string           // the command that lists its own images; "": a file of its release does
 	Saves   string           // the folder of this computer where Save saves; "": it saves on the server
 	Lacks   map[string]error // commands that cannot be done with it, and why
+	Wipes   bool             // a restore takes from a server what its own disk has; false: pods keep running
 }
 
 // Service names what runs on machines of a role.

@@ -31,6 +31,15 @@ type Keeper interface {
 	Rotate(ctx context.Context, n spec.Node) error
 }
 
+// RestoredBy is what [Keeper.Stop] is told of a server that joins the one that was restored.
+func RestoredBy(server string) string { return "the cluster of " + server }
+
+// KeyChecker is a [Distribution] that restores only what was saved with the secrets that its machines have.
+type KeyChecker interface {
+	// CheckKey says before anything is stopped why a snapshot with that key cannot be restored.
+	CheckKey(key secret.Value) error
+}
+
 // Authorities names, in what [Keeper.Secrets] returns, the files of the cluster's authorities with their keys, where
 // nothing in a snapshot has them. They are the key of its snapshots, then.
 const Authorities = "authorities"

@@ -168,14 +168,14 @@ func (r *Rescue) observe(ctx context.Context, n spec.Node) (distribution.Member,
 
 // contents is what a backup has beside the snapshot. Its format has names for what K3s needs.
 func (r *Rescue) contents(ctx context.Context, server spec.Node, have distribution.State) (backup.Contents, error) {
-	c := backup.Contents{Manifest: backup.Manifest{Cluster: r.Spec.Name, K3s: have.Version, Server: server.Name}}
+	c := backup.Contents{Manifest: backup.Manifest{Cluster: r.Spec.Name, Server: server.Name}.With(r.Distribution.Facts().Step, have.Version)}
 	secrets, err := r.Distribution.Secrets(ctx, server.Name)
 	if err != nil {
 		return c, err
 	}
 	c.Token, c.AgentToken, c.Config = secrets["token"], secrets["agent-token"], []byte(secrets["config.yaml"].Reveal())
 	if authorities, are := secrets[distribution.Authorities]; are {
-		c.Token, c.K3s, c.Kubeadm = authorities, "", have.Version
+		c.Token = authorities
 	}
 	if r.Spec.File != "" { // a program's own value has none
 		if c.ClusterYAML, err = os.ReadFile(r.Spec.File); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -38,6 +38,11 @@ func (r *Rescue) Restore(from Source) (*converge.Graph, error) {
 		return nil, fmt.Errorf("the snapshot is of %s %s, and the file says %s: an older %s cannot read it; write version: %s under %s:, and run cluster:up first",
 			title, from.Version, r.Spec.K3s.Version, title, from.Version, r.Distribution.Facts().Step)
 	}
+	if c, ok := r.Distribution.(distribution.KeyChecker); ok {
+		if err := c.CheckKey(from.Key); err != nil {
+			return nil, err
+		}
+	}
 	g := r.Members.Graph()
 	servers, agents := r.Spec.Servers(), r.Spec.Agents()
 	stopped := make([]*converge.Ref, len(servers))
@@ -70,9 +75,12 @@ func oneTimeStep(id, have, want string, effect converge.Effect, act func(context
 // times of real ones.
 const apiDowntime = "1 to 5 min"
 
+// wipeDowntime is that of machines that restart twice, and fetch images again. It is not measured.
+const wipeDowntime = "5 to 20 min"
+
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
 	step := oneTimeStep("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
-		have, err := r.observe(ctx, n)
+		have, err := r.answer(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -89,6 +97,10 @@ func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resour
 func (r *Rescue) costsOfRestore(n spec.Node, from Source, first bool) func(context.Context, struct{}, converge.Diff) []converge.Cost {
 	return func(context.Context, struct{}, converge.Diff) []converge.Cost {
 		costs := []converge.Cost{{Machine: r.title() + " on " + n.Name, Kind: converge.CostStop, Reason: "pods keep running", Downtime: apiDowntime}}
+		if r.Distribution.Facts().Wipes {
+			costs = []converge.Cost{{Machine: "the own disk of " + n.Name, Kind: converge.CostDestroy, Reason: "it is wiped and restarts: its pods end, and what they keep there is lost"},
+				{Machine: r.title() + " on " + n.Name, Kind: converge.CostStop, Reason: "the machine restarts", Downtime: wipeDowntime}}
+		}
 		if first {
 			costs = append([]converge.Cost{{Machine: "the present state of " + r.Spec.Name, Kind: converge.CostDestroy,
 				Reason: "Kubernetes goes back to " + from.Made + ": what was created or changed since is lost"}}, costs...)
@@ -134,7 +146,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 
 // server is a server as it is, and what it should be: the node that it was.
 func (r *Rescue) server(ctx context.Context, n spec.Node, joins bool) (distribution.Member, distribution.Wish, error) {
-	have, err := r.observe(ctx, n)
+	have, err := r.answer(ctx, n)
 	if err != nil {
 		return nil, distribution.Wish{}, err
 	}
@@ -150,7 +162,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 		if err != nil {
 			return err
 		}
-		if err := r.Distribution.Stop(ctx, n.Name, "the cluster of "+first); err != nil {
+		if err := r.Distribution.Stop(ctx, n.Name, distribution.RestoredBy(first)); err != nil {
 			return err
 		}
 		admission, err := r.Distribution.Admit(ctx, first, n, upTime)
@@ -171,7 +183,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 // authority. A machine that has not joined is left to cluster:up.
 func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 	return oneTimeStep("agent/"+n.Name, "of the cluster as it was", "back", converge.Restart, func(ctx context.Context) error {
-		have, err := r.observe(ctx, n)
+		have, err := r.answer(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -183,6 +195,21 @@ func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 			return err
 		}
 		return r.waitUp(ctx, n)
+	})
+}
+
+// answer is observe for a machine that may be starting.
+func (r *Rescue) answer(ctx context.Context, n spec.Node) (distribution.Member, error) {
+	have, err := r.observe(ctx, n)
+	if err != nil || !have.State().Away {
+		return have, err
+	}
+	rule := converge.WaitRule{What: "waiting for " + n.Name, Limit: upTime, TimeoutText: n.Name + " does not answer"}
+	return have, run.Until(ctx, r.Spec, rule, func(ctx context.Context) (_ string, err error) {
+		if have, err = r.observe(ctx, n); err == nil && have.State().Away {
+			return have.State().Waits, nil
+		}
+		return "", err
 	})
 }
 

@@ -34,7 +34,7 @@ func Verify(ctx context.Context, o session.Options, f VerifyFlags) error {
 	if lost := c.Differences(facts.Objects); len(lost) > 0 {
 		return fmt.Errorf("the snapshot is not what the cluster had when it was backed up: %s: make another backup", strings.Join(lost, ", "))
 	}
-	last := "This proves that the file is whole, and that " + map[bool]string{true: "Kubernetes has the authorities of the snapshot", false: "K3s can decrypt what it needs"}[c.Kubeadm != ""] + ". Whether Kubernetes works with it, -start shows, and a restore: docs/restore.md."
+	last := "This proves that the file is whole, and that " + map[bool]string{true: "Kubernetes has the authorities of the snapshot", false: "K3s can decrypt what it needs"}[c.HasAuthorities()] + ". Whether Kubernetes works with it, -start shows, and a restore: docs/restore.md."
 	if f.Start {
 		has, err := startFromBackup(ctx, o, open, facts)
 		if err != nil {
@@ -107,7 +107,7 @@ func describe(c *console.Console, is backup.Contents, facts *backup.Facts, maker
 		key = "there"
 	}
 	token := [2]string{"token", "decrypts the authorities, " + facts.Authority[:16] + "…"}
-	if is.Kubeadm != "" {
+	if is.HasAuthorities() {
 		token = [2]string{"authorities", "those of the snapshot, with their keys, " + facts.Authority[:16] + "…"}
 	}
 	for _, row := range [][2]string{

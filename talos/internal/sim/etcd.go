@@ -55,6 +55,12 @@ func (m *Machine) members() (all, run int) {
 	return all, run
 }
 
+// forgetAll removes all members of the machine's cluster: another etcd begins.
+func (m *Machine) forgetAll() {
+	id := m.config.Cluster().ID()
+	maps.DeleteFunc(m.world.members, func(_ uint64, of member) bool { return of.cluster == id })
+}
+
 func (m *Machine) etcdAnswers() error {
 	if err := m.isServer("member list"); err != nil {
 		return err
@@ -69,6 +75,7 @@ func (m *Machine) etcdAnswers() error {
 func (m *Machine) EtcdMemberList(context.Context, *api.EtcdMemberListRequest) (*api.EtcdMemberListResponse, error) {
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
+	m.world.settle() // servers join without being asked
 	if err := m.etcdAnswers(); err != nil {
 		return nil, err
 	}

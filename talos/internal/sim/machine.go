@@ -142,6 +142,9 @@ func (m *Machine) Bootstrap(ctx context.Context, in *api.BootstrapRequest) (*api
 	if err := begin(); err != nil {
 		return nil, err
 	}
+	if _, run := m.members(); run == 0 {
+		m.forgetAll() // of machines that are gone
+	}
 	m.enter()
 	if !in.GetRecoverEtcd() {
 		m.world.begun[m.config.Cluster().ID()]++

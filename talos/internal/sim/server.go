@@ -31,6 +31,7 @@ func rules() map[string][]role.Role {
 		"/machine.MachineService/EtcdRemoveMemberByID": {role.Admin},
 		"/machine.MachineService/EtcdSnapshot":         {role.Admin, role.Operator, role.EtcdBackup},
 		"/machine.MachineService/Kubeconfig":           {role.Admin},
+		"/machine.MachineService/Read":                 {role.Admin},
 		"/machine.MachineService/Reset":                {role.Admin},
 		"/machine.MachineService/ServiceList":          readers,
 		"/machine.MachineService/ServiceRestart":       {role.Admin, role.Operator},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -99,11 +100,7 @@ func (m *Machine) recover(ctx context.Context) error {
 	if err := m.form(ctx, saved); err != nil {
 		return err
 	}
-	for key, of := range m.world.members {
-		if of.cluster == id {
-			delete(m.world.members, key)
-		}
-	}
+	m.forgetAll()
 	for _, o := range m.world.machines { // kubelets find the API at the same address, with the same authority
 		if o.config != nil && o.config.Cluster().ID() == id {
 			o.joined = false
@@ -127,4 +124,15 @@ func (m *Machine) Reset(_ context.Context, in *api.ResetRequest) (*api.ResetResp
 	m.etcd, m.joined, m.snapshot, m.away, m.starting = false, false, nil, 3, 2
 	m.boots++
 	return &api.ResetResponse{Messages: []*api.Reset{{}}}, nil
+}
+
+// Read sends the number of the machine's start.
+func (m *Machine) Read(in *api.ReadRequest, to api.MachineService_ReadServer) error {
+	if in.GetPath() != "/proc/sys/kernel/random/boot_id" {
+		return status.Error(codes.NotFound, "stat "+in.GetPath()+": no such file or directory")
+	}
+	m.world.mu.Lock()
+	id := fmt.Sprintf("%s-%d\n", m.address, m.boots)
+	m.world.mu.Unlock()
+	return to.Send(&common.Data{Bytes: []byte(id)})
 }

@@ -18,16 +18,16 @@ import (
 )
 
 type member struct {
-	nodes   *Nodes
-	node    spec.Node
-	machine *machine.Machine
-	seen    machine.State
-	unsupportedMember
+	nodes    *Nodes
+	node     spec.Node
+	machine  *machine.Machine
+	seen     machine.State
+	restored bool // it was sent a snapshot to begin with
 }
 
 // State implements [distribution.Member]. A machine that shows its certificate is the cluster's.
 func (m *member) State() distribution.State {
-	s := distribution.State{Waits: m.seen.Waits}
+	s := distribution.State{Waits: m.seen.Waits, Away: m.seen.Waits != ""}
 	c := m.seen.Config()
 	if c == nil {
 		return s
@@ -37,6 +37,7 @@ func (m *member) State() distribution.State {
 	// So until etcd runs it counts as one that has none: the other servers are asked again before it begins the
 	// cluster, however often a run was killed.
 	s.Configured = s.Role == spec.Agent || m.seen.Etcd
+	s.Restoring = m.seen.Restoring()
 	s.Started, s.Admitted, s.Running = true, true, m.seen.Kubelet && s.Configured
 	s.Version, s.Outdated = m.kubelet(), m.outdated()
 	if ids := c.Machine().Kubelet().ExtraArgs()["provider-id"]; len(ids) > 0 {
@@ -114,10 +115,19 @@ func (m *member) Install(context.Context) error { return nil }
 // Start gives the machine its configuration. The server that creates the cluster then begins it, once it answers again:
 // a machine is away for a moment when it has taken a configuration, and it does not begin by itself.
 func (m *member) Start(ctx context.Context, w distribution.Wish, _ distribution.Admission) error {
+	if m.restored {
+		return m.recover(ctx)
+	}
 	if m.seen.Waits != "" {
 		if err := m.answer(ctx); err != nil {
 			return err
 		}
+	}
+	if what := m.seen.Restoring(); what != "" {
+		if w.Joins {
+			return nil // it does by itself
+		}
+		return converge.Permanent(fmt.Errorf("%s answers again, and its restore from %s was cut short: run cluster:restore again", m.node.Name, what))
 	}
 	want, err := m.nodes.wanted(m.node, w)
 	if err != nil {

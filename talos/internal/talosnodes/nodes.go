@@ -1,5 +1,5 @@
 // Package talosnodes is Talos as the [distribution.Distribution] of a cluster: as far as it is there. What is not says
-// so in its error: a backup, a restore, and the removal from a machine that stays.
+// so in its error: new certificates, and the removal from a machine that stays.
 package talosnodes
 
 import (
@@ -80,9 +80,8 @@ func (ns *Nodes) Image(ctx context.Context, n spec.Node) (spec.CloudImage, error
 
 // Facts implements [distribution.Distribution].
 func (ns *Nodes) Facts() distribution.Facts {
-	return distribution.Facts{Title: "Talos", Program: "Kubernetes", Step: "talos", Server: "etcd", Agent: "kubelet", Saves: ns.snapshots(), Images: "talosctl image k8s-bundle", Lacks: map[string]error{
-		"k3s:upgrade":    errors.New("k3s:upgrade writes k3s.version, and clusters of Talos machines have none: write talos.version or talos.kubernetes, and run homelab cluster:up"),
-		"cluster:backup": notYet("saves etcd: talosctl etcd snapshot does"), "cluster:restore": notYet("restores etcd: talosctl bootstrap --recover-from does"),
+	return distribution.Facts{Title: "Talos", Program: "Kubernetes", Step: "talos", Server: "etcd", Agent: "kubelet", Saves: ns.snapshots(), Images: "talosctl image k8s-bundle", Wipes: true, Lacks: map[string]error{
+		"k3s:upgrade":           errors.New("k3s:upgrade writes k3s.version, and clusters of Talos machines have none: write talos.version or talos.kubernetes, and run homelab cluster:up"),
 		"cluster:certs -rotate": notYet("renews certificates: talosctl rotate-ca does"),
 	}}
 }
@@ -230,4 +229,5 @@ var (
 	_ distribution.Imager       = (*Nodes)(nil)
 	_ distribution.Opener       = (*Nodes)(nil)
 	_ distribution.Forgetter    = (*Nodes)(nil)
+	_ distribution.KeyChecker   = (*Nodes)(nil)
 )

@@ -131,7 +131,7 @@ func away(t *testing.T) {
 	world.Step = func(string) error { return errors.New("no route to host") }
 	m, err := ns.Observe(t.Context(), ns.Spec.Nodes[0])
 	require.NoError(t, err)
-	assert.Equal(t, distribution.State{Waits: m.State().Waits}, m.State())
+	assert.Equal(t, distribution.State{Waits: m.State().Waits, Away: true}, m.State())
 	assert.Contains(t, m.State().Waits, "no route to host")
 	assert.Len(t, m.Diff(distribution.Wish{}), 1)
 	require.ErrorContains(t, m.Start(t.Context(), distribution.Wish{}, distribution.Admission{}), "cp1 does not answer: cp1: the machine's API does not answer yet: no route to host")
