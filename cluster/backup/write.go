@@ -54,8 +54,8 @@ func (m Manifest) Distribution() string {
 	return "k3s"
 }
 
-// With returns the manifest of a distribution in a version.
-func (m Manifest) With(distribution, version string) Manifest {
+// WithProgram returns the manifest of a distribution in a version.
+func (m Manifest) WithProgram(distribution, version string) Manifest {
 	m.K3s, m.Kubeadm, m.Talos = "", "", ""
 	switch distribution {
 	case "kubeadm":

@@ -168,7 +168,7 @@ func (r *Rescue) observe(ctx context.Context, n spec.Node) (distribution.Member,
 
 // contents is what a backup has beside the snapshot. Its format has names for what K3s needs.
 func (r *Rescue) contents(ctx context.Context, server spec.Node, have distribution.State) (backup.Contents, error) {
-	c := backup.Contents{Manifest: backup.Manifest{Cluster: r.Spec.Name, Server: server.Name}.With(r.Distribution.Facts().Step, have.Version)}
+	c := backup.Contents{Manifest: backup.Manifest{Cluster: r.Spec.Name, Server: server.Name}.WithProgram(r.Distribution.Facts().Step, have.Version)}
 	secrets, err := r.Distribution.Secrets(ctx, server.Name)
 	if err != nil {
 		return c, err

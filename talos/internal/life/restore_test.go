@@ -193,8 +193,8 @@ func TestRestoreOfTalosIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		for want, m := range map[string]backup.Contents{
 			"bring back the home.secrets.age that the cluster had then":                            foreign.Contents,
-			"the backup is of a cluster with distribution: kubeadm, and the file says talos":       {Manifest: r.With("kubeadm", "v1.36.2"), Token: r.Token},
-			"the snapshot is of Talos v1.37.0, and the file says v1.36.2: an older Talos cannot r": {Manifest: r.With("talos", "v1.37.0"), Token: r.Token},
+			"the backup is of a cluster with distribution: kubeadm, and the file says talos":       {Manifest: r.WithProgram("kubeadm", "v1.36.2"), Token: r.Token},
+			"the snapshot is of Talos v1.37.0, and the file says v1.36.2: an older Talos cannot r": {Manifest: r.WithProgram("talos", "v1.37.0"), Token: r.Token},
 		} {
 			c := w.cluster(t, s)
 			_, err = c.Restore(m, v.open)
