@@ -167,9 +167,13 @@ func (ns *Nodes) Finish(ctx context.Context, server string) error {
 		return err
 	}
 	seen, err := ns.answers(ctx, m)
-	if err == nil && seen.Configured {
-		err = m.Mark(ctx, seen, "")
+	if err != nil || !seen.Configured {
+		return err
 	}
+	if err := m.Mark(ctx, seen, ""); err != nil {
+		return err
+	}
+	_, err = ns.answers(ctx, m) // it may be away, for its configuration
 	return err
 }
 
