@@ -31,7 +31,7 @@ type Keeper interface {
 	Rotate(ctx context.Context, n spec.Node) error
 }
 
-// RestoredBy is what [Keeper.Stop] is told of a server that joins the one that was restored.
+// RestoredBy is what [Keeper.Stop] gets for a server that joins the one that was restored.
 func RestoredBy(server string) string { return "the cluster of " + server }
 
 // KeyChecker is a [Distribution] that restores only what was saved with the secrets that its machines have.
