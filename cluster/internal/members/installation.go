@@ -3,7 +3,9 @@ package members
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
 	"github.com/cps-gpu/homelab/internal/distribution"
@@ -19,6 +21,27 @@ func (ks *Kubernetes) Member(ctx context.Context, n spec.Node) (distribution.Mem
 		return nil, err
 	}
 	return have, nil
+}
+
+// Answer is Member for a machine that may be starting: until it answers, nobody knows what it is.
+func (ks *Kubernetes) Answer(ctx context.Context, n spec.Node, limit time.Duration) (distribution.Member, error) {
+	look := func(ctx context.Context) (distribution.Member, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		return ks.Member(ctx, n)
+	}
+	have, err := look(ctx)
+	if err != nil || !have.State().Away {
+		return have, err
+	}
+	rule := converge.WaitRule{What: "waiting for " + n.Name, Limit: limit, TimeoutText: n.Name + " does not answer"}
+	err = run.Until(ctx, ks.Spec, rule, func(ctx context.Context) (_ string, err error) {
+		if have, err = look(ctx); err == nil && have.State().Away {
+			return have.State().Waits, nil
+		}
+		return "", err
+	})
+	return have, err
 }
 
 // IsBare reports whether nothing of Kubernetes is set up on a machine, so that a restart interrupts

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cps-gpu/homelab/cluster/internal/nodes"
 	"github.com/cps-gpu/homelab/cluster/internal/run"
 	"github.com/cps-gpu/homelab/cluster/spec"
 	"github.com/cps-gpu/homelab/converge"
@@ -23,6 +24,13 @@ const forgetTime = 2 * time.Minute
 // etcd member belong to the old one; both are deleted with the Node. A Node that is Ready is
 // in use, and is kept.
 func (ms *Members) deleteOldNode(ctx context.Context, n spec.Node, have distribution.State) error {
+	if have.Away { // as a machine that restarts, which is no new one
+		member, err := ms.Answer(ctx, n, nodes.BootTime)
+		if err != nil {
+			return err
+		}
+		have = member.State()
+	}
 	if have.Started || have.Running {
 		return nil // the Node may be that of this machine
 	}

@@ -80,7 +80,7 @@ const wipeDowntime = "5 to 20 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
 	step := oneTimeStep("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
-		have, err := r.answer(ctx, n)
+		have, err := r.Members.Answer(ctx, n, upTime)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 
 // server is a server as it is, and what it should be: the node that it was.
 func (r *Rescue) server(ctx context.Context, n spec.Node, joins bool) (distribution.Member, distribution.Wish, error) {
-	have, err := r.answer(ctx, n)
+	have, err := r.Members.Answer(ctx, n, upTime)
 	if err != nil {
 		return nil, distribution.Wish{}, err
 	}
@@ -183,7 +183,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 // authority. A machine that has not joined is left to cluster:up.
 func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 	return oneTimeStep("agent/"+n.Name, "of the cluster as it was", "back", converge.Restart, func(ctx context.Context) error {
-		have, err := r.answer(ctx, n)
+		have, err := r.Members.Answer(ctx, n, upTime)
 		if err != nil {
 			return err
 		}
@@ -195,21 +195,6 @@ func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 			return err
 		}
 		return r.waitUp(ctx, n)
-	})
-}
-
-// answer is observe for a machine that may be starting.
-func (r *Rescue) answer(ctx context.Context, n spec.Node) (distribution.Member, error) {
-	have, err := r.observe(ctx, n)
-	if err != nil || !have.State().Away {
-		return have, err
-	}
-	rule := converge.WaitRule{What: "waiting for " + n.Name, Limit: upTime, TimeoutText: n.Name + " does not answer"}
-	return have, run.Until(ctx, r.Spec, rule, func(ctx context.Context) (_ string, err error) {
-		if have, err = r.observe(ctx, n); err == nil && have.State().Away {
-			return have.State().Waits, nil
-		}
-		return "", err
 	})
 }
 
