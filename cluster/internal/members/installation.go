@@ -24,7 +24,7 @@ func (ks *Kubernetes) Member(ctx context.Context, n spec.Node) (distribution.Mem
 }
 
 // Answer is Member for a machine that may be starting: until it answers, nobody knows what it is.
-func (ks *Kubernetes) Answer(ctx context.Context, n spec.Node, limit time.Duration) (distribution.Member, error) {
+func Answer(ctx context.Context, ks *Kubernetes, n spec.Node, limit time.Duration) (distribution.Member, error) {
 	look := func(ctx context.Context) (distribution.Member, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()

@@ -24,8 +24,8 @@ const forgetTime = 2 * time.Minute
 // etcd member belong to the old one; both are deleted with the Node. A Node that is Ready is
 // in use, and is kept.
 func (ms *Members) deleteOldNode(ctx context.Context, n spec.Node, have distribution.State) error {
-	if have.Away { // as a machine that restarts, which is no new one
-		member, err := ms.Answer(ctx, n, nodes.BootTime)
+	if have.Away { // a machine that restarts is not a new one
+		member, err := Answer(ctx, ms.Kubernetes, n, nodes.BootTime)
 		if err != nil {
 			return err
 		}

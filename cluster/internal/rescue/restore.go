@@ -80,7 +80,7 @@ const wipeDowntime = "5 to 20 min"
 
 func (r *Rescue) stopStep(n spec.Node, from Source, first bool) *converge.Resource[struct{}] {
 	step := oneTimeStep("stop/"+n.Name, "runs", "stopped", converge.Restart, func(ctx context.Context) error {
-		have, err := r.Members.Answer(ctx, n, upTime)
+		have, err := members.Answer(ctx, r.Members.Kubernetes, n, upTime)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (r *Rescue) restoreStep(n spec.Node, from Source) *converge.Resource[struct
 
 // server is a server as it is, and what it should be: the node that it was.
 func (r *Rescue) server(ctx context.Context, n spec.Node, joins bool) (distribution.Member, distribution.Wish, error) {
-	have, err := r.Members.Answer(ctx, n, upTime)
+	have, err := members.Answer(ctx, r.Members.Kubernetes, n, upTime)
 	if err != nil {
 		return nil, distribution.Wish{}, err
 	}
@@ -183,7 +183,7 @@ func (r *Rescue) joinStep(n spec.Node) *converge.Resource[struct{}] {
 // authority. A machine that has not joined is left to cluster:up.
 func (r *Rescue) agentStep(n spec.Node) *converge.Resource[struct{}] {
 	return oneTimeStep("agent/"+n.Name, "of the cluster as it was", "back", converge.Restart, func(ctx context.Context) error {
-		have, err := r.Members.Answer(ctx, n, upTime)
+		have, err := members.Answer(ctx, r.Members.Kubernetes, n, upTime)
 		if err != nil {
 			return err
 		}
