@@ -48,7 +48,9 @@ func test(ctx context.Context, mine string) error {
 	if err := lab.Start(); err != nil {
 		return err
 	}
-	return errors.Join(library(ctx), runTalos(ctx), lab.Wait(), runKubeadm(ctx))
+	real := make(chan error, 1)
+	go func() { real <- errors.Join(lab.Wait(), runKubeadm(ctx)) }()
+	return errors.Join(library(ctx), runTalos(ctx), <-real)
 }
 
 // runTalos tests the module with Talos' packages. It is alone, so that it decides on no version of ours.
@@ -56,8 +58,8 @@ func runTalos(ctx context.Context) error {
 	return run(ctx, "env", alone, "go", "-C", "talos", "test", "./...")
 }
 
-// runKubeadm has a cluster of real machines, in namespaces, with the programs of kubeadm's. It goes last, when the lab
-// has compiled most of what these are made of, and two processors are free.
+// runKubeadm has a cluster of real machines, in namespaces, with the programs of kubeadm's. It goes after the lab,
+// which has compiled most of what these are made of, and mostly waits like it.
 func runKubeadm(ctx context.Context) error {
 	return run(ctx, "env", alone, "go", "-C", "sim/lab/kubeadm", "test", "-vet=off", "-v", "-timeout", "20m", "./...")
 }
